@@ -1,0 +1,71 @@
+"""Writing files so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+TEMPORARY_SUFFIX = ".part"
+"""Ending of the names under which files are written before they are published."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write to a temporary name beside `path`, then move it there in one step.
+
+    >>> with replacing(Path("x.json")) as part:  # doctest: +SKIP
+    ...     part.write_text("{}")
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    try:
+        yield part
+        _to_disk(part)
+        os.replace(part, path)
+        _to_disk(path.parent)
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()
+
+
+@contextmanager
+def publishing_once(path: Path) -> Iterator[Path]:
+    """Write to a temporary name beside `path`, then link it there unless the name is taken.
+
+    The first to publish wins and what it wrote stays: a second writer's file is discarded.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    try:
+        yield part
+        _to_disk(part)
+        with suppress(FileExistsError):
+            os.link(part, path)
+        _to_disk(path.parent)
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what a killed writer left below `folder`."""
+    for part in folder.rglob(f"*{TEMPORARY_SUFFIX}"):
+        part.unlink(missing_ok=True)
+
+
+def sha256_of_file(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file's bytes; for public files only."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""What is asked: schemas, marginal queries, and how a budget is shared among them."""
