@@ -1,0 +1,1 @@
+"""Spines: hierarchies of geounits, AIAN branch, optimised groups, bypass, off-spine distance."""

@@ -1,0 +1,222 @@
+"""Off-spine entities: for each category, the entity that every block belongs to.
+
+A category partitions the blocks: its entities and one more, the area outside all of them (codes
+9999 and 99999). Codes of places, minor civil divisions, school districts and further columns are
+unique within a state, so an entity is a state and a code; AIAN areas are numbered nationwide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from geography.errors import GeographyRefused
+from geography.hierarchy import BlockCodes, block_codes, text_column
+from geography.rules import OUTSIDE_AIAN, SpineRules
+
+OUTSIDE_CODES = ("9999", "99999")
+OUTSIDE_MCD_CODES = (*OUTSIDE_CODES, "00000")
+N_GROUP_QUARTERS_TYPES = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Category:
+    """One category of off-spine entities, rows in the order of the geography frame."""
+
+    name: str
+    entity: np.ndarray
+    """(n_blocks,) int32: the block's entity, 0 <= entity < len(label)."""
+    label: np.ndarray
+    """(n_entities,) object array of str: the entity's code, or "outside"."""
+    outside: int
+    """The entity outside all others, or -1 if every block is in one."""
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def targeted(self) -> np.ndarray:
+        """(n_entities,) bool: all entities but the outside one."""
+        mask = np.ones(len(self.label), dtype=bool)
+        if self.outside >= 0:
+            mask[self.outside] = False
+        return mask
+
+
+def is_aian_block(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
+    """(n_blocks,) bool: the block lies in an area whose type forms the AIAN branch."""
+    return _aian_area(geography, rules)[0] >= 0
+
+
+def off_spine_categories(
+    geography: pd.DataFrame,
+    rules: SpineRules,
+    *,
+    group_quarters: np.ndarray | None = None,
+    kind: str = "optimized",
+) -> tuple[Category, ...]:
+    """The categories that the rules name, or those of the production run of this kind.
+
+    - aian: each area whose type forms the AIAN branch.
+    - group_quarters: each combination of facility types; left out where `group_quarters` is None.
+    - mcd: each minor civil division of the strong-MCD states, outside the AIAN branch.
+    - place: each place in the other states, and in every state within the AIAN branch.
+    - school_district: the column that the rules name.
+    - block_group: each tabulation block group.
+    - any other name: the column of that name.
+
+    Args:
+        group_quarters: (n_blocks, 7) occupied facilities by type, or None.
+
+    Raises:
+        GeographyRefused: a column is absent, has gaps or mixes types, or the facilities do not
+            fit the geography.
+    """
+    codes = block_codes(geography)
+    builders = {
+        "aian": lambda: aian_category(geography, rules),
+        "mcd": lambda: _mcd_category(geography, codes, rules),
+        "place": lambda: _place_category(geography, codes, rules),
+        "block_group": lambda: _block_group_category(codes),
+        "school_district": lambda: _column_category(
+            geography, codes, "school_district", rules.school_district_column
+        ),
+    }
+    categories = []
+    for name in rules.categories_of(kind):
+        if name == "group_quarters":
+            if group_quarters is not None:
+                categories.append(group_quarters_category(group_quarters, len(geography)))
+        elif name in builders:
+            categories.append(builders[name]())
+        else:
+            categories.append(_column_category(geography, codes, name, name))
+    return tuple(categories)
+
+
+def combine(categories: Sequence[Category], n_blocks: int) -> np.ndarray:
+    """(n_blocks,) int64: equal numbers for blocks in the same entity of every category."""
+    number = np.zeros(n_blocks, dtype=np.int64)
+    for category in categories:
+        number = number * len(category) + category.entity
+        number = pd.factorize(number)[0]
+    return number
+
+
+def group_quarters_category(group_quarters: np.ndarray, n_blocks: int) -> Category:
+    """Blocks by the combination of facility types they have; outside: those with none."""
+    group_quarters = np.asarray(group_quarters)
+    if group_quarters.shape != (n_blocks, N_GROUP_QUARTERS_TYPES):
+        raise GeographyRefused(
+            f"group-quarters facilities have the shape {group_quarters.shape}; give one row per "
+            f"block of the geography ({n_blocks}) and {N_GROUP_QUARTERS_TYPES} types"
+        )
+    combination = (group_quarters > 0) @ (1 << np.arange(N_GROUP_QUARTERS_TYPES))
+    distinct, entity = np.unique(combination, return_inverse=True)
+    label = [
+        "+".join(str(kind + 1) for kind in range(N_GROUP_QUARTERS_TYPES) if value >> kind & 1)
+        or "outside"
+        for value in distinct.tolist()
+    ]
+    return _category("group_quarters", entity, label)
+
+
+def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
+    """(n_blocks,) int64: equal numbers for blocks of the same minor civil division or place,
+    whichever the block's part of the country goes by."""
+    codes = block_codes(geography)
+    pair = (_mcd_category(geography, codes, rules), _place_category(geography, codes, rules))
+    return combine(pair, len(geography))
+
+
+def _aian_area(geography: pd.DataFrame, rules: SpineRules) -> tuple[np.ndarray, pd.Index]:
+    """The block's area in the AIAN branch (-1 outside) and the areas' codes."""
+    area, values = pd.factorize(text_column(geography, "AIANNHCE"))
+    on_spine = np.zeros(len(values), dtype=bool)
+    for aian_range in rules.aian_ranges:
+        if aian_range.on_spine:
+            on_spine |= (values >= aian_range.low) & (values <= aian_range.high)
+    on_spine &= values != OUTSIDE_AIAN
+    return np.where(on_spine[area], area, -1), values
+
+
+def aian_category(geography: pd.DataFrame, rules: SpineRules) -> Category:
+    """Blocks by the area of the AIAN branch they lie in."""
+    area, values = _aian_area(geography, rules)
+    distinct, entity = np.unique(area, return_inverse=True)
+    label = ["outside" if code < 0 else str(values[code]) for code in distinct.tolist()]
+    return _category("aian", entity, label)
+
+
+def _is_mcd_block(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> np.ndarray:
+    strong = np.array([int(state) for state in rules.strong_mcd_states], dtype=np.int64)
+    return np.isin(codes.state, strong) & ~is_aian_block(geography, rules)
+
+
+def _mcd_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> Category:
+    within = _is_mcd_block(geography, codes, rules)
+    prefix = codes.state * 1000 + codes.county_fips
+    return _coded_category(
+        "mcd", text_column(geography, "COUSUBFP"), prefix, 5, within, OUTSIDE_MCD_CODES
+    )
+
+
+def _place_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> Category:
+    within = ~_is_mcd_block(geography, codes, rules)
+    return _coded_category(
+        "place", text_column(geography, "PLACEFP"), codes.state, 2, within, OUTSIDE_CODES
+    )
+
+
+def _column_category(
+    geography: pd.DataFrame, codes: BlockCodes, name: str, column: str | None
+) -> Category:
+    if column is None:
+        raise GeographyRefused(
+            f"the category '{name}' needs a column; name it in school_district_column or take "
+            "the category out"
+        )
+    within = np.ones(len(geography), dtype=bool)
+    return _coded_category(
+        name, text_column(geography, column), codes.state, 2, within, OUTSIDE_CODES
+    )
+
+
+def _block_group_category(codes: BlockCodes) -> Category:
+    first = np.flatnonzero(np.r_[True, np.diff(codes.block_group) != 0])
+    label = [f"{code:012d}" for code in (codes.geocode[first] // 10**4).tolist()]
+    return _category("block_group", codes.block_group, label)
+
+
+def _coded_category(
+    name: str,
+    values: pd.Series,
+    prefix: np.ndarray,
+    prefix_digits: int,
+    within: np.ndarray,
+    outside_codes: tuple[str, ...],
+) -> Category:
+    """Entities by a prefix of the geocode and a code, for the blocks of `within`."""
+    code, distinct_values = pd.factorize(values)
+    in_entity = within & ~np.isin(code, np.flatnonzero(distinct_values.isin(outside_codes)))
+    width = len(distinct_values)
+    key = np.where(in_entity, prefix * width + code, -1)
+    distinct, entity = np.unique(key, return_inverse=True)
+    label = [
+        "outside"
+        if value < 0
+        else f"{value // width:0{prefix_digits}d}{distinct_values[value % width]}"
+        for value in distinct.tolist()
+    ]
+    return _category(name, entity, label)
+
+
+def _category(name: str, entity: np.ndarray, label: list[str]) -> Category:
+    return Category(
+        name=name,
+        entity=entity.astype(np.int32),
+        label=np.array(label, dtype=object),
+        outside=label.index("outside") if "outside" in label else -1,
+    )

@@ -1,0 +1,11 @@
+"""The one error of this package."""
+
+from __future__ import annotations
+
+
+class GeographyRefused(ValueError):
+    """Geography, shares or spine rules cannot be used; the text is one public sentence.
+
+    Geography is public, so the sentence names codes, columns and geolevels freely. Group-quarters
+    facility counts, the only other input, never appear in it.
+    """

@@ -1,0 +1,171 @@
+"""From the geography frame to nested geounits and their spine geocodes.
+
+Everything works on integer codes for whole columns; text is made once per geolevel at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from geography.errors import GeographyRefused
+
+CHUNK = 1 << 19
+"""Rows per step where text is made, so that the wide intermediate arrays stay small."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCodes:
+    """The parts of the 16-digit block geocodes, one entry per row of the geography frame.
+
+    `county`, `tract` and `block_group` are running numbers of the distinct geocode prefixes, so
+    that equal numbers mean the same geounit nationwide.
+    """
+
+    geocode: np.ndarray
+    """(n,) int64: the 16 digits as a number, strictly ascending."""
+    state: np.ndarray
+    """(n,) int64: state FIPS code."""
+    county: np.ndarray
+    county_fips: np.ndarray
+    """(n,) int64: three-digit county code."""
+    tract: np.ndarray
+    block_group: np.ndarray
+
+
+def block_codes(geography: pd.DataFrame) -> BlockCodes:
+    """Split the column `block_geocode` (state 2, county 3, tract 6, block group 1, block 4).
+
+    Raises GeographyRefused for an empty frame, a missing column, a geocode that is not 16 digits,
+    a block that stands twice, and rows that are not sorted.
+    """
+    text = text_column(geography, "block_geocode")
+    if len(text) == 0:
+        raise GeographyRefused("the geography has no block that can hold anybody")
+    wrong = ~text.str.fullmatch("[0-9]{16}").to_numpy(bool)
+    if wrong.any():
+        raise GeographyRefused(
+            f"block geocode '{text.iloc[int(np.argmax(wrong))]}' in the geography does not have "
+            "16 digits (state 2, county 3, tract 6, block group 1, block 4)"
+        )
+    geocode = text.astype("int64").to_numpy()
+    step = np.diff(geocode)
+    if (step == 0).any():
+        raise GeographyRefused(
+            f"block {geocode[int(np.argmax(step == 0))]:016d} stands twice in the geography; "
+            "a block belongs to one county, tract and block group"
+        )
+    if (step < 0).any():
+        raise GeographyRefused("the geography must be sorted by block_geocode")
+    return BlockCodes(
+        geocode=geocode,
+        state=geocode // 10**14,
+        county=_running_number(geocode // 10**11),
+        county_fips=geocode // 10**11 % 1000,
+        tract=_running_number(geocode // 10**5),
+        block_group=_running_number(geocode // 10**4),
+    )
+
+
+def text_column(geography: pd.DataFrame, column: str) -> pd.Series:
+    """A column of text without gaps.
+
+    Raises GeographyRefused if the column is absent, has missing values or mixes types.
+    """
+    if column not in geography.columns:
+        present = ", ".join(map(str, geography.columns))
+        raise GeographyRefused(
+            f"the geography has no column '{column}'; it has {present}. Add the column or take "
+            "it out of the spine settings"
+        )
+    values = geography[column]
+    if values.isna().any():
+        raise GeographyRefused(
+            f"column '{column}' of the geography has missing values; fill blocks outside any "
+            "entity with 9999 or 99999"
+        )
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.dtype.categories.dtype)
+    if values.dtype == object:
+        kinds = set(map(type, values))
+        if kinds - {str}:
+            names = " and ".join(sorted(kind.__name__ for kind in kinds))
+            raise GeographyRefused(
+                f"column '{column}' of the geography holds {names} values; make them all text"
+            )
+        return values.astype("str")
+    if not isinstance(values.dtype, pd.StringDtype):
+        raise GeographyRefused(
+            f"column '{column}' of the geography has the type {values.dtype}; make it text, "
+            "since codes have leading zeros"
+        )
+    return values
+
+
+def _running_number(sorted_codes: np.ndarray) -> np.ndarray:
+    """(n,) int64: 0 for the first distinct value, 1 for the next, and so on."""
+    number = np.zeros(len(sorted_codes), dtype=np.int64)
+    np.cumsum(sorted_codes[1:] != sorted_codes[:-1], out=number[1:])
+    return number
+
+
+def nest(parent: np.ndarray, *keys: np.ndarray) -> np.ndarray:
+    """Number the distinct combinations of parent and keys in ascending order.
+
+    Args:
+        parent: (n,) int64 position of each row's parent geounit.
+        keys: (n,) non-negative integers, major key first.
+
+    Returns:
+        (n,) int64 running numbers; rows of one parent get consecutive numbers.
+    """
+    number = parent
+    for key in keys:
+        width = int(key.max(initial=0)) + 1
+        combined = number * width
+        combined += key
+        if (combined[1:] >= combined[:-1]).all():
+            number = _running_number(combined)
+        else:
+            number = np.unique(combined, return_inverse=True)[1]
+    return number
+
+
+def first_rows(number: np.ndarray, n: int) -> np.ndarray:
+    """(n,) int64: the first row that carries each of the numbers 0 .. n - 1."""
+    first = np.empty(n, dtype=np.int64)
+    first[number[::-1]] = np.arange(len(number) - 1, -1, -1)
+    return first
+
+
+def ranks_within(parent: np.ndarray) -> np.ndarray:
+    """(n,) int64: 0, 1, ... within each run of equal, non-decreasing parents."""
+    starts = np.flatnonzero(np.r_[True, parent[1:] != parent[:-1]])
+    lengths = np.diff(np.r_[starts, len(parent)])
+    return np.arange(len(parent)) - np.repeat(starts, lengths)
+
+
+def digits(values: np.ndarray, width: int) -> np.ndarray:
+    """(n,) bytes array of zero-padded decimal digits, `width` of them per value."""
+    text = np.empty((len(values), width), dtype=np.uint8)
+    rest = np.asarray(values, dtype=np.int64)
+    for place in range(width - 1, -1, -1):
+        rest, digit = np.divmod(rest, 10)
+        text[:, place] = digit
+    text += ord("0")
+    return text.view(f"S{width}").reshape(-1)
+
+
+def as_text(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """(n,) object array of str: the concatenation of bytes arrays, element by element."""
+    n = len(parts[0])
+    text = np.empty(n, dtype=object)
+    for start in range(0, n, CHUNK):
+        joined = parts[0][start : start + CHUNK]
+        for part in parts[1:]:
+            joined = np.strings.add(joined, part[start : start + CHUNK])
+        text[start : start + CHUNK] = joined.astype(f"U{joined.dtype.itemsize}").tolist()
+    return text

@@ -1,0 +1,114 @@
+"""The data types of a spine: geolevels of geounits, linked by the position of the parent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Geolevel:
+    """All geounits of one geolevel, in the order of their parents.
+
+    Children of one parent are contiguous and sorted by geocode, and `parent` never decreases.
+    """
+
+    name: str
+    geocode: np.ndarray
+    """(n,) object array of str."""
+    parent: np.ndarray
+    """(n,) int64: position in the geolevel above; [-1] at the root."""
+    plb_shares: tuple[Fraction, ...]
+    """The distinct shares of the privacy-loss budget at this geolevel, ascending."""
+    plb_share_code: np.ndarray
+    """(n,) int32: index into `plb_shares`."""
+    is_aian: np.ndarray
+    """(n,) bool: the geounit lies in the AIAN branch."""
+    bypassed: np.ndarray
+    """(n,) bool: the share is 0, nothing is measured here."""
+    n_blocks: np.ndarray
+    """(n,) int64: blocks below the geounit."""
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def shares(self) -> np.ndarray:
+        """(n,) float64 shares, for display and for variances; never for drawing noise."""
+        return np.array([float(share) for share in self.plb_shares])[self.plb_share_code]
+
+
+@dataclass(frozen=True, eq=False)
+class Spine:
+    """A tree of geounits with one share of the privacy-loss budget for each.
+
+    Every path from the root to a block passes one geounit of each geolevel, and its shares add
+    to exactly 1.
+    """
+
+    kind: str
+    geolevels: tuple[Geolevel, ...]
+    """Root first, "Block" last."""
+    block_geocode: np.ndarray
+    """(n_blocks,) object array: 16-digit code of each Block geounit, in the Block level's order."""
+    block_row: np.ndarray
+    """(n_blocks,) int64: row of the geography frame that each Block geounit comes from."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the geolevels, root first."""
+        return tuple(level.name for level in self.geolevels)
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.block_row)
+
+    def geolevel(self, name: str) -> Geolevel:
+        """The geolevel of this name; KeyError if the spine has none."""
+        return self.geolevels[self._index(name)]
+
+    def children(self, name: str) -> np.ndarray:
+        """Offsets (n_parents + 1,): children of geounit i of geolevel `name` stand at positions
+        offsets[i] up to offsets[i + 1] of the geolevel below. ValueError for the last geolevel.
+        """
+        index = self._index(name)
+        if index + 1 == len(self.geolevels):
+            raise ValueError(f"'{name}' is the last geolevel and has no children")
+        return child_offsets(self.geolevels[index + 1].parent, len(self.geolevels[index]))
+
+    def ancestors(self, name: str) -> np.ndarray:
+        """(n_blocks,) int64: position at geolevel `name` of each block's ancestor."""
+        position = np.arange(len(self.geolevels[-1]), dtype=np.int64)
+        for level in reversed(self.geolevels[self._index(name) + 1 :]):
+            position = level.parent[position]
+        return position
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise KeyError(f"the spine has no geolevel '{name}'; it has {', '.join(self.names)}")
+        return self.names.index(name)
+
+
+def child_offsets(parent: np.ndarray, n_parents: int) -> np.ndarray:
+    """Offsets (n_parents + 1,) into children whose `parent` positions never decrease."""
+    offsets = np.zeros(n_parents + 1, dtype=np.int64)
+    np.cumsum(np.bincount(parent, minlength=n_parents), out=offsets[1:])
+    return offsets
+
+
+def shares_add_to_one(geolevels: tuple[Geolevel, ...]) -> bool:
+    """Whether the shares along every path from the root to a block add to exactly 1.
+
+    Exact: paths are grouped by the multiset of share codes they pass, and each distinct sum is
+    computed once with fractions.
+    """
+    sums: list[Fraction] = list(geolevels[0].plb_shares)
+    code = geolevels[0].plb_share_code.astype(np.int64)
+    for level in geolevels[1:]:
+        width = len(level.plb_shares)
+        pair = code[level.parent] * width + level.plb_share_code
+        distinct, code = np.unique(pair, return_inverse=True)
+        sums = [sums[key // width] + level.plb_shares[key % width] for key in distinct.tolist()]
+    return all(total == 1 for total in sums)

@@ -1,0 +1,237 @@
+"""Algorithm 2 of the spine paper: groups of blocks and of tracts that bring entities closer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numba
+import numpy as np
+import pandas as pd
+
+from geography.hierarchy import nest
+from geography.levels import child_offsets
+from geography.off_spine import Entries, fold
+
+
+def group_limit(n: np.ndarray, fanout_cutoff: float) -> np.ndarray:
+    """Largest size of a group, floor(sqrt(n) + fanout_cutoff), at least 1.
+
+    Args:
+        n: candidates under each parent.
+    """
+    return np.maximum(np.floor(np.sqrt(n) + fanout_cutoff).astype(np.int64), 1)
+
+
+def even_groups(parent: np.ndarray, combination: np.ndarray, fanout_cutoff: float) -> np.ndarray:
+    """Group the items of a parent that have equal combinations of entities.
+
+    Items of one parent and combination are cut, in their order, into the smallest number of
+    groups that respects `group_limit`, of sizes that differ by at most one.
+
+    Args:
+        parent: (n_items,) int64 parent of each item.
+        combination: (n_items,) int64; equal numbers mean equal combinations.
+        fanout_cutoff: see `SpineRules.fanout_cutoff`.
+
+    Returns:
+        (n_items,) int64 group of each item: the position of the group's first item.
+
+    Example: five items of one parent with the combinations (0, 0, 1, 0, 0) and a cut-off of 0
+    have at most two members in a group: the groups are (0, 0, 2, 3, 3).
+    """
+    limit = group_limit(np.bincount(parent), fanout_cutoff)[parent]
+    cell = nest(parent, pd.factorize(combination)[0])
+    order = np.argsort(cell, kind="stable")
+    size = np.bincount(cell)
+    start = np.cumsum(size) - size
+    rank = np.empty(len(parent), dtype=np.int64)
+    rank[order] = np.arange(len(parent)) - start[cell[order]]
+    size = size[cell]
+    n_pieces = -(-size // limit)
+    piece = rank * n_pieces // size
+    return order[start[cell] - (-piece * size // n_pieces)]
+
+
+def greedy_groups(
+    items: Entries, ancestors: Sequence[np.ndarray], n_entities: int, fanout_cutoff: float
+) -> np.ndarray:
+    """Group items by the greedy lexicographic search of Algorithm 2.
+
+    Every item starts as a group. Two groups of one parent are merged if they fit into
+    `group_limit` and the distances of all entities, sorted in descending order, do not become
+    lexicographically larger; sweeps over all pairs are repeated until one changes nothing.
+
+    Only entities that touch the parent can change by a merge, and two sorted vectors compare as
+    their changed entries do, since equal entries on both sides do not affect the order. So a
+    merge is judged by the change of c and c' in the parent, carried up to the root.
+
+    Args:
+        items: entries of the items (tracts or tract subsets).
+        ancestors: parents of the items, parents of those, and so on up to the root; each is an
+            array of non-decreasing positions in the geolevel above.
+        n_entities: number of entities, those outside all others included.
+        fanout_cutoff: see `SpineRules.fanout_cutoff`.
+
+    Returns:
+        (n_items,) int64 group of each item: the position of the group's first item.
+    """
+    chain = []
+    entries = items
+    for parent in ancestors:
+        offsets = child_offsets(parent, int(parent.max()) + 1)
+        entries, link = fold(entries, offsets, n_entities)
+        chain.append((entries, link))
+    starts = np.cumsum([0, *(len(entries.entity) for entries, _ in chain)])
+    links = [link + start for (_, link), start in zip(chain[1:], starts[1:-1], strict=True)]
+    up = np.concatenate([*links, np.full(len(chain[-1][0].entity), -1, dtype=np.int64)])
+    x = np.concatenate([entries.x for entries, _ in chain])
+    y = np.concatenate([entries.y for entries, _ in chain])
+    group = np.arange(len(items.offsets) - 1, dtype=np.int64)
+    item_offsets = child_offsets(ancestors[0], int(ancestors[0].max()) + 1)
+    limit = group_limit(np.diff(item_offsets), fanout_cutoff)
+    first, link = chain[0]
+    inside, rest = items.inside(), items.rest()
+    while _sweep_all(
+        item_offsets, items.offsets, link, inside, rest, first.offsets, up, x, y, group, limit
+    ):
+        pass
+    return group
+
+
+@numba.njit(cache=True, nogil=True)
+def _sweep(
+    parent, item_offsets, entry_offsets, link, inside, rest, parent_offsets, up, x, y, group, limit
+):
+    """One sweep over the pairs of groups of one parent; True if any were merged.
+
+    `x` and `y` hold the sums of all entries from the parents' geolevel to the root, `up` the
+    position of the entry one geolevel higher; both, and `group`, are updated in place.
+    """
+    begin, end = item_offsets[parent], item_offsets[parent + 1]
+    base = parent_offsets[parent]
+    n_entities = parent_offsets[parent + 1] - base
+    groups = np.unique(group[begin:end])
+    n_groups = len(groups)
+    if n_groups < 2:
+        return False
+    position = np.empty(end - begin, dtype=np.int64)
+    for index in range(n_groups):
+        position[groups[index] - begin] = index
+    size = np.zeros(n_groups, dtype=np.int64)
+    group_x = np.zeros((n_groups, n_entities), dtype=np.int64)
+    group_y = np.zeros((n_groups, n_entities), dtype=np.int64)
+    for item in range(begin, end):
+        index = position[group[item] - begin]
+        size[index] += 1
+        for k in range(n_entities):
+            group_y[index, k] += 1
+        for entry in range(entry_offsets[item], entry_offsets[item + 1]):
+            k = link[entry] - base
+            group_x[index, k] += inside[entry]
+            group_y[index, k] += rest[entry] - 1
+
+    step_x = np.empty(n_entities, dtype=np.int64)
+    step_y = np.empty(n_entities, dtype=np.int64)
+    old = np.empty(n_entities, dtype=np.int64)
+    new = np.empty(n_entities, dtype=np.int64)
+    is_alive = np.ones(n_groups, dtype=np.bool_)
+    any_merged = False
+    for u in range(n_groups):
+        if not is_alive[u]:
+            continue
+        for v in range(u + 1, n_groups):
+            if not is_alive[v] or size[u] + size[v] > limit:
+                continue
+            n_changed = 0
+            for k in range(n_entities):
+                x_u, y_u = group_x[u, k], group_y[u, k]
+                x_v, y_v = group_x[v, k], group_y[v, k]
+                x_m, y_m = x_u + x_v, y_u + y_v
+                step_x[k] = min(x_m, y_m + 1) - min(x_u, y_u + 1) - min(x_v, y_v + 1)
+                step_y[k] = min(y_m, x_m + 1) - min(y_u, x_u + 1) - min(y_v, x_v + 1)
+                before, after = _root_change(base + k, step_x[k], step_y[k], up, x, y)
+                if before != after:
+                    old[n_changed] = before
+                    new[n_changed] = after
+                    n_changed += 1
+            if not _is_no_larger(new[:n_changed], old[:n_changed]):
+                continue
+            for k in range(n_entities):
+                _apply(base + k, step_x[k], step_y[k], up, x, y)
+                group_x[u, k] += group_x[v, k]
+                group_y[u, k] += group_y[v, k]
+            size[u] += size[v]
+            is_alive[v] = False
+            for item in range(begin, end):
+                if group[item] == groups[v]:
+                    group[item] = groups[u]
+            any_merged = True
+    return any_merged
+
+
+@numba.njit(cache=True, nogil=True)
+def _sweep_all(
+    item_offsets, entry_offsets, link, inside, rest, parent_offsets, up, x, y, group, limit
+):
+    """One sweep over the pairs of groups of every parent; True if any were merged."""
+    any_merged = False
+    for parent in range(len(limit)):
+        any_merged |= _sweep(
+            parent,
+            item_offsets,
+            entry_offsets,
+            link,
+            inside,
+            rest,
+            parent_offsets,
+            up,
+            x,
+            y,
+            group,
+            limit[parent],
+        )
+    return any_merged
+
+
+@numba.njit(cache=True, nogil=True)
+def _root_change(entry, step_x, step_y, up, x, y):
+    """Distance at the root before and after x and y of an entry change by the given steps.
+
+    (0, 0) if the change does not reach the root.
+    """
+    while True:
+        before_c = min(x[entry], y[entry] + 1)
+        after_c = min(x[entry] + step_x, y[entry] + step_y + 1)
+        if up[entry] < 0:
+            return before_c, after_c
+        before_rest = min(y[entry], x[entry] + 1)
+        after_rest = min(y[entry] + step_y, x[entry] + step_x + 1)
+        step_x = after_c - before_c
+        step_y = after_rest - before_rest
+        if step_x == 0 and step_y == 0:
+            return 0, 0
+        entry = up[entry]
+
+
+@numba.njit(cache=True, nogil=True)
+def _apply(entry, step_x, step_y, up, x, y):
+    """Change x and y of an entry by the given steps, and those above it accordingly."""
+    while entry >= 0 and (step_x != 0 or step_y != 0):
+        before_c = min(x[entry], y[entry] + 1)
+        before_rest = min(y[entry], x[entry] + 1)
+        x[entry] += step_x
+        y[entry] += step_y
+        step_x = min(x[entry], y[entry] + 1) - before_c
+        step_y = min(y[entry], x[entry] + 1) - before_rest
+        entry = up[entry]
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_no_larger(new, old):
+    """Whether `new`, sorted in descending order, is lexicographically at most `old`."""
+    new = np.sort(new)
+    old = np.sort(old)
+    for index in range(len(new) - 1, -1, -1):
+        if new[index] != old[index]:
+            return new[index] < old[index]
+    return True

@@ -1,0 +1,173 @@
+"""Settings of a spine: geolevels, AIAN code ranges, off-spine entity categories, cut-offs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from geography.errors import GeographyRefused
+
+KINDS = ("conventional", "aian", "optimized", "dhc")
+"""conventional: the tabulation spine; aian: with an AIAN branch; optimized: also with optimised
+block groups (and tract groups, if the geolevels have them); dhc: the spine of the demographic
+and housing characteristics product."""
+
+GEOLEVEL_ORDER = {
+    "conventional": ("US", "State", "County", "Tract", "Block_Group", "Block"),
+    "aian": ("US", "State", "County", "Tract", "Block_Group", "Block"),
+    "optimized": ("US", "State", "County", "Tract_Group", "Tract", "Block_Group", "Block"),
+    "dhc": (
+        "US",
+        "State",
+        "County",
+        "Prim",
+        "Tract_Subset_Group",
+        "Tract_Subset",
+        "Block_Group",
+        "Block",
+    ),
+}
+"""Geolevels a spine of each kind can have, root first; a spine may leave some out."""
+
+DEFAULT_CATEGORIES = {
+    "conventional": ("aian", "group_quarters", "mcd", "place"),
+    "aian": ("aian", "group_quarters", "mcd", "place"),
+    "optimized": ("aian", "group_quarters", "mcd", "place"),
+    "dhc": ("school_district", "block_group"),
+}
+"""Off-spine entity categories where the rules name none: those of the production runs."""
+
+OUTSIDE_AIAN = "9999"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AianRange:
+    """A closed range of AIANNHCE codes that belong to one type of area."""
+
+    low: str
+    high: str
+    area: str
+    """Type of area, for example "Hawaiian home land"."""
+    on_spine: bool
+    """Whether areas of this type form the AIAN branch of the spine."""
+
+    def __post_init__(self) -> None:
+        for code in (self.low, self.high):
+            if re.fullmatch("[0-9]{4}", code) is None:
+                raise GeographyRefused(
+                    f"AIAN range '{self.area}' has the bound '{code}'; give four digits"
+                )
+        if self.low > self.high:
+            raise GeographyRefused(
+                f"AIAN range '{self.area}' runs from {self.low} down to {self.high}; swap them"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpineRules:
+    """What decides a spine besides the geography and the shares.
+
+    Raises GeographyRefused when built with values that cannot be used.
+    """
+
+    aian_ranges: tuple[AianRange, ...] = ()
+    """Types of AIAN area by code; codes in no range are treated as outside."""
+    strong_mcd_states: tuple[str, ...] = ()
+    """FIPS codes of the states whose minor civil divisions are targeted instead of places."""
+    fanout_cutoff: float = 12
+    """An optimised group has at most floor(sqrt(n) + fanout_cutoff) members, where n is the
+    number of candidates under its parent."""
+    bypass_cutoff: int | None = 150
+    """A geounit with two or more children is not bypassed if its parent would get more than this
+    many children; None for no limit."""
+    categories: tuple[str, ...] | None = None
+    """Off-spine entity categories: "aian", "group_quarters", "mcd", "place", "school_district",
+    "block_group", or a column of the geography frame; None for the production run's."""
+    school_district_column: str | None = None
+    """Column that holds the school district code."""
+    greedy_tract_subset_groups: bool = True
+    """Whether tract subset groups come from the greedy search of Algorithm 2, which brings school
+    districts closer. Otherwise they are formed as optimised block groups are, from tract subsets
+    of equal AIAN area, as in the production runs."""
+    bypass: bool = True
+    """Whether Algorithm 3 runs."""
+
+    def __post_init__(self) -> None:
+        if not self.fanout_cutoff >= 0:
+            raise GeographyRefused(
+                f"fanout_cutoff is {self.fanout_cutoff}; it must be 0 or more, "
+                "since a group must hold at least one member"
+            )
+        if self.bypass_cutoff is not None and self.bypass_cutoff < 0:
+            raise GeographyRefused(f"bypass_cutoff is {self.bypass_cutoff}; it must be 0 or more")
+        ordered = sorted(self.aian_ranges, key=lambda aian_range: aian_range.low)
+        for first, second in zip(ordered, ordered[1:], strict=False):
+            if second.low <= first.high:
+                raise GeographyRefused(
+                    f"AIAN ranges '{first.area}' and '{second.area}' overlap at {second.low}; "
+                    "a code must have one type of area"
+                )
+        if self.categories is not None and len(set(self.categories)) < len(self.categories):
+            raise GeographyRefused("an off-spine entity category is named twice; name it once")
+
+    def categories_of(self, kind: str) -> tuple[str, ...]:
+        """Categories in force for a spine of this kind."""
+        return DEFAULT_CATEGORIES[kind] if self.categories is None else self.categories
+
+
+def select_aian_areas(ranges: Iterable[AianRange], areas: Iterable[str]) -> tuple[AianRange, ...]:
+    """Ranges with `on_spine` set for the named types of area and unset for all others.
+
+    Raises GeographyRefused if a name is no type of area.
+    """
+    ranges, areas = tuple(ranges), set(areas)
+    unknown = sorted(areas - {aian_range.area for aian_range in ranges})
+    if unknown:
+        known = ", ".join(f"'{aian_range.area}'" for aian_range in ranges)
+        raise GeographyRefused(f"'{unknown[0]}' is no type of AIAN area; choose from {known}")
+    return tuple(replace(item, on_spine=item.area in areas) for item in ranges)
+
+
+def validated_shares(geolevel_shares: Mapping[str, Fraction], kind: str) -> dict[str, Fraction]:
+    """The shares of the geolevels, root first, after checking them against the kind of spine.
+
+    Raises GeographyRefused for an unknown kind, a geolevel this kind does not have, a wrong
+    order, a missing block geolevel, a share that is not an exact fraction, a geolevel without a
+    positive share, and shares that do not add to exactly 1.
+    """
+    if kind not in KINDS:
+        raise GeographyRefused(f"spine kind '{kind}' is unknown; choose from {', '.join(KINDS)}")
+    order = GEOLEVEL_ORDER[kind]
+    names = tuple(geolevel_shares)
+    for name in names:
+        if name not in order:
+            raise GeographyRefused(
+                f"geolevel '{name}' is not part of the {kind} spine; it has {', '.join(order)}"
+            )
+    if list(names) != sorted(names, key=order.index):
+        raise GeographyRefused(f"geolevels of the {kind} spine must stand in the order {order}")
+    if not names or names[-1] != "Block":
+        raise GeographyRefused("the last geolevel of a spine must be 'Block'")
+    if names[0] not in ("US", "State"):
+        raise GeographyRefused("the first geolevel of a spine must be 'US' or 'State'")
+    if "Tract_Subset_Group" in names and "Tract_Subset" not in names:
+        raise GeographyRefused("'Tract_Subset_Group' needs the geolevel 'Tract_Subset' below it")
+    if "Tract_Group" in names and "Tract" not in names:
+        raise GeographyRefused("'Tract_Group' needs the geolevel 'Tract' below it")
+    for name, share in geolevel_shares.items():
+        if not isinstance(share, Fraction):
+            raise GeographyRefused(
+                f"the share of geolevel '{name}' must be an exact fraction, "
+                f"not {type(share).__name__}"
+            )
+        if share <= 0:
+            raise GeographyRefused(
+                f"geolevel '{name}' has the share {share}; every geolevel of a spine needs a "
+                "positive share"
+            )
+    total = sum(geolevel_shares.values())
+    if total != 1:
+        raise GeographyRefused(f"the geolevel shares add to {total}; they must add to exactly 1")
+    return dict(geolevel_shares)

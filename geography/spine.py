@@ -1,0 +1,288 @@
+"""Build a spine from the geography: hierarchy, AIAN branch, optimised groups, bypass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+
+from geography.bypass import bypass
+from geography.categories import (
+    Category,
+    aian_category,
+    combine,
+    is_aian_block,
+    mcd_or_place,
+    off_spine_categories,
+)
+from geography.errors import GeographyRefused
+from geography.hierarchy import (
+    BlockCodes,
+    as_text,
+    block_codes,
+    digits,
+    first_rows,
+    nest,
+    ranks_within,
+    text_column,
+)
+from geography.levels import Geolevel, Spine, child_offsets, shares_add_to_one
+from geography.off_spine import blocks_in_several_entities, fold
+from geography.optimize import even_groups, greedy_groups
+from geography.rules import AianRange, SpineRules, validated_shares
+
+__all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
+
+PRIM_COLUMN = "PRIM"
+"""Column that names the prim of a block; without it a prim is a county's part of a minor civil
+division or place."""
+
+GROUPED_GEOLEVEL = {"Tract_Group": "Tract", "Tract_Subset_Group": "Tract_Subset"}
+"""Geolevels whose geounits are groups of those of the geolevel below."""
+
+CONVENTIONAL_DIGITS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 16}
+"""Leading digits of the block geocode that name a geounit of the conventional spine."""
+
+
+def build_spine(
+    geography: pd.DataFrame,
+    *,
+    geolevel_shares: Mapping[str, Fraction],
+    kind: str,
+    rules: SpineRules,
+    is_pure: bool,
+    group_quarters: np.ndarray | None = None,
+) -> Spine:
+    """Build the spine of one universe.
+
+    The AIAN branch (every kind but "conventional") starts at the first geolevel below the root,
+    which is the state in a national run. Where the state is the root itself, as in Puerto Rico,
+    it stays one geounit, and its counties are split into their parts inside and outside AIAN
+    areas.
+
+    Spine geocodes: a parent's geocode begins its children's, except for the root "0" of a
+    national run. Conventional: the leading digits of the block geocode. Otherwise a state is one
+    digit (1 in the AIAN branch, 0 outside or at the root) and its FIPS code, a county adds "10",
+    three digits and, if one state geounit holds several parts of it, a running number; the
+    geolevels below add zero-padded running numbers; a block adds its 16-digit geocode.
+
+    Args:
+        geography: one row per block that can hold somebody, sorted by `block_geocode`.
+        geolevel_shares: exact shares by geolevel, root first, "Block" last; they add to 1.
+        kind: "conventional", "aian", "optimized" or "dhc".
+        rules: AIAN ranges, categories, cut-offs.
+        is_pure: whether noise comes from discrete Laplace under pure differential privacy, which
+            lets Algorithm 3 bypass parents of several children.
+        group_quarters: (n_blocks, 7) occupied facilities by type, or None where group quarters
+            are not targeted (housing units).
+
+    Raises:
+        GeographyRefused: geography, shares or rules cannot be used.
+    """
+    shares = validated_shares(geolevel_shares, kind)
+    codes = block_codes(geography)
+    if kind == "conventional":
+        is_aian = np.zeros(len(geography), dtype=bool)
+    else:
+        is_aian = is_aian_block(geography, rules)
+    numbers = _nested_numbers(geography, codes, is_aian, tuple(shares), kind, rules, group_quarters)
+    order = np.argsort(numbers["Block"])
+    geolevels = _geolevels(codes, is_aian, numbers, order, shares, kind)
+    if rules.bypass:
+        geolevels = bypass(geolevels, is_pure=is_pure, bypass_cutoff=rules.bypass_cutoff)
+    if not shares_add_to_one(geolevels):
+        raise AssertionError("the shares of a path do not add to 1")
+    return Spine(
+        kind=kind,
+        geolevels=geolevels,
+        block_geocode=as_text([digits(codes.geocode[order], 16)]),
+        block_row=order,
+    )
+
+
+def _nested_numbers(
+    geography: pd.DataFrame,
+    codes: BlockCodes,
+    is_aian: np.ndarray,
+    names: tuple[str, ...],
+    kind: str,
+    rules: SpineRules,
+    group_quarters: np.ndarray | None,
+) -> dict[str, np.ndarray]:
+    """For each geolevel, (n_blocks,) running number of each block's geounit, nested in the
+    geounits above; rows in the order of the geography frame."""
+    branch = is_aian.astype(np.int64)
+    keys = {
+        "State": (branch, codes.state),
+        "County": (codes.county, branch),
+        "Tract": (codes.tract, branch),
+        "Block_Group": (codes.block_group, branch),
+        "Block": (np.arange(len(is_aian)),),
+    }
+    categories: tuple[Category, ...] = ()
+    if kind in ("optimized", "dhc"):
+        categories = off_spine_categories(
+            geography, rules, group_quarters=group_quarters, kind=kind
+        )
+        combination = combine(categories, len(is_aian))
+    if kind == "dhc":
+        prim = _prim(geography, rules)
+        area = aian_category(geography, rules).entity.astype(np.int64)
+        keys["Prim"] = (codes.county, prim, branch)
+        keys["Tract_Subset"] = (codes.tract, prim, area)
+
+    above = nest(np.zeros(len(is_aian), dtype=np.int64), codes.state)
+    if names[0] == "US":
+        above = np.zeros(len(is_aian), dtype=np.int64)
+    elif above.max() > 0:
+        raise GeographyRefused(
+            f"the root geolevel 'State' would have {above.max() + 1} geounits; put 'US' above it "
+            "or give the geography of one state"
+        )
+    numbers = {names[0]: above}
+    for name in names[1:]:
+        if name in GROUPED_GEOLEVEL:
+            item = nest(above, *keys[GROUPED_GEOLEVEL[name]])
+            if name == "Tract_Group" or rules.greedy_tract_subset_groups:
+                group = _greedy_groups(list(numbers.values()), item, combination, categories, rules)
+            else:
+                group = _even_groups_of_items(above, item, area, rules)
+            above = nest(above, group)
+        elif name == "Block_Group" and kind in ("optimized", "dhc"):
+            above = nest(above, even_groups(above, combination, rules.fanout_cutoff))
+        else:
+            above = nest(above, *keys[name])
+        numbers[name] = above
+    return numbers
+
+
+def _prim(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
+    """(n_blocks,) int64: equal numbers within a county for blocks of the same prim."""
+    if PRIM_COLUMN in geography.columns:
+        return pd.factorize(text_column(geography, PRIM_COLUMN), sort=True)[0].astype(np.int64)
+    return mcd_or_place(geography, rules)
+
+
+def _even_groups_of_items(
+    above: np.ndarray, item: np.ndarray, combination: np.ndarray, rules: SpineRules
+) -> np.ndarray:
+    """(n_blocks,) int64: group of each block's item, where the combination is one per item."""
+    first = first_rows(item, int(item.max()) + 1)
+    return even_groups(above[first], combination[first], rules.fanout_cutoff)[item]
+
+
+def _greedy_groups(
+    numbers: list[np.ndarray],
+    item: np.ndarray,
+    combination: np.ndarray,
+    categories: tuple[Category, ...],
+    rules: SpineRules,
+) -> np.ndarray:
+    """(n_blocks,) int64: group of each block's item by the greedy search, with the optimised
+    block groups below the items in place."""
+    block_group = nest(item, even_groups(item, combination, rules.fanout_cutoff))
+    order = np.argsort(block_group, kind="stable")
+    n_block_groups = int(block_group.max()) + 1
+    n_items = int(item.max()) + 1
+    entity_offsets = np.cumsum([0, *map(len, categories)])
+    entries = blocks_in_several_entities(
+        np.stack(
+            [
+                category.entity[order] + start
+                for category, start in zip(categories, entity_offsets[:-1], strict=True)
+            ],
+            axis=1,
+        )
+    )
+    ancestors = []
+    below = item
+    for number in reversed(numbers):
+        ancestors.append(number[first_rows(below, int(below.max()) + 1)])
+        below = number
+    n_entities = int(entity_offsets[-1])
+    offsets = child_offsets(block_group[order], n_block_groups)
+    entries, _ = fold(entries, offsets, n_entities)
+    offsets = child_offsets(item[first_rows(block_group, n_block_groups)], n_items)
+    entries, _ = fold(entries, offsets, n_entities)
+    return greedy_groups(entries, ancestors, n_entities, rules.fanout_cutoff)[item]
+
+
+def _geolevels(
+    codes: BlockCodes,
+    is_aian: np.ndarray,
+    numbers: dict[str, np.ndarray],
+    order: np.ndarray,
+    shares: Mapping[str, Fraction],
+    kind: str,
+) -> tuple[Geolevel, ...]:
+    """Geolevels from nested numbers; `order` sorts the rows by the number of the last one."""
+    geolevels: list[Geolevel] = []
+    above_number = np.zeros(len(order), dtype=np.int64)
+    prefix = np.array([b""])
+    for name, share in shares.items():
+        number = numbers[name][order]
+        first = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
+        parent = above_number[first]
+        row = order[first]
+        n = len(first)
+        is_branch = is_aian[row] if geolevels else np.zeros(1, dtype=bool)
+        if kind == "conventional":
+            parts = _conventional_parts(name, codes, row)
+        else:
+            parts = _spine_parts(name, codes, row, prefix, parent, is_branch, tuple(shares))
+        geolevels.append(
+            Geolevel(
+                name=name,
+                geocode=as_text(parts) if name != "US" else np.array(["0"], dtype=object),
+                parent=parent if geolevels else np.array([-1], dtype=np.int64),
+                plb_shares=(share,),
+                plb_share_code=np.zeros(n, dtype=np.int32),
+                is_aian=is_branch,
+                bypassed=np.zeros(n, dtype=bool),
+                n_blocks=np.diff(np.r_[first, len(order)]),
+            )
+        )
+        if name != "Block":
+            prefix = parts[0]
+            for part in parts[1:]:
+                prefix = np.strings.add(prefix, part)
+        above_number = number
+    return tuple(geolevels)
+
+
+def _conventional_parts(name: str, codes: BlockCodes, row: np.ndarray) -> list[np.ndarray]:
+    """Bytes whose concatenation is the geocode: the leading digits of the block geocode."""
+    if name == "US":
+        return [np.array([b""])]
+    width = CONVENTIONAL_DIGITS[name]
+    return [digits(codes.geocode[row] // 10 ** (16 - width), width)]
+
+
+def _spine_parts(
+    name: str,
+    codes: BlockCodes,
+    row: np.ndarray,
+    prefix: np.ndarray,
+    parent: np.ndarray,
+    is_branch: np.ndarray,
+    names: tuple[str, ...],
+) -> list[np.ndarray]:
+    """Bytes whose concatenation is the geocode of a spine that has an AIAN branch."""
+    if name == "US":
+        return [np.array([b""])]
+    above = prefix[parent]
+    state = [digits(is_branch.astype(np.int64), 1), digits(codes.state[row], 2)]
+    if name == "State":
+        return state
+    if name == "County":
+        run = nest(parent, codes.county[row])
+        is_split = np.bincount(run)[run] > 1
+        part = np.where(is_split, digits(ranks_within(run) + 1, 1), b"")
+        county = [np.full(len(row), b"10"), digits(codes.county_fips[row], 3), part]
+        return [*(state if "State" not in names else [above]), *county]
+    if name == "Block":
+        return [above, digits(codes.geocode[row], 16)]
+    rank = ranks_within(parent) + 1
+    return [above, digits(rank, len(str(rank.max())))]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from geography.categories import off_spine_categories
+from geography.generate import (
+    AIAN_RANGES,
+    STRONG_MCD_STATES,
+    NationalSizes,
+    generate_geography,
+)
+from geography.spine import SpineRules, build_spine
+from geography.summary import fan_out, geounit_counts, summarise_spines
+
+PLANTED = NationalSizes(
+    blocks=24_000,
+    tracts=340,
+    counties=30,
+    places=200,
+    mcds=240,
+    aian_areas=40,
+    school_districts=60,
+    states=8,
+)
+"""Places and minor civil divisions across tracts, AIAN areas across counties."""
+
+RULES = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
+PERSONS = dict(
+    zip(
+        ("US", "State", "County", "Tract", "Block_Group", "Block"),
+        (Fraction(weight, 4099) for weight in (104, 1440, 447, 687, 1256, 165)),
+        strict=True,
+    )
+)
+
+
+@pytest.mark.parametrize("is_pure", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_optimised_spine_brings_every_targeted_category_closer(seed, is_pure):
+    geography, facilities = generate_geography(PLANTED, seed=seed)
+    categories = off_spine_categories(geography, RULES, group_quarters=facilities)
+    assert [category.name for category in categories] == ["aian", "group_quarters", "mcd", "place"]
+    spines = {
+        kind: build_spine(
+            geography,
+            geolevel_shares=PERSONS,
+            kind=kind,
+            rules=RULES,
+            is_pure=is_pure,
+            group_quarters=facilities,
+        )
+        for kind in ("aian", "optimized")
+    }
+    summary = summarise_spines(spines, categories, is_pure=is_pure, privacy_loss=2.556)
+    for frame in (summary.distances, summary.standard_deviations):
+        figures = frame.set_index(["spine", "category"])
+        before, after = figures.loc["aian"], figures.loc["optimized"]
+        assert before.index.tolist() == [category.name for category in categories]
+        assert (after["mean"] < before["mean"]).all()
+        assert (after["q90"] < before["q90"]).all()
+
+
+def test_counts_and_fan_outs(geography, shares, rules):
+    spine = build_spine(
+        geography, geolevel_shares=shares, kind="conventional", rules=rules, is_pure=False
+    )
+    counts = geounit_counts(spine).set_index("geolevel")
+    assert counts["geounits"].to_dict() == {
+        "US": 1,
+        "State": 2,
+        "County": 4,
+        "Tract": 8,
+        "Block_Group": 16,
+        "Block": 64,
+    }
+    assert (counts["measured"] + counts["bypassed"] == counts["geounits"]).all()
+    table = fan_out(spine)
+    assert table[table["geolevel"] == "Block_Group"]["n_children"].tolist() == [4]
+    assert table[table["geolevel"] == "Block_Group"]["geounits"].tolist() == [16]
+    for name, rows in table.groupby("geolevel"):
+        children = spine.names[spine.names.index(name) + 1]
+        assert (rows["n_children"] * rows["geounits"]).sum() == counts["geounits"][children]
+
+
+def test_summary_leaves_out_categories_without_entities(geography, shares, rules):
+    outside = geography.assign(AIANNHCE="9999")
+    spine = build_spine(
+        outside, geolevel_shares=shares, kind="optimized", rules=rules, is_pure=False
+    )
+    categories = off_spine_categories(outside, rules)
+    summary = summarise_spines({"optimized": spine}, categories, is_pure=False)
+    assert summary.distances["category"].tolist() == ["mcd", "place"]
+    assert summary.geounits.columns[0] == summary.fan_out.columns[0] == "spine"
+    assert np.isfinite(summary.standard_deviations["max"]).all()

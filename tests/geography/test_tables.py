@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from geography.errors import GeographyRefused
+from geography.spine import build_spine
+from geography.tables import spine_from_frames, spine_to_frames
+
+
+@pytest.fixture(params=[False, True])
+def spine(request, geography, shares, rules):
+    return build_spine(
+        geography, geolevel_shares=shares, kind="optimized", rules=rules, is_pure=request.param
+    )
+
+
+def test_round_trip(spine):
+    geounits, blocks = spine_to_frames(spine)
+    assert geounits["geolevel"].unique().tolist() == list(spine.names)
+    geounits = geounits.sample(frac=1, random_state=1).sort_values(
+        "geolevel", key=lambda column: column.map(spine.names.index), kind="stable"
+    )
+    again = spine_from_frames(geounits, blocks.sample(frac=1, random_state=2), kind="optimized")
+    assert again.names == spine.names
+    np.testing.assert_array_equal(again.block_geocode, spine.block_geocode)
+    np.testing.assert_array_equal(again.block_row, spine.block_row)
+    for level, expected in zip(again.geolevels, spine.geolevels, strict=True):
+        assert level.plb_shares == expected.plb_shares
+        for field in ("geocode", "parent", "plb_share_code", "is_aian", "bypassed", "n_blocks"):
+            np.testing.assert_array_equal(getattr(level, field), getattr(expected, field))
+
+
+def test_blocks_table_names_the_path(spine):
+    _, blocks = spine_to_frames(spine)
+    for above, below in zip(spine.names[1:], spine.names[2:], strict=False):
+        pairs = zip(blocks[above], blocks[below], strict=True)
+        assert all(code.startswith(prefix) for prefix, code in pairs)
+
+
+def test_refused_tables(geography, shares, rules):
+    spine = build_spine(
+        geography, geolevel_shares=shares, kind="conventional", rules=rules, is_pure=False
+    )
+    geounits, blocks = spine_to_frames(spine)
+
+    def refuse(match, changed_geounits=geounits, changed_blocks=blocks):
+        with pytest.raises(GeographyRefused, match=match):
+            spine_from_frames(changed_geounits, changed_blocks, kind="conventional")
+
+    def with_parent(geocode, parent):
+        changed = geounits["parent"].where(geounits["geocode"] != geocode, parent)
+        return geounits.assign(parent=changed)
+
+    refuse("'35001' at geolevel 'County' is an orphan", with_parent("35001", "99"))
+    refuse("'35001' .* is an orphan: its parent '0'", with_parent("35001", "0"))
+    refuse("'35001' .* is its own ancestor", with_parent("35001", "35001000100"))
+    refuse("'35001' .* is its own ancestor", with_parent("35001", "35001"))
+    refuse("root geolevel 'US' must have one geounit", with_parent("0", "35"))
+    refuse("no column 'plb_share'", geounits.drop(columns="plb_share"))
+    refuse("no column 'Tract'", changed_blocks=blocks.drop(columns="Tract"))
+    is_county = geounits["geolevel"] == "County"
+    refuse(
+        "'County' has geounits without a share",
+        geounits.assign(plb_share=geounits["plb_share"].where(~is_county)),
+    )
+    refuse(
+        "do not add to exactly 1",
+        geounits.assign(plb_share=geounits["plb_share"].where(~is_county, "1/7")),
+    )
+    doubled = geounits.loc[[*geounits.index, 1]]
+    refuse("'35' stands twice at geolevel 'State'", doubled)
+    moved = blocks.iloc[[0]].assign(County="35003")
+    both = pd.concat([blocks, moved], ignore_index=True)
+    refuse(
+        "block 3500100010011000 stands in two geounits of geolevel 'County', '35001' and '35003'",
+        changed_blocks=both,
+    )
+    refuse("stands twice in the blocks table", changed_blocks=blocks.loc[[0, *blocks.index]])
+    wrong = blocks.assign(County=blocks["County"].where(blocks.index > 0, "35003"))
+    refuse("not the one that its path", changed_blocks=wrong)
+    refuse("has no block", changed_blocks=blocks.iloc[1:])
