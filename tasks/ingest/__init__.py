@@ -1,0 +1,1 @@
+"""Readers, recodes, histograms and invariants."""

@@ -1,0 +1,185 @@
+"""The input of a run: read, checked, and turned into histograms and invariants in one pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from tasks.ingest.findings import Finding, UnreadableInput, refusal
+from tasks.ingest.histograms import block_histogram
+from tasks.ingest.invariants import block_invariants, state_totals
+from tasks.ingest.sources import InputFile
+from tasks.ingest.tables import (
+    EvidenceTally,
+    PersonSums,
+    UnitsTable,
+    load_geography,
+    load_units,
+    sum_persons,
+)
+from tasks.workload.schema import PERSONS, UNITS, Schema
+from validation.expectations import RuleOutcome, run_suites
+from validation.input_rules import applicable_rules, count_violations
+
+READABLE = "file_is_readable"
+"""Name of the rule that a file can be read whole and has the columns of its layout."""
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What a run needs of its input; rows of all members are in the order of `geography`.
+
+    `histograms` maps a universe to int64 counts, shape `(n_blocks, n_cells)`. Blocks that can
+    hold nobody are included; see `tasks.ingest.invariants.inhabitable`.
+    """
+
+    geography: pd.DataFrame
+    invariants: pd.DataFrame
+    state_totals: Mapping[str, int]
+    histograms: Mapping[str, sparse.csr_array]
+    identity: sparse.csr_array
+    """Persons per block and cell of `tasks.ingest.tables.IDENTITY`."""
+    outcomes: tuple[RuleOutcome, ...]
+
+
+@dataclass(frozen=True)
+class InputCheck:
+    """Outcome of checking an input; `result` is None if a rule failed.
+
+    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    """
+
+    outcomes: tuple[RuleOutcome, ...]
+    findings: tuple[Finding, ...]
+    result: IngestResult | None
+
+    def accepted(self, *, with_counts: bool = False) -> IngestResult:
+        """The result, or InputRefused with the first finding; counts only if asked for."""
+        if self.result is None:
+            raise refusal(self.findings, with_counts=with_counts)
+        return self.result
+
+
+def check_inputs(
+    *,
+    persons: str | os.PathLike[str],
+    units: str | os.PathLike[str],
+    geography: str | os.PathLike[str],
+    person_schema: Schema | None = PERSONS,
+    unit_schema: Schema | None = UNITS,
+    names: Mapping[str, str] | None = None,
+) -> InputCheck:
+    """Read the three tables, evaluate every rule and build the result.
+
+    Paths may be fsspec URLs. `names` gives the name that messages show for a table, by default
+    its path; `names={"persons": "persons.parquet"}` for example. A universe whose schema is None
+    gets no histogram. The rules are counted by vectorised code and, as a public pass or fail,
+    evaluated by Great Expectations; the input is accepted only if both find nothing.
+    """
+    paths = {"geography": geography, "units": units, "persons": persons}
+    files = {
+        table: InputFile(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
+        for table, path in paths.items()
+    }
+    evidence = EvidenceTally()
+    read: list[RuleOutcome] = []
+    try:
+        table = "geography"
+        blocks = load_geography(files[table], evidence)
+        read.append(RuleOutcome(table, READABLE, True))
+        table = "units"
+        unit_table = load_units(files[table], blocks, evidence)
+        read.append(RuleOutcome(table, READABLE, True))
+        table = "persons"
+        sums = sum_persons(
+            files[table],
+            unit_table,
+            n_blocks=len(blocks.frame),
+            schema=person_schema,
+            evidence=evidence,
+        )
+        read.append(RuleOutcome(table, READABLE, True))
+    except UnreadableInput as error:
+        read.append(RuleOutcome(table, READABLE, False))
+        return InputCheck(tuple(read), (error.finding,), None)
+
+    outcomes, findings = _evaluate(evidence, files)
+    outcomes = (*read, *outcomes)
+    if findings:
+        return InputCheck(outcomes, findings, None)
+    result = _assemble(blocks.frame, unit_table, sums, person_schema, unit_schema, outcomes)
+    return InputCheck(outcomes, (), result)
+
+
+def read_inputs(
+    *,
+    persons: str | os.PathLike[str],
+    units: str | os.PathLike[str],
+    geography: str | os.PathLike[str],
+    person_schema: Schema | None = PERSONS,
+    unit_schema: Schema | None = UNITS,
+    names: Mapping[str, str] | None = None,
+    with_counts: bool = False,
+) -> IngestResult:
+    """`check_inputs`, raising InputRefused if a rule fails; `with_counts` as for `accepted`."""
+    check = check_inputs(
+        persons=persons,
+        units=units,
+        geography=geography,
+        person_schema=person_schema,
+        unit_schema=unit_schema,
+        names=names,
+    )
+    return check.accepted(with_counts=with_counts)
+
+
+def _evaluate(
+    evidence: EvidenceTally, files: Mapping[str, InputFile]
+) -> tuple[tuple[RuleOutcome, ...], tuple[Finding, ...]]:
+    """Outcomes of all rules by Great Expectations, and findings with counts by our own code."""
+    rules = applicable_rules(evidence.suites)
+    outcomes = run_suites(rules, evidence.suites)
+    findings = []
+    for rule, outcome in zip(rules, outcomes, strict=True):
+        count = count_violations(rule, evidence.suites)
+        if count or not outcome.passed:
+            file = files[rule.table].name
+            findings.append(
+                Finding(file, rule.column, rule.statement, rule.remedy, count or None)
+            )
+    return outcomes, tuple(findings)
+
+
+def _assemble(
+    geography: pd.DataFrame,
+    units: UnitsTable,
+    sums: PersonSums,
+    person_schema: Schema | None,
+    unit_schema: Schema | None,
+    outcomes: tuple[RuleOutcome, ...],
+) -> IngestResult:
+    histograms: dict[str, sparse.csr_array] = {}
+    if person_schema:
+        histograms["persons"] = sums.histogram
+    if unit_schema:
+        is_housing_unit = ~units.is_facility
+        histograms["units"] = block_histogram(
+            units.block[is_housing_unit],
+            unit_schema.cells({"occupancy": units.occupancy[is_housing_unit]}),
+            n_blocks=len(geography),
+            n_cells=unit_schema.n_cells,
+        )
+    block_geocode = geography["block_geocode"]
+    return IngestResult(
+        geography=geography,
+        invariants=block_invariants(block_geocode, units.block, units.hhgq.astype(np.int64)),
+        state_totals=state_totals(block_geocode, sums.population),
+        histograms=histograms,
+        identity=sums.identity,
+        outcomes=outcomes,
+    )

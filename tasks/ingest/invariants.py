@@ -1,0 +1,76 @@
+"""Invariants: what the release states exactly.
+
+These are each state's total population, and each block's housing units and occupied
+group-quarters facilities by type. They are public by declaration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.files import replacing
+from tasks.workload.schema import ATTRIBUTE_SIZES
+
+FACILITY_COLUMNS = tuple(f"facilities_{hhgq}" for hhgq in range(1, ATTRIBUTE_SIZES["hhgq"]))
+"""Columns of the invariants frame with the facilities of each group-quarters type."""
+
+
+def block_invariants(
+    block_geocode: pd.Series, unit_block: np.ndarray, unit_hhgq: np.ndarray
+) -> pd.DataFrame:
+    """The invariants frame: one row for every block, in the order of `block_geocode`.
+
+    `unit_block` and `unit_hhgq` give every unit's block position and its type, 0 for a housing
+    unit and 1 to 7 for a facility, shape `(n_units,)` each. Columns: block_geocode,
+    housing_units, facilities_1 to facilities_7 (int64).
+    """
+    n_types = ATTRIBUTE_SIZES["hhgq"]
+    counts = np.bincount(
+        unit_block.astype(np.int64) * n_types + unit_hhgq, minlength=len(block_geocode) * n_types
+    ).reshape(-1, n_types)
+    columns = dict(zip(("housing_units", *FACILITY_COLUMNS), counts.T, strict=True))
+    return pd.DataFrame({"block_geocode": block_geocode, **columns})
+
+
+def state_totals(block_geocode: pd.Series, population: np.ndarray) -> dict[str, int]:
+    """Population of every state by FIPS code, from the population of every block.
+
+    >>> state_totals(pd.Series(["4400" + 12 * "0", "4401" + 12 * "0"]), np.array([3, 4]))
+    {'44': 7}
+    """
+    totals = pd.Series(population).groupby(block_geocode.str[:2].to_numpy()).sum()
+    return {str(state): int(total) for state, total in totals.items()}
+
+
+def inhabitable(invariants: pd.DataFrame) -> np.ndarray:
+    """Mask of the blocks that can hold somebody: with a housing unit or a facility."""
+    return invariants[["housing_units", *FACILITY_COLUMNS]].to_numpy().any(axis=1)
+
+
+def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
+    """Write the invariants frame as Parquet, atomically."""
+    with replacing(path) as part:
+        pq.write_table(pa.Table.from_pandas(invariants, preserve_index=False), part)
+
+
+def read_invariants(path: Path) -> pd.DataFrame:
+    """Read what `write_invariants` wrote."""
+    return pq.read_table(path).to_pandas()
+
+
+def write_state_totals(path: Path, totals: Mapping[str, int]) -> None:
+    """Write the state totals as a JSON object, atomically."""
+    with replacing(path) as part:
+        part.write_text(json.dumps(dict(totals), indent=2) + "\n", encoding="utf-8")
+
+
+def read_state_totals(path: Path) -> dict[str, int]:
+    """Read what `write_state_totals` wrote."""
+    return {state: int(total) for state, total in json.loads(Path(path).read_text()).items()}

@@ -1,0 +1,139 @@
+"""Ingest of a run: from the settings' tables to the run directory's artifacts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from tasks.errors import InputRefused
+from tasks.files import replacing
+from tasks.ingest.findings import write_findings
+from tasks.ingest.histograms import write_histogram
+from tasks.ingest.inputs import IngestResult, InputCheck, check_inputs
+from tasks.ingest.invariants import write_invariants, write_state_totals
+from tasks.ingest.tables import IDENTITY
+from tasks.measurement.digests import (
+    INPUT_DIGESTS,
+    PERSON_COLUMNS,
+    InputDigest,
+    input_digest,
+)
+from tasks.measurement.ledger import open_ledger
+from tasks.run_directory import RunDirectory
+from tasks.settings import Settings
+
+TABLES = ("persons", "units", "geography")
+
+RULES_FILE = "rules.json"
+"""Public outcome of every rule on the input: pass or fail."""
+
+INPUT_FILES = "input_files.json"
+"""Sizes and times of the input files, in the run's confidential folder."""
+
+
+def check_input_of(settings: Settings) -> InputCheck:
+    """Read and check the tables that the settings name; messages show their file names."""
+    tables = {name: getattr(settings.input, name) for name in TABLES}
+    universes = settings.run.universes
+    return check_inputs(
+        **tables,
+        person_schema=settings.schema_of("persons") if "persons" in universes else None,
+        unit_schema=settings.schema_of("units") if "units" in universes else None,
+        names={name: path.rpartition("/")[2] for name, path in tables.items()},
+    )
+
+
+def ingest_input(run: RunDirectory, settings: Settings) -> dict[str, InputDigest]:
+    """Write the geography, the declared invariants and the confidential histograms of a run.
+
+    Returns the keyed digests of the people, which a run that is not private does without. The state totals come last: where they are, all is. Raises InputRefused for input that breaks
+    a rule; its counts are then in `confidential/findings.json`, or for input that is not
+    confidential in the message.
+    """
+    check = check_input_of(settings)
+    with replacing(run.checks / RULES_FILE) as part:
+        outcomes = [asdict(outcome) for outcome in check.outcomes]
+        part.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")
+    if check.findings:
+        write_findings(run.confidential / "findings.json", check.findings)
+    result = check.accepted(with_counts=not settings.input.confidential)
+    digests: dict[str, InputDigest] = {}
+    if settings.is_private:
+        ledger = open_ledger(Path(settings.privacy.ledger))
+        digests = input_digests(result, ledger.key())
+        with replacing(run.confidential / INPUT_DIGESTS) as part:
+            part.write_text(json.dumps({k: asdict(digest) for k, digest in digests.items()}))
+    with replacing(run.confidential / INPUT_FILES) as part:
+        part.write_text(json.dumps(_local_files(settings)), encoding="utf-8")
+    run.geography.parent.mkdir(parents=True, exist_ok=True)
+    run.histogram("persons").parent.mkdir(parents=True, exist_ok=True)
+    for universe, histogram in result.histograms.items():
+        write_histogram(
+            run.histogram(universe), histogram, result.geography["block_geocode"].to_numpy()
+        )
+    with replacing(run.geography) as part:
+        pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
+    write_invariants(run.invariants, result.invariants)
+    write_state_totals(run.state_totals, result.state_totals)
+    return digests
+
+
+def input_digests(
+    result: IngestResult, key: bytes
+) -> dict[str, InputDigest]:
+    """Keyed digests by which the ledger recognises these people and housing units again."""
+    geocode = result.geography["block_geocode"].to_numpy().astype(np.int64)
+    persons = sparse.coo_array(result.identity)
+    levels = np.unravel_index(persons.col, IDENTITY.shape)
+    columns = (geocode[persons.row], *levels, persons.data)
+    digests = {
+        "persons": input_digest("persons", dict(zip(PERSON_COLUMNS, columns, strict=True)), key)
+    }
+    if "units" in result.histograms:
+        units = sparse.coo_array(result.histograms["units"])
+        columns = {"block_geocode": geocode[units.row], "cell": units.col, "units": units.data}
+        digests["units"] = input_digest("units", columns, key)
+    return digests
+
+
+def refuse_changed_input(run: RunDirectory, settings: Settings) -> None:
+    """Raise InputRefused if a table is no longer the file that the run has read.
+
+    Files are compared by size and time of modification; tables that are gone, and tables on
+    object stores, cannot be compared and count as unchanged.
+    """
+    try:
+        known = json.loads((run.confidential / INPUT_FILES).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    now = _local_files(settings)
+    for name, seen in known.items():
+        if now.get(name, seen) != seen:
+            file = getattr(settings.input, name).rpartition("/")[2]
+            raise InputRefused(
+                f"{file} has changed since this run read it; put the old file back, or start a "
+                "new run with another --run-dir."
+            )
+
+
+def _local_files(settings: Settings) -> dict[str, list[int]]:
+    """Size and time of modification of the tables that are local files."""
+    found = {}
+    for name in TABLES:
+        path = Path(getattr(settings.input, name))
+        if path.is_file():
+            status = path.stat()
+            found[name] = [status.st_size, status.st_mtime_ns]
+    return found
+
+
+def read_geography(path: Path) -> pd.DataFrame:
+    """The geography frame that an ingest wrote."""
+    return pq.read_table(path).to_pandas()

@@ -1,0 +1,29 @@
+"""The step that reads the input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.handles import Artifact
+from tasks.ingest.run import ingest_input, refuse_changed_input
+from tasks.measurement.digests import InputDigest
+from tasks.run_directory import RunDirectory
+from tasks.settings import frozen_settings
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("ingest", run_name="ingest")
+def ingest(run_root: str) -> Artifact:
+    """Check the tables, and write geography, invariants and confidential block histograms."""
+    run = RunDirectory(Path(run_root))
+    settings = frozen_settings(run.settings)
+    reused = run.state_totals.exists()
+    digests: dict[str, InputDigest] = {}
+    with stopwatch() as seconds:
+        if reused:
+            refuse_changed_input(run, settings)
+        else:
+            digests = ingest_input(run, settings)
+    facts = tuple((kind, digest.whole) for kind, digest in digests.items())
+    return run.artifact(run.geography, seconds=seconds(), reused=reused, facts=facts)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.ingest.columns import CodedColumn, KeyIndex, canonical_text, is_blank_key
+from tasks.ingest.layouts import Field
+
+NUMBER = Field("N", "number")
+CODE = Field("C", "code", width=5)
+TEXT = Field("T", "text")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        (NUMBER, " 028", "28"),
+        (NUMBER, 28, "28"),
+        (NUMBER, 28.0, "28"),
+        (NUMBER, "000", "0"),
+        (NUMBER, "-3", "-3"),
+        (NUMBER, 1.5, "1.5"),
+        (NUMBER, float("nan"), None),
+        (NUMBER, float("inf"), "inf"),
+        (NUMBER, "   ", None),
+        (NUMBER, None, None),
+        (NUMBER, "²", "²"),
+        (CODE, 47, "00047"),
+        (CODE, "47", "47"),
+        (CODE, " 00047 ", "00047"),
+        (TEXT, "007", "007"),
+        (TEXT, 7, "7"),
+    ],
+)
+def test_canonical_text(field, value, text):
+    assert canonical_text(value, field) == text
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.one_of(st.none(), st.integers(-2, 130), st.just(None))))
+def test_coded_columns_keep_every_row(values):
+    column = CodedColumn.from_arrow(pa.array(values, type=pa.int64()), NUMBER)
+    assert column.texts().tolist() == [canonical_text(value, NUMBER) for value in values]
+    assert sum(column.counts().values()) == len(values)
+    assert len(set(column.values)) == len(column.values)
+
+
+def test_dictionaries_and_plain_arrays_agree():
+    texts = pa.array([" 1", "01", None, "2", " "])
+    plain = CodedColumn.from_arrow(texts, NUMBER)
+    coded = CodedColumn.from_arrow(texts.dictionary_encode(), NUMBER)
+    assert plain.texts().tolist() == coded.texts().tolist() == ["1", "1", None, "2", None]
+    assert plain.counts() == {"1": 2, None: 2, "2": 1}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([7, 30, 7, None]),
+        pa.array(["7", "030", " 07", " "]),
+        pa.array(["7", "030", " 07", ""], type=pa.large_string()),
+        pa.array([7.0, 30.0, 7.0, None]),
+        pa.array(["7", "030", "07", None]).dictionary_encode(),
+    ],
+)
+def test_identifiers_of_digits_are_numbers(keys):
+    index = KeyIndex(keys)
+    assert index.is_blank.tolist() == [False, False, False, True]
+    assert index.is_repeated.tolist() == [True, False, True, False]
+    for wanted in (pa.array([30, 7, 8, None]), pa.array(["30", "0007", "x", " "])):
+        assert index.positions(wanted).tolist() == [1, 0, -1, -1]
+
+
+def test_other_identifiers_are_texts():
+    index = KeyIndex(pa.array(["A1", "2", "02", "A1", None]))
+    assert index.is_repeated.tolist() == [True, False, False, True, False]
+    assert index.positions(pa.array([" A1", "02", "2", "3", None])).tolist() == [0, 2, 1, -1, -1]
+    assert index.positions(pa.array([2, 3])).tolist() == [1, -1]
+
+
+def test_identifiers_of_22_digits_are_exact():
+    keys = pa.array(["1234567890123456789012", "1234567890123456789013"])
+    assert KeyIndex(keys).positions(keys).tolist() == [0, 1]
+
+
+def test_an_index_without_identifiers_finds_nothing():
+    index = KeyIndex(pa.array([None, None], type=pa.string()))
+    assert index.positions(pa.array(["1", None])).tolist() == [-1, -1]
+    assert not index.is_repeated.any()
+
+
+def test_inexact_floats_identify_nothing():
+    np.testing.assert_array_equal(
+        is_blank_key(pa.array([1.0, 1.5, 2.0**60, None])), [False, True, True, True]
+    )

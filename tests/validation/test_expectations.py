@@ -1,0 +1,164 @@
+"""The Great Expectations suites judge as the rules do, quietly and without a network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from validation.expectations import SUITES, RuleOutcome, build_suites, run_suites
+from validation.input_rules import (
+    GROUP_QUARTERS_CODES,
+    RULES,
+    Rule,
+    applicable_rules,
+    count_violations,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+GOOD = {
+    "TABBLKST": ["44", "09"],
+    "TABBLKCOU": ["001"],
+    "TABTRACTCE": ["030100"],
+    "TABBLKGRPCE": ["1"],
+    "TABBLK": ["1000"],
+    "AIANNHCE": ["9999", "0615"],
+    "COUSUBFP": ["05140"],
+    "PLACEFP": ["99999"],
+    "RTYPE": ["2", "4"],
+    "QGQTYP": [None, "101", "904"],
+    "QAGE": ["0", "115"],
+    "CENHISP": ["1", "2"],
+    "CENRACE": ["1", "63"],
+    "QSEX": ["1", "2"],
+}
+BAD = {
+    **{name: [None, "", "A" * len(GOOD[name][0]), GOOD[name][0] + "1"] for name in list(GOOD)[:8]},
+    "RTYPE": [None, "3"],
+    "QGQTYP": ["0", "107", "x"],
+    "QAGE": [None, "116", "-1", "x"],
+    "CENHISP": [None, "0", "3"],
+    "CENRACE": [None, "0", "64", "x"],
+    "QSEX": [None, "0", "3"],
+}
+
+
+def evidence_of(rule: Rule, *extra):
+    values = GOOD.get(rule.evidence, [False])
+    return {value: 10 for value in values} | {value: 3 for value in extra}
+
+
+def full_evidence():
+    evidence: dict = {}
+    for rule in RULES:
+        evidence.setdefault(rule.suite, {})[rule.evidence] = evidence_of(rule)
+    return evidence
+
+
+def outcomes_by_rule(evidence):
+    return {(o.suite, o.rule): o.passed for o in run_suites(RULES, evidence)}
+
+
+def test_every_rule_passes_on_good_values():
+    evidence = full_evidence()
+    assert all(count_violations(rule, evidence) == 0 for rule in RULES)
+    assert run_suites(RULES, evidence) == tuple(
+        RuleOutcome(rule.suite, rule.name, True) for rule in RULES
+    )
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_every_rule_fails_on_each_bad_value(position):
+    evidence = full_evidence()
+    spoilt = {}
+    for rule in RULES:
+        bad = BAD.get(rule.evidence, [True])
+        value = bad[position % len(bad)]
+        evidence[rule.suite][rule.evidence] = evidence_of(rule, value)
+        spoilt[rule.suite, rule.name] = count_violations(rule, evidence)
+    assert set(spoilt.values()) == {3}
+    assert not any(outcomes_by_rule(evidence).values())
+
+
+def test_one_broken_rule_leaves_the_others_alone():
+    evidence = full_evidence()
+    evidence["persons"]["QAGE"]["130"] = 1
+    outcomes = outcomes_by_rule(evidence)
+    assert [key for key, passed in outcomes.items() if not passed] == [("persons", "qage_is_valid")]
+
+
+def test_rules_are_named_once_and_state_what_must_hold():
+    assert len({(rule.suite, rule.name) for rule in RULES}) == len(RULES)
+    assert len({(rule.suite, rule.evidence) for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert rule.suite in SUITES
+        assert (rule.allowed is None) != (rule.pattern is None)
+        assert " must " in rule.statement or " may " in rule.statement
+        assert rule.column in rule.statement or rule.name == "no_facility_without_person" or (
+            rule.name == "no_repeated_block"
+        )
+
+
+def test_columns_that_were_not_read_have_no_rules():
+    evidence = full_evidence()
+    del evidence["persons"]["QSEX"]
+    names = {rule.name for rule in applicable_rules(evidence)}
+    assert "qsex_is_valid" not in names
+    assert len(names) == len({rule.name for rule in RULES}) - 1
+
+
+def test_an_expectation_that_cannot_be_evaluated_has_not_passed():
+    evidence = {"persons": {"QAGE": {"1": 1}}}
+    rules = [rule for rule in RULES if rule.suite == "persons" and rule.evidence == "QAGE"]
+    strange = Rule("strange", "persons", "persons", "X", "absent", "X must be", "-", allowed=("1",))
+    outcomes = run_suites([*rules, strange], evidence)
+    assert [outcome.passed for outcome in outcomes] == [True, False]
+
+
+def test_there_is_a_suite_for_every_table_and_one_across():
+    suites = build_suites(RULES)
+    assert set(suites) == set(SUITES)
+    assert all(suite.expectations for suite in suites.values())
+
+
+def test_group_quarters_codes_are_unique():
+    codes = [code for codes in GROUP_QUARTERS_CODES.values() for code in codes]
+    assert len(codes) == len(set(codes))
+    assert list(GROUP_QUARTERS_CODES) == list(range(1, 8))
+
+
+def test_no_output_no_files_no_network(tmp_path):
+    program = textwrap.dedent(
+        """
+        import socket
+
+        def refuse(*arguments, **named):
+            raise AssertionError("network use")
+
+        socket.socket.connect = refuse
+        socket.getaddrinfo = refuse
+        from validation.expectations import run_suites
+        from validation.input_rules import RULES
+
+        rules = [rule for rule in RULES if rule.evidence == "QAGE"]
+        assert "great_expectations" not in __import__("sys").modules
+        outcomes = run_suites(rules, {"persons": {"QAGE": ["130"]}})
+        assert [outcome.passed for outcome in outcomes] == [False]
+        """
+    )
+    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,1 @@
+"""Expectation suites for inputs, and checks of a finished run made from its files alone."""

@@ -1,0 +1,118 @@
+"""Great Expectations suites of the input tables, run for a public pass or fail per rule.
+
+Great Expectations sees the distinct values of every evidence column, never rows and never counts:
+a value-set, pattern or not-null expectation holds for all rows if and only if it holds for all
+distinct values (see `validation.input_rules`). Results are booleans only, the context lives in
+memory, and analytics, progress bars and logging are off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from validation.input_rules import Rule, Value
+
+if TYPE_CHECKING:
+    import great_expectations as gx
+
+SUITES = ("geography", "units", "persons", "cross_table")
+"""One suite for every input table, and one for the keys and rules between tables."""
+
+
+@dataclass(frozen=True)
+class RuleOutcome:
+    """Public outcome of one rule: `suite`, the rule's name, and whether all rows obey it."""
+
+    suite: str
+    rule: str
+    passed: bool
+
+
+def build_suites(rules: Sequence[Rule]) -> dict[str, gx.ExpectationSuite]:
+    """Great Expectations suites of the rules; an expectation's `meta["rule"]` is its rule's name.
+
+    A rule on allowed values or on a pattern is one expectation, and one more says that nothing is
+    blank unless the rule lets it be, because the former pass over blanks.
+    """
+    gx = _import_great_expectations()
+    suites: dict[str, gx.ExpectationSuite] = {}
+    for rule in rules:
+        suite = suites.setdefault(rule.suite, gx.ExpectationSuite(rule.suite))
+        meta = {"rule": rule.name, "statement": rule.statement}
+        if rule.allowed is not None:
+            suite.add_expectation(
+                gx.expectations.ExpectColumnValuesToBeInSet(
+                    column=rule.evidence, value_set=list(rule.allowed), meta=meta
+                )
+            )
+        else:
+            suite.add_expectation(
+                gx.expectations.ExpectColumnValuesToMatchRegex(
+                    column=rule.evidence, regex=rf"\A(?:{rule.pattern})\Z", meta=meta
+                )
+            )
+        # Yes/no columns are derived, and so have no blanks.
+        if not rule.may_be_blank and rule.allowed != (False,):
+            suite.add_expectation(
+                gx.expectations.ExpectColumnValuesToNotBeNull(column=rule.evidence, meta=meta)
+            )
+    return suites
+
+
+def run_suites(
+    rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
+) -> tuple[RuleOutcome, ...]:
+    """Validate the rules with Great Expectations and return an outcome for each, in their order.
+
+    `distinct_values` maps a suite to its evidence columns and their distinct values, at least one
+    in each column. A rule whose expectation cannot be evaluated has not passed.
+    """
+    gx = _import_great_expectations()
+    passed: dict[tuple[str, str], bool] = {}
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    source = context.data_sources.add_pandas("spineflow")
+    for name, suite in build_suites(rules).items():
+        definition = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
+        frame = _rectangular(distinct_values[name])
+        batch = definition.get_batch(batch_parameters={"dataframe": frame})
+        for result in batch.validate(suite, result_format="BOOLEAN_ONLY").results:
+            key = (name, result.expectation_config.meta["rule"])
+            passed[key] = passed.get(key, True) and bool(result.success)
+    return tuple(
+        RuleOutcome(rule.suite, rule.name, passed.get((rule.suite, rule.name), False))
+        for rule in rules
+    )
+
+
+def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
+    """Columns of distinct values as a frame, short ones filled up by repeating their first value.
+
+    Repetition changes no set of distinct values, and therefore no outcome.
+    """
+    height = max(len(values) for values in columns.values())
+    filled = {}
+    for name, values in columns.items():
+        texts = list(values)
+        texts += texts[:1] * (height - len(texts))
+        filled[name] = pd.Series(texts, dtype=object)
+    return pd.DataFrame(filled)
+
+
+def _import_great_expectations():
+    """Great Expectations, imported on first use (it takes seconds) with its reporting off."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import great_expectations
+
+    return great_expectations
