@@ -1,0 +1,1 @@
+"""Noise, accounting, the ledger and noisy-measurement files."""

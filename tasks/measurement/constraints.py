@@ -1,0 +1,79 @@
+"""Constraints that the declared invariants and the schema put on every geounit.
+
+For persons: between one and 99,999 people per occupied group-quarters facility of each type, at
+most 99,999 per housing unit in households, state totals, and structural zeros. For housing units:
+the number of units in every geounit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from geography.levels import Spine
+from tasks.ingest.invariants import FACILITY_COLUMNS
+from tasks.measurement.files import Constraint
+from tasks.spine.shards import Shard
+from tasks.workload.schema import Schema
+
+MOST_PERSONS_PER_ADDRESS = 99_999
+
+LOWER_BOUND = "hhgq_total_lb_con"
+UPPER_BOUND = "hhgq_total_ub_con"
+STATE_TOTAL = "state_total_con"
+TOTAL = "total_con"
+
+
+def constraints_of_shard(
+    spine: Spine,
+    shard: Shard,
+    schema: Schema,
+    invariants: pd.DataFrame,
+    state_totals: Mapping[str, int],
+    structural_zeros: Sequence[str],
+) -> tuple[Constraint, ...]:
+    """All constraints of a shard's geounits.
+
+    `invariants` has one row a block of the spine, in the spine's block order. A state's total
+    stands once under its FIPS code, whether or not the state is split.
+    """
+    level = spine.geolevel(shard.geolevel)
+    geocode = level.geocode[shard.start : shard.stop]
+    ancestor = spine.ancestors(shard.geolevel)
+
+    def summed(values: np.ndarray) -> np.ndarray:
+        inside = (ancestor >= shard.start) & (ancestor < shard.stop)
+        sums = np.zeros((shard.stop - shard.start, *values.shape[1:]), dtype=np.int64)
+        np.add.at(sums, ancestor[inside] - shard.start, values[inside])
+        return sums
+
+    housing_units = summed(invariants["housing_units"].to_numpy())
+    if schema.universe == "units":
+        return (Constraint(TOTAL, "=", geocode, housing_units[:, None]),)
+    lower = summed(invariants[list(FACILITY_COLUMNS)].to_numpy())
+    lower = np.column_stack([np.zeros_like(housing_units), lower])
+    most = MOST_PERSONS_PER_ADDRESS * lower
+    most[:, 0] = MOST_PERSONS_PER_ADDRESS * housing_units
+    if "hhgq" not in schema.attributes:
+        lower, most = lower.sum(axis=1, keepdims=True), most.sum(axis=1, keepdims=True)
+    found = [
+        Constraint(LOWER_BOUND, ">=", geocode, lower),
+        Constraint(UPPER_BOUND, "<=", geocode, most),
+    ]
+    if shard.geolevel == "US":
+        total = np.array([[sum(state_totals.values())]])
+        found.append(Constraint(TOTAL, "=", geocode, total))
+    if shard.geolevel == "State":
+        states = np.unique(state_of(geocode))
+        totals = np.array([[state_totals[state]] for state in states])
+        found.append(Constraint(STATE_TOTAL, "=", states, totals))
+    zeros = np.zeros((len(geocode), 1), dtype=np.int64)
+    found += [Constraint(f"{name}_con", "=", geocode, zeros) for name in structural_zeros]
+    return tuple(found)
+
+
+def state_of(state_geocode: np.ndarray) -> np.ndarray:
+    """FIPS codes of geounits of the State geolevel: the last two digits on every spine."""
+    return np.array([code[-2:] for code in state_geocode], dtype=object)

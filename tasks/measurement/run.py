@@ -1,0 +1,159 @@
+"""Charging and measuring a run, shard by shard."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from geography.levels import Spine
+from tasks.errors import BudgetRefused
+from tasks.ingest.histograms import read_histogram
+from tasks.ingest.invariants import inhabitable, read_invariants, read_state_totals
+from tasks.measurement.accounting import check_budget, guarantee_of
+from tasks.measurement.constraints import constraints_of_shard
+from tasks.measurement.digests import INPUT_DIGESTS, InputDigest
+from tasks.measurement.files import write_constraints
+from tasks.measurement.ledger import Draw, charge, open_ledger
+from tasks.measurement.measure import MeasuredShard, measure_shard
+from tasks.measurement.randomness import RandomSource, SeededRandom, SystemRandom
+from tasks.run_directory import RunDirectory
+from tasks.settings import Settings
+from tasks.spine.files import read_spine
+from tasks.spine.shards import Shard, shards_of
+from validation.shares import unbalanced_paths
+
+
+def all_measured(run: RunDirectory, settings: Settings) -> bool:
+    """Whether every noisy measurement of the run has been published."""
+    return all(
+        run.dpqueries(universe, shard.geolevel, shard.name).exists()
+        for universe in settings.run.universes
+        for shard in shards_of_universe(run, settings, universe)
+    )
+
+
+def shards_of_universe(
+    run: RunDirectory, settings: Settings, universe: str
+) -> tuple[Shard, ...]:
+    """All shards of a universe's stored spine, root first."""
+    spine = read_spine(run.spine(universe))
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    return tuple(
+        shard for geolevel in spine.names for shard in shards_of(spine, geolevel, schema, budget)
+    )
+
+
+def charge_run(run: RunDirectory, settings: Settings) -> None:
+    """Check that what will be measured costs what the settings say, then enter it in the ledger.
+
+    The shares are recomputed along every path from the stored spines. Runs that are not private
+    draw nothing worth recording. Raises BudgetRefused before any noise is drawn.
+    """
+    budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
+    for universe, budget in budgets.items():
+        check_budget(budget)
+        check_shares_of_spine(read_spine(run.spine(universe)), universe)
+    if not settings.is_private:
+        return
+    manifest = run.read_manifest()
+    was_charged = "ledger" in manifest["stages"]
+    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
+    digests = json.loads((run.confidential / INPUT_DIGESTS).read_text(encoding="utf-8"))
+    charge(
+        ledger,
+        dataset=settings.privacy.dataset,
+        product=manifest["product"],
+        run_id=manifest["run_id"],
+        draws=[
+            Draw(universe, budget.mechanism, guarantee_of(budget))
+            for universe, budget in budgets.items()
+        ],
+        inputs={
+            kind: InputDigest(digest["whole"], tuple(digest["parts"]))
+            for kind, digest in digests.items()
+        },
+        must_be_charged=was_charged,
+    )
+
+
+def check_shares_of_spine(spine: Spine, universe: str) -> None:
+    """Raise BudgetRefused unless the shares along every path add to exactly 1."""
+    wrong = unbalanced_paths(
+        [level.parent for level in spine.geolevels],
+        [level.plb_shares for level in spine.geolevels],
+        [level.plb_share_code for level in spine.geolevels],
+    )
+    if wrong.size:
+        raise BudgetRefused(
+            f"The shares on the path to block {spine.block_geocode[wrong[0]]} of the {universe} "
+            f"spine, and to {wrong.size - 1} others, do not add to 1; build the spine again in a "
+            "new run directory."
+        )
+
+
+def constrain_universe(run: RunDirectory, settings: Settings, universe: str) -> int:
+    """Write the constraints of every geolevel; returns the number of files."""
+    spine = read_spine(run.spine(universe))
+    schema = settings.schema_of(universe)
+    invariants = read_invariants(run.invariants)
+    invariants = invariants[inhabitable(invariants)].iloc[spine.block_row]
+    totals = read_state_totals(run.state_totals)
+    zeros = [zero.name for zero in settings.workload[universe].structural_zeros]
+    shards = shards_of_universe(run, settings, universe)
+    for shard in shards:
+        rows = constraints_of_shard(spine, shard, schema, invariants, totals, zeros)
+        write_constraints(run.constraints(universe, shard.geolevel, shard.name), rows)
+    return len(shards)
+
+
+def measure_shard_of_run(
+    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
+) -> None:
+    """Measure one shard, from the system's randomness unless the settings fix a seed."""
+    schema = settings.schema_of(universe)
+    level = spine.geolevel(shard.geolevel)
+    part = slice(shard.start, shard.stop)
+    measured = MeasuredShard(
+        shard.geolevel,
+        shard_histograms(run, universe, spine, shard, schema.n_cells),
+        level.geocode[part],
+        level.plb_shares,
+        level.plb_share_code[part],
+    )
+    source: RandomSource = SystemRandom()
+    if settings.privacy.seed is not None:
+        source = SeededRandom(settings.privacy.seed, universe, shard.geolevel, shard.name)
+    measure_shard(
+        run.dpqueries(universe, shard.geolevel, shard.name),
+        measured,
+        settings.budget_of(universe),
+        schema,
+        source,
+    )
+
+
+def shard_histograms(
+    run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
+) -> sparse.csr_array:
+    """Histograms of a shard's geounits, shape `(n_geounits, n_cells)`."""
+    ancestor = spine.ancestors(shard.geolevel)
+    inside = np.flatnonzero((ancestor >= shard.start) & (ancestor < shard.stop))
+    modified = run.histogram(universe).stat().st_mtime_ns
+    blocks = _block_histograms(run, universe, n_cells, modified)
+    ones = np.ones(inside.size, dtype=np.int64)
+    where = (ancestor[inside] - shard.start, np.arange(inside.size))
+    sums = sparse.csr_array((ones, where), shape=(shard.stop - shard.start, inside.size))
+    return sparse.csr_array(sums @ blocks[inside])
+
+
+@lru_cache(maxsize=2)
+def _block_histograms(
+    run: RunDirectory, universe: str, n_cells: int, _modified: int
+) -> sparse.csr_array:
+    """Block histograms in the spine's order, read once per process."""
+    block_geocode = read_spine(run.spine(universe)).block_geocode
+    return read_histogram(run.histogram(universe), block_geocode, n_cells=n_cells)

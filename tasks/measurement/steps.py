@@ -1,0 +1,57 @@
+"""Steps that charge the ledger, write constraints and draw noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.handles import Artifact
+from tasks.measurement.run import (
+    all_measured,
+    charge_run,
+    constrain_universe,
+    measure_shard_of_run,
+)
+from tasks.run_directory import RunDirectory
+from tasks.settings import frozen_settings
+from tasks.spine.files import read_spine
+from tasks.spine.shards import shard_named
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("charge ledger", run_name="charge ledger", retried=False)
+def charge_ledger(run_root: str) -> Artifact:
+    """Recompute the shares, and enter the run in the ledger before anything is drawn."""
+    run = RunDirectory(Path(run_root))
+    settings = frozen_settings(run.settings)
+    if all_measured(run, settings):
+        return Artifact("", reused=True)
+    with stopwatch() as seconds:
+        charge_run(run, settings)
+    return Artifact("", seconds=seconds())
+
+
+@step("constrain", run_name="constraints-{universe}")
+def constrain(run_root: str, universe: str) -> Artifact:
+    """Write the constraints that the declared invariants put on every geounit."""
+    run = RunDirectory(Path(run_root))
+    with stopwatch() as seconds:
+        written = constrain_universe(run, frozen_settings(run.settings), universe)
+    folder = f"measurements/{universe}"
+    return Artifact(folder, seconds=seconds(), facts=(("constraint files", written),))
+
+
+@step("measure", run_name="measure-{universe}-{geolevel}-{shard}", retried=False)
+def measure(run_root: str, universe: str, geolevel: str, shard: str) -> Artifact:
+    """Publish a shard's noisy measurements; what is published is never drawn again."""
+    run = RunDirectory(Path(run_root))
+    path = run.dpqueries(universe, geolevel, shard)
+    reused = path.exists()
+    with stopwatch() as seconds:
+        if not reused:
+            settings = frozen_settings(run.settings)
+            spine = read_spine(run.spine(universe))
+            schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+            part = shard_named(spine, geolevel, shard, schema, budget)
+            measure_shard_of_run(run, settings, universe, spine, part)
+    return run.artifact(path, seconds=seconds(), reused=reused)
