@@ -1,0 +1,1 @@
+"""The steps that run the checks of `validation`."""

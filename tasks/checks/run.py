@@ -1,0 +1,73 @@
+"""Checks of a run, and the publication of what passed them."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+
+from tasks.errors import CheckFailed
+from tasks.ingest.invariants import FACILITY_COLUMNS, read_invariants
+from tasks.measurement.constraints import LOWER_BOUND, STATE_TOTAL, TOTAL, UPPER_BOUND
+from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.settings import Settings
+from validation.outcome import Outcome, write_outcomes
+from validation.run_checks import run_checks
+from validation.run_files import ExpectedUniverse
+
+
+def expected_universe(settings: Settings, universe: str) -> ExpectedUniverse:
+    """What the settings promise about a universe's files."""
+    budget = settings.budget_of(universe)
+    geolevels = tuple(budget.geolevel_shares)
+    zeros = {f"{zero.name}_con": zero.where for zero in settings.workload[universe].structural_zeros}
+    if universe == "units":
+        constraints = {TOTAL: geolevels}
+    else:
+        constraints = {LOWER_BOUND: geolevels, UPPER_BOUND: geolevels, STATE_TOTAL: ("State",)}
+        if "US" in geolevels:
+            constraints[TOTAL] = ("US",)
+    return ExpectedUniverse(
+        schema=settings.schema_of(universe),
+        geolevels=geolevels,
+        total=None if budget.infinite else budget.total,
+        query_shares=budget.query_shares,
+        constraints=constraints | dict.fromkeys(zeros, geolevels),
+        structural_zeros=zeros,
+    )
+
+
+def check_run(run: RunDirectory, settings: Settings) -> tuple[Outcome, ...]:
+    """Check the finished, still unpublished run and write the public outcomes.
+
+    Raises CheckFailed, naming the first check that failed; the release is then withheld.
+    """
+    invariants = read_invariants(run.invariants)
+    facilities = pa.table(
+        {
+            "block_geocode": pa.array(invariants["block_geocode"], pa.string()),
+            "facilities": pa.array(invariants[list(FACILITY_COLUMNS)].sum(axis=1), pa.int64()),
+        }
+    )
+    outcomes = run_checks(
+        run.root,
+        {universe: expected_universe(settings, universe) for universe in settings.run.universes},
+        release_directory=run.unchecked_release,
+        facilities=facilities,
+        is_private=settings.is_private,
+    )
+    stamp = None if settings.is_private else NOT_PRIVATE
+    write_outcomes(outcomes, run.checks, stamp=stamp)
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    if failed:
+        raise CheckFailed(
+            f"The check {failed[0].name} of {failed[0].universe} failed "
+            f"({len(failed)} of {len(outcomes)} did) and the release is withheld: "
+            f"{failed[0].detail}; see {run.checks.name}/checks.json in the run directory."
+        )
+    return outcomes
+
+
+def publish(run: RunDirectory) -> None:
+    """Give the checked release its name in one step."""
+    os.rename(run.unchecked_release, run.release)

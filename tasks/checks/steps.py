@@ -1,0 +1,51 @@
+"""The steps that check a finished run and publish its release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.checks.accuracy import has_truth, read_accuracy, write_accuracy
+from tasks.checks.run import check_run, publish
+from tasks.handles import Artifact
+from tasks.release.certificate import write_certificate
+from tasks.release.report import write_report
+from tasks.run_directory import RunDirectory
+from tasks.settings import frozen_settings
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("check", run_name="check")
+def check_release(run_root: str) -> Artifact:
+    """Check estimates, constraints, shares and microdata by code independent of the estimator."""
+    run = RunDirectory(Path(run_root))
+    path = run.checks / "checks.json"
+    if run.release.exists():
+        return run.artifact(path, reused=True)
+    with stopwatch() as seconds:
+        outcomes = check_run(run, frozen_settings(run.settings))
+    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+
+
+@step("publish release", run_name="publish release")
+def publish_release(run_root: str) -> Artifact:
+    """Add the certificate, and move the checked release to where readers look for it."""
+    run = RunDirectory(Path(run_root))
+    reused = run.release.exists()
+    if not reused:
+        write_certificate(run, frozen_settings(run.settings))
+        publish(run)
+    return Artifact(run.release.name, reused=reused)
+
+
+@step("report", run_name="report")
+def report_run(run_root: str) -> Artifact:
+    """Compare the estimates with the truth, in confidence, and write the public report."""
+    run = RunDirectory(Path(run_root))
+    settings = frozen_settings(run.settings)
+    with stopwatch() as seconds:
+        if has_truth(run, settings):
+            write_accuracy(run, settings)
+        accuracy = None if settings.input.confidential else read_accuracy(run)
+        path = write_report(run, settings, accuracy)
+    return run.artifact(path, seconds=seconds())

@@ -1,0 +1,1 @@
+"""Microdata, tabulations and reports made from estimates."""

@@ -1,0 +1,178 @@
+"""The certificate of disclosure avoidance that goes with a release: public content only."""
+
+from __future__ import annotations
+
+import json
+
+from tasks.files import replacing
+from tasks.measurement.accounting import budget_report, noise_deviation
+from tasks.measurement.constraints import MOST_PERSONS_PER_ADDRESS
+from tasks.release.document import Document, Section, Table, to_html, to_markdown
+from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.settings import Settings
+
+CERTIFICATE = "certificate"
+
+
+def write_certificate(run: RunDirectory, settings: Settings) -> None:
+    """Write `certificate.html` and `certificate.md` beside the checked microdata."""
+    document = certificate(run, settings)
+    for ending, text in (("md", to_markdown(document)), ("html", to_html(document))):
+        with replacing(run.unchecked_release / f"{CERTIFICATE}.{ending}") as part:
+            part.write_text(text, encoding="utf-8")
+
+
+def certificate(run: RunDirectory, settings: Settings) -> Document:
+    """What was protected, with which parameters, what is stated exactly, and what was checked."""
+    manifest = run.read_manifest()
+    reports = [
+        budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        for universe in settings.run.universes
+    ]
+    stamp = None
+    if not settings.is_private:
+        stamp = f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
+    return Document(
+        f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
+        (
+            "The files beside this certificate were made by the TopDown Algorithm: counts of the "
+            "confidential records were measured with random noise of a known distribution, and "
+            "everything else was computed from those noisy measurements, from the invariants "
+            "named below and from public geography.",
+        ),
+        (
+            _guarantee(reports),
+            *(_allocation(report) for report in reports),
+            _exact_statements(settings),
+            _checks(run),
+            _provenance(manifest),
+        ),
+        stamp,
+    )
+
+
+def _guarantee(reports: list[dict]) -> Section:
+    rows = tuple(
+        (
+            report["universe"],
+            report["mechanism"].replace("_", " "),
+            report["rho"],
+            report["delta"] or "0",
+            _epsilon(report["epsilon"]["tight"]),
+            _epsilon(report["epsilon"]["simple"]),
+        )
+        for report in reports
+    )
+    attributes = tuple(
+        (report["universe"], name, _epsilon(epsilon))
+        for report in reports
+        for name, epsilon in report["attributes"].items()
+    )
+    within = tuple(
+        (report["universe"], name, _epsilon(epsilon))
+        for report in reports
+        for name, epsilon in report["block_within"].items()
+    )
+    return Section(
+        "What is guaranteed",
+        (
+            "Changing one record to any other changes the probability of any outcome by no more "
+            "than the bounds below allow (zero-concentrated differential privacy with parameter "
+            "rho, bounded neighbours; epsilon at delta by the tight and by the simple "
+            "conversion). The losses of persons and units add up.",
+            Table(("universe", "mechanism", "rho", "delta", "epsilon", "epsilon (simple)"), rows),
+            "Epsilon for an attacker who lacks one attribute only:",
+            Table(("universe", "attribute", "epsilon"), attributes),
+            "Epsilon for the block of a record, when its geounit at a geolevel is known:",
+            Table(("universe", "known geounit", "epsilon"), within),
+        ),
+    )
+
+
+def _allocation(report: dict) -> Section:
+    rows = tuple(
+        (
+            query["geolevel"],
+            query["query"],
+            query["geolevel_share"],
+            query["query_share"],
+            noise_deviation(query),
+        )
+        for query in report["queries"]
+    )
+    return Section(
+        f"Allocation: {report['universe']}",
+        (
+            "Shares of the loss by geolevel and by query, and the standard deviation of the noise "
+            "in each answer before geounits were bypassed. Along every path from the root to a "
+            "block the shares add to exactly 1.",
+            Table(
+                ("geolevel", "query", "geolevel share", "query share", "noise s.d."),
+                rows,
+            ),
+        ),
+    )
+
+
+def _exact_statements(settings: Settings) -> Section:
+    zeros = [
+        f"{zero.name}: {universe} with "
+        + " and ".join(f"{name} in {list(levels)}" for name, levels in zero.where.items())
+        for universe in settings.run.universes
+        for zero in settings.workload[universe].structural_zeros
+    ]
+    rows = (
+        ("state totals", "the population of every state is released without noise"),
+        ("housing units", "the number of housing units of every block is released without noise"),
+        (
+            "group quarters",
+            "the number of occupied facilities of every type in every block is released without "
+            "noise",
+        ),
+        (
+            "bounds",
+            f"1 to {MOST_PERSONS_PER_ADDRESS:,} persons per facility of each type; at most "
+            f"{MOST_PERSONS_PER_ADDRESS:,} per housing unit",
+        ),
+        *(("structural zero", zero) for zero in zeros),
+    )
+    return Section(
+        "What is stated exactly",
+        (
+            "These invariants are outside the guarantee: they are public by declaration.",
+            Table(("invariant", "meaning"), rows),
+        ),
+    )
+
+
+def _checks(run: RunDirectory) -> Section:
+    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    rows = tuple(
+        (check["universe"], check["name"].replace("_", " "), "passed" if check["passed"] else "FAILED")
+        for check in checks
+    )
+    return Section(
+        "What was checked",
+        (
+            "Recomputed from the run's files by code that is independent of the estimation.",
+            Table(("universe", "check", "outcome"), rows),
+        ),
+    )
+
+
+def _provenance(manifest: dict) -> Section:
+    rows = (
+        ("run", manifest["run_id"]),
+        ("started", manifest["created"]),
+        ("settings (SHA-256)", manifest["settings_digest"]),
+        ("code (SHA-256 of the sources)", manifest["code_version"]),
+        *(
+            (f"input: {kind} (HMAC under the ledger's key)", digest)
+            for kind, digest in manifest["input_digests"].items()
+        ),
+    )
+    return Section("Where it comes from", (Table(("what", "value"), rows),))
+
+
+def _epsilon(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.2f}"

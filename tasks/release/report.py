@@ -1,0 +1,180 @@
+"""The public report of a run: what was asked, how it was solved, what was checked, how long it took.
+
+Accuracy against the input is shown for inputs that are not confidential, and only for those.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from tasks.files import replacing
+from tasks.measurement.accounting import budget_report, noise_deviation
+from tasks.release.document import Document, Section, Table, to_html
+from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.settings import Settings
+from tasks.spine.files import read_spine
+
+
+def write_report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame | None) -> Path:
+    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
+    path = run.root / "report" / "report.html"
+    with replacing(path) as part:
+        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
+    return path
+
+
+def report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame | None) -> Document:
+    """The report as a document; see the module's docstring."""
+    manifest = run.read_manifest()
+    stamp = None
+    if not settings.is_private:
+        stamp = f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
+    sections = [_release(run, settings)]
+    if accuracy is not None:
+        sections.append(_accuracy(accuracy))
+    sections += [_noise(settings), _spine(run, settings), _solves(run), _checks(run)]
+    sections.append(_stages(manifest))
+    return Document(
+        f"Report of run {manifest['run_id']}",
+        (
+            f"TopDown release of the dataset {settings.privacy.dataset}, spine "
+            f"{settings.geography.spine}, settings {manifest['settings_digest'][:12]}, code "
+            f"{manifest['code_version']}.",
+        ),
+        tuple(sections),
+        stamp,
+    )
+
+
+def _release(run: RunDirectory, settings: Settings) -> Section:
+    rows = []
+    for universe in settings.run.universes:
+        cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        epsilon = cost["epsilon"]["tight"]
+        rows.append(
+            (
+                universe,
+                pq.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows,
+                cost["rho"],
+                epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}",
+                cost["delta"] or "0",
+            )
+        )
+    return Section(
+        "The release",
+        (
+            "Microdata that reproduce the block estimates row by row. The invariants (state "
+            "totals, housing units and group-quarters facilities) are exact; everything else "
+            "carries noise.",
+            Table(("universe", "rows", "rho", "epsilon", "delta"), tuple(rows)),
+        ),
+    )
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Section:
+    blocks: list[str | Table] = [
+        "Mean absolute error of an answer, by geolevel of the spine. The input is not "
+        "confidential, so it may be compared with the release."
+    ]
+    for universe, errors in accuracy.groupby("universe", sort=False):
+        wide = errors.pivot(index="query", columns="geolevel", values="mean_absolute_error")
+        geolevels = list(dict.fromkeys(errors["geolevel"]))
+        queries = list(dict.fromkeys(errors["query"]))
+        rows = tuple((query, *(float(wide.loc[query, level]) for level in geolevels)) for query in queries)
+        blocks.append(Table((f"{universe}: query", *geolevels), rows))
+    return Section("Accuracy", tuple(blocks))
+
+
+def _noise(settings: Settings) -> Section:
+    blocks: list[str | Table] = [
+        "Standard deviation of the noise in each answer, before geounits were bypassed; a dash "
+        "where a query is not asked."
+    ]
+    for universe in settings.run.universes:
+        cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        deviation = {(q["geolevel"], q["query"]): noise_deviation(q) for q in cost["queries"]}
+        geolevels = list(dict.fromkeys(geolevel for geolevel, _ in deviation))
+        queries = list(dict.fromkeys(query for _, query in deviation))
+        rows = tuple(
+            (query, *(_or_dash(deviation.get((level, query))) for level in geolevels))
+            for query in queries
+        )
+        blocks.append(Table((f"{universe}: query", *geolevels), rows))
+    return Section("Noise", tuple(blocks))
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _spine(run: RunDirectory, settings: Settings) -> Section:
+    rows = []
+    for universe in settings.run.universes:
+        spine = read_spine(run.spine(universe))
+        for above, level in zip((None, *spine.geolevels), spine.geolevels, strict=False):
+            children = 0 if above is None else len(level) / len(above)
+            rows.append(
+                (
+                    universe,
+                    level.name,
+                    len(level),
+                    int(level.is_aian.sum()),
+                    int(level.bypassed.sum()),
+                    "–" if above is None else f"{children:.1f}",
+                )
+            )
+    headers = ("universe", "geolevel", "geounits", "in the AIAN branch", "bypassed", "per parent")
+    return Section("The spine", (Table(headers, tuple(rows)),))
+
+
+def _solves(run: RunDirectory) -> Section:
+    files = sorted((run.root / "solves").glob("*/*/*.parquet"))
+    solves = pd.concat(
+        [
+            ds.dataset(path).to_table().to_pandas().assign(
+                universe=path.parts[-3], geolevel=path.parts[-2]
+            )
+            for path in files
+        ]
+    )
+    order = ["universe", "geolevel", "stage", "solver", "status"]
+    counted = solves.groupby(order, sort=False).agg(
+        solves=("parent", "size"),
+        relaxed=("relaxed", "sum"),
+        iterations=("iterations", "max"),
+        residual=("primal_residual", "max"),
+    )
+    rows = tuple(
+        (*key, int(row.solves), int(row.relaxed), int(row.iterations), f"{row.residual:.1e}")
+        for key, row in counted.iterrows()
+    )
+    headers = (*order, "solves", "relaxed", "most iterations", "largest residual")
+    return Section(
+        "How the estimates were found",
+        (
+            "Every least-squares and rounding problem, by how it ended. A relaxed solve had to "
+            "give up agreement with an earlier pass; sums, bounds and invariants hold in any case.",
+            Table(headers, rows),
+        ),
+    )
+
+
+def _checks(run: RunDirectory) -> Section:
+    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    rows = tuple(
+        (c["universe"], c["name"].replace("_", " "), "passed" if c["passed"] else "FAILED", c["detail"])
+        for c in checks
+    )
+    return Section("Checks", (Table(("universe", "check", "outcome", "what it saw"), rows),))
+
+
+def _stages(manifest: dict) -> Section:
+    rows = tuple(
+        (name, float(stage["seconds"] or 0.0)) for name, stage in manifest["stages"].items()
+    )
+    return Section("Seconds of work", (Table(("stage", "seconds"), rows),))

@@ -1,0 +1,41 @@
+"""The step that writes microdata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.handles import Artifact
+from tasks.ingest.invariants import read_invariants
+from tasks.release.microdata import read_block_estimates, write_persons, write_units
+from tasks.run_directory import RunDirectory
+from tasks.settings import frozen_settings
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("write microdata", run_name="microdata-{universe}")
+def write_microdata(run_root: str, universe: str) -> Artifact:
+    """Turn block estimates into one row a person, housing unit or facility."""
+    run = RunDirectory(Path(run_root))
+    settings = frozen_settings(run.settings)
+    schema = settings.schema_of(universe)
+    for folder in (run.release, run.unchecked_release):
+        if (folder / f"mdf_{universe}.csv").exists():
+            return run.artifact(folder / f"mdf_{universe}.csv", reused=True)
+    with stopwatch() as seconds:
+        estimates = read_block_estimates(run.root, universe)
+        run.unchecked_release.mkdir(exist_ok=True)
+        if universe == "persons":
+            written = write_persons(
+                estimates, schema, run.unchecked_release, is_private=settings.is_private
+            )
+        else:
+            written = write_units(
+                estimates,
+                read_invariants(run.invariants),
+                schema,
+                run.unchecked_release,
+                is_private=settings.is_private,
+            )
+    facts = (("rows", written.n_rows),)
+    return run.artifact(written.csv, seconds=seconds(), facts=facts)

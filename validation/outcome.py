@@ -1,0 +1,87 @@
+"""Outcomes of checks, and the public file that lists them.
+
+An outcome's text is public. Estimates, constraints, measurements and microdata are public, so it
+may name geounits, cells and files; nothing here may be given a confidential value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+CHECKS_FILE = "checks.json"
+SHOWN_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether one check of one universe passed, and in words what it saw."""
+
+    name: str
+    universe: str
+    passed: bool
+    detail: str
+
+
+class Failures:
+    """What one check found wrong: how often, and the first few in words."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.texts: list[str] = []
+
+    def add(self, text: str, count: int = 1) -> None:
+        """Record `count` failures, of which `text` describes the first."""
+        self.count += count
+        if len(self.texts) < SHOWN_FAILURES:
+            self.texts.append(text)
+
+    def add_each(self, wrong: ArrayLike, describe: Callable[[int], str]) -> None:
+        """Record a failure wherever the mask `wrong` holds; `describe(i)` words the first one."""
+        where = np.flatnonzero(np.asarray(wrong, dtype=bool))
+        if where.size:
+            self.add(describe(int(where[0])), count=where.size)
+
+    def outcome(self, name: str, universe: str, detail: str) -> Outcome:
+        """The check's outcome; `detail` is its text if nothing was found wrong.
+
+        >>> failures = Failures()
+        >>> failures.add("County 44001 is twice in the spine", count=2)
+        >>> failures.outcome("spine", "persons", "").detail
+        'County 44001 is twice in the spine; 2 failures in all'
+        """
+        if not self.count:
+            return Outcome(name, universe, True, detail)
+        shown = "; ".join(self.texts)
+        if self.count > len(self.texts):
+            shown += f"; {self.count} failures in all"
+        return Outcome(name, universe, False, shown)
+
+
+def write_outcomes(
+    outcomes: Iterable[Outcome], directory: Path, *, stamp: str | None = None
+) -> Path:
+    """Write `checks.json` into the directory, whole or not at all, and return its path.
+
+    The file is an object with `passed` (whether every check did), `checks` (name, universe,
+    passed, detail of each) and, if given, `stamp`: the words that mark a run that is not private.
+    """
+    checks = [asdict(outcome) for outcome in outcomes]
+    content: dict[str, object] = {"stamp": stamp} if stamp else {}
+    content |= {"passed": all(check["passed"] for check in checks), "checks": checks}
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / CHECKS_FILE
+    part = directory / f"{CHECKS_FILE}.part"
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    return path

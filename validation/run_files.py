@@ -1,0 +1,232 @@
+"""Reading a run directory's public files, for checks that share nothing with the estimator.
+
+Spines, estimates, constraints and measurements are read here, column by column and in batches, so
+that memory is about a hundred bytes for each geounit and each non-zero cell of two geolevels,
+however many rows the other files have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks.workload.schema import Schema
+
+ROWS_PER_BATCH = 1 << 18
+BLOCK = "Block"
+STATE = "State"
+_FRACTION = re.compile(r"\d+(/[1-9]\d*)?")
+
+
+class UnusableRunFile(Exception):
+    """A file of the run that is missing or does not have the form of its layout."""
+
+
+@dataclass(frozen=True)
+class ExpectedUniverse:
+    """What the settings of a run promise about one universe's files.
+
+    `geolevels` run from the root to Block. `total` is the whole privacy-loss parameter, None for
+    a run without noise. `query_shares[geolevel][query]` holds the measured queries (no share of
+    0). `constraints[name]` lists the geolevels at which every geounit carries the constraint
+    (every state's FIPS code, for `state_total_con`), structural zeros included;
+    `structural_zeros[name]` gives the levels of attributes whose joint cells hold nobody.
+    """
+
+    schema: Schema
+    geolevels: tuple[str, ...]
+    total: Fraction | None
+    query_shares: Mapping[str, Mapping[str, Fraction]]
+    constraints: Mapping[str, Sequence[str]]
+    structural_zeros: Mapping[str, Mapping[str, Sequence[int]]]
+
+
+@dataclass(frozen=True)
+class SpineLevel:
+    """The geounits of one geolevel, numbered as `geounits.parquet` lists them.
+
+    `parent` numbers the geounits of the level above (-1 in the root level), and
+    `shares[share_code]` is each geounit's share of the privacy-loss budget.
+    """
+
+    name: str
+    geocode: pa.StringArray
+    parent: np.ndarray
+    shares: tuple[Fraction, ...]
+    share_code: np.ndarray
+    bypassed: np.ndarray
+    n_blocks: np.ndarray
+
+    @property
+    def n(self) -> int:
+        """Number of geounits."""
+        return len(self.geocode)
+
+    @cached_property
+    def is_measured(self) -> np.ndarray:
+        """Whether each geounit's share is above 0, shape `(n,)`."""
+        return np.array([share > 0 for share in self.shares], dtype=bool)[self.share_code]
+
+    def describe(self, position: int) -> str:
+        """The geounit in words, such as `County 44001`."""
+        return f"{self.name} {self.geocode[int(position)]}"
+
+
+@dataclass(frozen=True)
+class RunSpine:
+    """A universe's spine as its two files tell it.
+
+    `ancestors[i][b]` is the position, among the geounits of `levels[i]`, of block b's ancestor
+    according to `blocks.parquet`.
+    """
+
+    levels: tuple[SpineLevel, ...]
+    block_geocode: pa.StringArray
+    ancestors: tuple[np.ndarray, ...]
+
+    def level_index(self, name: str) -> int:
+        """Number of the geolevel, 0 for the root."""
+        return [level.name for level in self.levels].index(name)
+
+
+def positions(values: pa.Array | pa.ChunkedArray, known: pa.StringArray) -> np.ndarray:
+    """Position of each text in `known`, -1 where it is not there, as int64."""
+    found = pc.index_in(_text(values), value_set=known)
+    return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def parse_fraction(text: str) -> Fraction:
+    """The exact fraction of a text like `104/4099`; raises UnusableRunFile for any other text."""
+    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+        raise UnusableRunFile(f"{text!r} is not a fraction p/q")
+    return Fraction(text)
+
+
+def read_batches(
+    folder: Path, columns: Sequence[str], *, as_dictionary: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The columns of all Parquet files of a folder, in batches; none if there is no file.
+
+    Raises UnusableRunFile for a file that is not Parquet, lacks a column or a value of one.
+    """
+    for path in sorted(folder.glob("*.parquet")):
+        with _opened(path, columns, as_dictionary) as file:
+            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=list(columns)):
+                for name in columns:
+                    if batch.column(name).null_count:
+                        raise UnusableRunFile(f"a {name} in {_shown(path)} is missing")
+                yield batch
+
+
+def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:
+    """The spine of a universe; `geolevels` run from the root to Block.
+
+    Raises UnusableRunFile if the files do not describe a tree: other geolevels, a geocode twice in
+    one geolevel, an unknown parent, a block whose ancestor is unknown, a share that is no
+    fraction.
+    """
+    folder = run_directory / "spine" / universe
+    geounits = _read_table(
+        folder / "geounits.parquet",
+        ["geolevel", "geocode", "parent", "plb_share", "bypassed", "n_blocks"],
+    )
+    found = set(pc.unique(_text(geounits["geolevel"])).to_pylist())
+    if found != set(geolevels):
+        raise UnusableRunFile(
+            f"spine/{universe}/geounits.parquet has the geolevels "
+            f"{', '.join(sorted(map(str, found)))} instead of {', '.join(geolevels)}"
+        )
+    levels: list[SpineLevel] = []
+    for name in geolevels:
+        rows = geounits.filter(pc.equal(geounits["geolevel"], name))
+        levels.append(_spine_level(name, rows, levels[-1] if levels else None))
+
+    blocks = _read_table(folder / "blocks.parquet", ["block_geocode", *geolevels])
+    block_geocode = _text(blocks["block_geocode"])
+    if len(pc.unique(block_geocode)) != len(block_geocode):
+        raise UnusableRunFile(f"spine/{universe}/blocks.parquet lists a block twice")
+    ancestors = tuple(positions(blocks[level.name], level.geocode) for level in levels)
+    for level, ancestor in zip(levels, ancestors, strict=True):
+        if (ancestor < 0).any():
+            block = block_geocode[int(np.argmax(ancestor < 0))]
+            raise UnusableRunFile(f"block {block} has no known ancestor at geolevel {level.name}")
+    return RunSpine(tuple(levels), block_geocode, ancestors)
+
+
+def state_fips(spine: RunSpine) -> tuple[list[str], np.ndarray]:
+    """The states' FIPS codes, and the position in that list of each State geounit's code.
+
+    A state that is split into several geounits has one code.
+    """
+    fips = pc.utf8_slice_codeunits(spine.block_geocode, 0, 2).dictionary_encode()
+    index = spine.level_index(STATE)
+    code_of_geounit = np.zeros(spine.levels[index].n, dtype=np.int64)
+    code_of_geounit[spine.ancestors[index]] = fips.indices.to_numpy()
+    return fips.dictionary.to_pylist(), code_of_geounit
+
+
+def _spine_level(name: str, rows: pa.Table, above: SpineLevel | None) -> SpineLevel:
+    geocode = _text(rows["geocode"])
+    if geocode.null_count or len(pc.unique(geocode)) != len(geocode):
+        raise UnusableRunFile(f"a geocode at geolevel {name} is missing or stands twice")
+    parent = np.full(len(geocode), -1, dtype=np.int64)
+    if above is not None:
+        parent = positions(rows["parent"], above.geocode)
+        if (parent < 0).any():
+            orphan = geocode[int(np.argmax(parent < 0))]
+            raise UnusableRunFile(f"{name} {orphan} has an unknown parent")
+    share = _text(rows["plb_share"]).dictionary_encode()
+    if share.null_count or rows["bypassed"].null_count or rows["n_blocks"].null_count:
+        raise UnusableRunFile(f"a geounit at geolevel {name} lacks a share, flag or block count")
+    return SpineLevel(
+        name=name,
+        geocode=geocode,
+        parent=parent,
+        shares=tuple(parse_fraction(text) for text in share.dictionary.to_pylist()),
+        share_code=share.indices.to_numpy(),
+        bypassed=rows["bypassed"].to_numpy().astype(bool),
+        n_blocks=rows["n_blocks"].to_numpy().astype(np.int64),
+    )
+
+
+def _text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
+    """The values as one array of plain strings, whatever string type the file was written with."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return values.cast(pa.string())
+
+
+def _read_table(path: Path, columns: Sequence[str]) -> pa.Table:
+    with _opened(path, columns) as file:
+        return file.read(columns=list(columns))
+
+
+def _opened(
+    path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
+) -> pq.ParquetFile:
+    shown = _shown(path)
+    try:
+        file = pq.ParquetFile(path, read_dictionary=list(as_dictionary))
+    except FileNotFoundError:
+        raise UnusableRunFile(f"the file {shown} is missing") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UnusableRunFile(f"{shown} is not a Parquet file") from error
+    lacking = [name for name in columns if name not in file.schema_arrow.names]
+    if lacking:
+        file.close()
+        raise UnusableRunFile(f"{shown} has no column {lacking[0]}")
+    return file
+
+
+def _shown(path: Path) -> str:
+    """The path as an outcome names it: without the folders above the run directory's parts."""
+    return "/".join(path.parts[-3:])
