@@ -1,0 +1,1 @@
+"""Top-down estimation: least squares, rounding, and the solvers behind them."""

@@ -1,0 +1,154 @@
+"""HiGHS behind one small interface: arrays in, a result with our own status out."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from enum import StrEnum
+
+import highspy
+import numpy as np
+from scipy import sparse
+
+
+class SolveStatus(StrEnum):
+    """How a solve ended, whatever solver was behind it."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    LIMIT = "limit"
+    FAILED = "failed"
+
+
+_STATUS = {
+    highspy.HighsModelStatus.kOptimal: SolveStatus.OPTIMAL,
+    highspy.HighsModelStatus.kModelEmpty: SolveStatus.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: SolveStatus.INFEASIBLE,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: SolveStatus.INFEASIBLE,
+    highspy.HighsModelStatus.kIterationLimit: SolveStatus.LIMIT,
+}
+
+_local = threading.local()
+
+
+@dataclass(frozen=True)
+class HighsResult:
+    """`x` is the primal solution where there is one, else None."""
+
+    status: SolveStatus
+    x: np.ndarray | None
+    objective: float
+    iterations: int
+
+
+def _solver() -> highspy.Highs:
+    """One silent single-threaded solver per thread."""
+    solver = getattr(_local, "solver", None)
+    if solver is None:
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        _local.solver = solver
+    return solver
+
+
+def solve(
+    cost: np.ndarray,
+    matrix: sparse.csr_array,
+    row_lower: np.ndarray,
+    row_upper: np.ndarray,
+    column_lower: np.ndarray,
+    column_upper: np.ndarray,
+    *,
+    diagonal: np.ndarray | None = None,
+    integral: np.ndarray | None = None,
+    iteration_limit: int | None = None,
+) -> HighsResult:
+    """Minimise cost'x + x' diag(diagonal) x / 2 subject to bounds on rows and columns.
+
+    `integral` marks integer columns (linear objectives only). Infinite bounds are `np.inf`.
+    """
+    n_rows, n_columns = matrix.shape
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = n_columns, n_rows
+    lp.col_cost_ = np.asarray(cost, dtype=np.float64)
+    lp.col_lower_ = np.asarray(column_lower, dtype=np.float64)
+    lp.col_upper_ = np.asarray(column_upper, dtype=np.float64)
+    lp.row_lower_ = np.asarray(row_lower, dtype=np.float64)
+    lp.row_upper_ = np.asarray(row_upper, dtype=np.float64)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.asarray(matrix.indptr, dtype=np.int32)
+    lp.a_matrix_.index_ = np.asarray(matrix.indices, dtype=np.int32)
+    lp.a_matrix_.value_ = np.asarray(matrix.data, dtype=np.float64)
+    if integral is not None:
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[int(flag)] for flag in integral]
+    solver = _solver()
+    solver.clearModel()
+    if diagonal is None:
+        solver.passModel(lp)
+    else:
+        model = highspy.HighsModel()
+        model.lp_ = lp
+        positive = np.flatnonzero(diagonal)
+        starts = np.concatenate([[0], np.cumsum(np.asarray(diagonal) != 0)])
+        model.hessian_.dim_ = n_columns
+        model.hessian_.format_ = highspy.HessianFormat.kTriangular
+        model.hessian_.start_ = starts.astype(np.int32)
+        model.hessian_.index_ = positive.astype(np.int32)
+        model.hessian_.value_ = np.asarray(diagonal, dtype=np.float64)[positive]
+        solver.passModel(model)
+    limit = 2**31 - 1 if iteration_limit is None else iteration_limit
+    solver.setOptionValue("simplex_iteration_limit", limit)
+    solver.setOptionValue("qp_iteration_limit", limit)
+    solver.run()
+    status = _STATUS.get(solver.getModelStatus(), SolveStatus.FAILED)
+    info = solver.getInfo()
+    x = None
+    if status is SolveStatus.OPTIMAL:
+        x = np.array(solver.getSolution().col_value, dtype=np.float64)
+    iterations = max(info.simplex_iteration_count, info.qp_iteration_count, 0)
+    return HighsResult(status, x, float(info.objective_function_value), int(iterations))
+
+
+class LinearProgram:
+    """Collects the rows of a linear program as arrays, block by block."""
+
+    def __init__(self, n_columns: int) -> None:
+        self.n_columns = n_columns
+        self._rows: list[np.ndarray] = []
+        self._columns: list[np.ndarray] = []
+        self._values: list[np.ndarray] = []
+        self._lower: list[np.ndarray] = []
+        self._upper: list[np.ndarray] = []
+        self.n_rows = 0
+
+    def add_rows(
+        self,
+        row: np.ndarray,
+        column: np.ndarray,
+        value: np.ndarray | float,
+        lower: np.ndarray,
+        upper: np.ndarray,
+    ) -> None:
+        """Add `len(lower)` rows; `row` counts from 0 within the block."""
+        self._rows.append(np.asarray(row) + self.n_rows)
+        self._columns.append(np.asarray(column))
+        self._values.append(np.broadcast_to(np.asarray(value, dtype=np.float64), np.shape(row)))
+        self._lower.append(np.asarray(lower, dtype=np.float64))
+        self._upper.append(np.asarray(upper, dtype=np.float64))
+        self.n_rows += len(lower)
+
+    def matrix(self) -> sparse.csr_array:
+        """The constraint matrix, shape `(n_rows, n_columns)`."""
+        if not self._rows:
+            return sparse.csr_array((0, self.n_columns))
+        entries = np.concatenate(self._values)
+        where = (np.concatenate(self._rows), np.concatenate(self._columns))
+        return sparse.csr_array((entries, where), shape=(self.n_rows, self.n_columns))
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the rows."""
+        if not self._lower:
+            return np.zeros(0), np.zeros(0)
+        return np.concatenate(self._lower), np.concatenate(self._upper)

@@ -1,0 +1,203 @@
+"""Estimating one shard: the children of a run of parents at one geolevel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from geography.levels import Spine
+from tasks.estimation.files import read_estimates, write_estimates, write_solves
+from tasks.estimation.parent import Passes, SolveRecord, estimate_children
+from tasks.estimation.problem import QueryMeasurement, SiblingProblem
+from tasks.measurement.constraints import (
+    LOWER_BOUND,
+    STATE_TOTAL,
+    TOTAL,
+    UPPER_BOUND,
+    state_of,
+)
+from tasks.measurement.files import read_constraints, read_measurements
+from tasks.measurement.measure import DPQUERY_SUFFIX
+from tasks.run_directory import RunDirectory
+from tasks.settings import Settings
+from tasks.spine.shards import Shard, shards_of
+from tasks.workload.budget import Budget
+from tasks.workload.queries import marginal_query
+from tasks.workload.schema import Schema
+
+NO_BOUND = 10**12
+"""Stands for the absence of an upper bound on a count."""
+
+ROOT = "(root)"
+"""Stands for the parent in the record of the root's own solve."""
+
+
+@dataclass(frozen=True)
+class ShardConstraints:
+    """Constraints of a shard's geounits in the solver's terms; see `SiblingProblem`.
+
+    lower, upper : (n, T) bounds on each geounit's records of each type.
+    total : (n,) exact totals, or None.
+    state, state_total : (n,) row of each geounit's state in `state_total`, or None.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    total: np.ndarray | None
+    state: np.ndarray | None
+    state_total: np.ndarray | None
+
+    @classmethod
+    def read(cls, path: Path, geolevel: str, geocode: np.ndarray) -> ShardConstraints:
+        """From a constraints file; geounits without bounds get 0 and `NO_BOUND` on their total."""
+        constraints = read_constraints(path, geocode)
+        lower = np.zeros((len(geocode), 1), dtype=np.int64)
+        upper = np.full((len(geocode), 1), NO_BOUND, dtype=np.int64)
+        total = state = state_total = None
+        if (LOWER_BOUND, ">=") in constraints:
+            lower = constraints[LOWER_BOUND, ">="].values
+            upper = constraints[UPPER_BOUND, "<="].values
+        if (TOTAL, "=") in constraints:
+            total = constraints[TOTAL, "="].values[:, 0]
+        if geolevel == "State":
+            states, state = np.unique(state_of(geocode), return_inverse=True)
+            state_totals = read_constraints(path, states)
+            if (STATE_TOTAL, "=") in state_totals:
+                state_total = state_totals[STATE_TOTAL, "="].values[:, 0]
+        return cls(lower, upper, total, state if state_total is not None else None, state_total)
+
+
+def estimate_shard(
+    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
+) -> tuple[SolveRecord, ...]:
+    """Estimate the geounits of a shard from published measurements, constraints and the parents'
+    estimates, and write them; returns the records of the solves.
+
+    Reads nothing confidential.
+    """
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    level = spine.geolevel(shard.geolevel)
+    geocode = level.geocode[shard.start : shard.stop]
+    is_typed = universe == "persons" and "hhgq" in schema.attributes
+    type_of_cell = schema.levels("hhgq") if is_typed else np.zeros(schema.n_cells, dtype=np.int64)
+    constraints = ShardConstraints.read(
+        run.constraints(universe, shard.geolevel, shard.name), shard.geolevel, geocode
+    )
+    measured = read_query_measurements(
+        run.dpqueries(universe, shard.geolevel, shard.name), schema, budget, geocode
+    )
+    chosen = settings.passes_of(universe, shard.geolevel)
+    passes = Passes(
+        chosen.least_squares,
+        tuple(tuple(marginal_query(schema, name) for name in names) for names in chosen.rounder),
+    )
+    forbidden = np.zeros(schema.n_cells, dtype=bool)
+    for zero in settings.workload[universe].structural_zeros:
+        forbidden |= schema.cells_where(zero.where)
+
+    index = spine.names.index(shard.geolevel)
+    if index == 0:
+        parents = [(ROOT, 0, len(geocode), None, np.flatnonzero(~forbidden))]
+    else:
+        above = spine.geolevels[index - 1]
+        names = above.geocode[shard.parent_start : shard.parent_stop]
+        files = _files_above(run, settings, universe, spine, shard)
+        histograms = read_estimates(files, names, schema.n_cells)
+        offsets = spine.children(above.name)[shard.parent_start : shard.parent_stop + 1]
+        parents = (
+            (
+                names[i],
+                int(offsets[i] - shard.start),
+                int(offsets[i + 1] - shard.start),
+                histograms.data[histograms.indptr[i] : histograms.indptr[i + 1]],
+                histograms.indices[histograms.indptr[i] : histograms.indptr[i + 1]],
+            )
+            for i in range(len(names))
+        )
+
+    records: list[SolveRecord] = []
+    rows, cells, counts = [], [], []
+    for parent, start, stop, parent_counts, support in parents:
+        order = np.lexsort((support, type_of_cell[support]))
+        support = support[order].astype(np.int64)
+        group, totals = _totals(constraints, start, stop)
+        problem = SiblingProblem(
+            geocode[start:stop],
+            support,
+            type_of_cell[support],
+            None if parent_counts is None else parent_counts[order],
+            constraints.lower[start:stop],
+            constraints.upper[start:stop],
+            group,
+            totals,
+        )
+        measurements = {
+            name: QueryMeasurement(
+                answers.query, answers.values[start:stop], answers.precision[start:stop]
+            )
+            for name, answers in measured.items()
+        }
+        estimate, solves = estimate_children(parent, problem, measurements, passes)
+        records += solves
+        row, column = np.nonzero(estimate)
+        rows.append(row + start)
+        cells.append(support[column])
+        counts.append(estimate[row, column])
+    estimates = sparse.csr_array(
+        (np.concatenate(counts), (np.concatenate(rows), np.concatenate(cells))),
+        shape=(len(geocode), schema.n_cells),
+        dtype=np.int64,
+    )
+    write_solves(run.solves(universe, shard.geolevel, shard.name), records)
+    write_estimates(run.estimates(universe, shard.geolevel, shard.name), geocode, estimates)
+    return tuple(records)
+
+
+def read_query_measurements(
+    path: Path, schema: Schema, budget: Budget, geocode: np.ndarray
+) -> dict[str, QueryMeasurement]:
+    """Noisy answers of a shard by query; precisions are those of the noise as it was asked for.
+
+    1 / sigma^2 of the discrete Gaussian is the plb itself, and that of the discrete Laplace is
+    proportional to its square, so that siblings' precisions keep one common ratio for all
+    queries. Without noise all answers weigh the same.
+    """
+    found = {}
+    for name, answers in read_measurements(path, geocode).items():
+        query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
+        precision = np.ones(len(geocode))
+        if not budget.infinite:
+            distinct, code = np.unique(answers.plb.astype(str), return_inverse=True)
+            spent = np.array([float(Fraction(plb)) for plb in distinct])[code]
+            precision = spent**2 if budget.is_pure else spent
+        found[query.name] = QueryMeasurement(query, answers.values, precision)
+    return found
+
+
+def _totals(
+    constraints: ShardConstraints, start: int, stop: int
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Groups of siblings and their exact totals."""
+    if constraints.total is not None:
+        return np.arange(stop - start), constraints.total[start:stop]
+    if constraints.state is not None:
+        states, group = np.unique(constraints.state[start:stop], return_inverse=True)
+        return group, constraints.state_total[states]
+    return None, None
+
+
+def _files_above(
+    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
+) -> list[Path]:
+    """Estimate files that hold the shard's parents."""
+    above = spine.names[spine.names.index(shard.geolevel) - 1]
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    return [
+        run.estimates(universe, above, other.name)
+        for other in shards_of(spine, above, schema, budget)
+        if other.start < shard.parent_stop and other.stop > shard.parent_start
+    ]

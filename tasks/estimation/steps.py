@@ -1,0 +1,34 @@
+"""The step that estimates a shard of geounits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tasks.estimation.shard import estimate_shard
+from tasks.handles import Artifact
+from tasks.run_directory import RunDirectory
+from tasks.settings import frozen_settings
+from tasks.spine.files import read_spine
+from tasks.spine.shards import shard_named
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("estimate", run_name="estimate-{universe}-{geolevel}-{shard}")
+def estimate(run_root: str, universe: str, geolevel: str, shard: str) -> Artifact:
+    """Least squares and rounding for the children of a run of parents."""
+    run = RunDirectory(Path(run_root))
+    path = run.estimates(universe, geolevel, shard)
+    reused = path.exists()
+    facts: Counter[str] = Counter()
+    with stopwatch() as seconds:
+        if not reused:
+            settings = frozen_settings(run.settings)
+            spine = read_spine(run.spine(universe))
+            schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+            part = shard_named(spine, geolevel, shard, schema, budget)
+            records = estimate_shard(run, settings, universe, spine, part)
+            facts.update(f"{record.stage}: {record.solver}" for record in records)
+            facts["relaxed"] = sum(record.relaxed for record in records)
+    return run.artifact(path, seconds=seconds(), reused=reused, facts=tuple(facts.items()))
