@@ -1,0 +1,21 @@
+"""Prefect flows: they wire tasks and pick the runner, nothing else.
+
+Importing this package sets defaults in the environment that must stand before Prefect and NumPy
+are loaded; what the user has set wins.
+"""
+
+import os
+
+for _name, _value in {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_CLI_PROMPT": "false",
+    "DO_NOT_TRACK": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    # The embedded server needs more than its default 20 seconds on a busy machine.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+    # Solves run side by side in workers; one thread each keeps them from competing.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}.items():
+    os.environ.setdefault(_name, _value)

@@ -1,0 +1,183 @@
+"""The `spineflow` command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasks.errors import InputRefused, SpineflowError
+
+FLOWS = ("topdown", "detailed-groups", "group-sizes", "trips", "tune", "products")
+
+EPILOG = """\
+exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
+or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
+
+first steps: 'spineflow demo' runs everything on a generated county; then copy the settings file
+it prints, point it at your own tables, and use 'spineflow check' and 'spineflow run'.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if options.debug else "CRITICAL")
+    try:
+        return options.command(options)
+    except KeyboardInterrupt:
+        print("spineflow: interrupted", file=sys.stderr)
+        return 1
+    except SpineflowError as error:
+        if options.debug:
+            raise
+        print(f"spineflow: {error}", file=sys.stderr)
+        return error.exit_code
+    except Exception as error:
+        if options.debug:
+            raise
+        print(
+            f"spineflow: {type(error).__name__}; run the command again with --debug for the "
+            "traceback.",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spineflow",
+        description="Release census-like data under differential privacy.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(name: str, command, help: str, description: str | None = None):
+        sub = commands.add_parser(name, help=help, description=description or help)
+        sub.add_argument("--debug", action="store_true", help="show tracebacks and flow logs")
+        sub.set_defaults(command=command)
+        return sub
+
+    def with_settings(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("flow", choices=FLOWS, metavar="FLOW", help=", ".join(FLOWS))
+        sub.add_argument("settings", metavar="SETTINGS.toml", help="settings of the run")
+        sub.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            dest="overrides",
+            metavar="section.key=value",
+            help="override one setting; may be given several times",
+        )
+
+    demo = add("demo", _demo, "run everything on a generated county of 30,000 persons")
+    demo.add_argument(
+        "--directory", default="spineflow-demo", help="where to put it (default: %(default)s)"
+    )
+
+    run = add(
+        "run",
+        _run,
+        "run a flow",
+        "Run a flow. The same command again continues the same run: what is finished is reused, "
+        "and noise that has been drawn is never drawn again.",
+    )
+    with_settings(run)
+    run.add_argument(
+        "--run-dir",
+        metavar="D",
+        help="folder of the run (default: runs/ and a name made from the dataset and settings)",
+    )
+
+    resume = add("resume", _resume, "continue a run that was interrupted")
+    resume.add_argument("run_directory", metavar="RUN_DIR")
+
+    check = add("check", _check, "validate settings and inputs; draw no noise, spend nothing")
+    with_settings(check)
+
+    budget = add("budget", _budget, "show what a run would cost: rho, epsilon, sigma of every query")
+    with_settings(budget)
+    budget.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _only_topdown(flow: str) -> None:
+    if flow != "topdown":
+        raise InputRefused(f"The flow {flow} is not in this version; topdown is.")
+
+
+def _load(options: argparse.Namespace):
+    _only_topdown(options.flow)
+    from flows.topdown import PRESETS
+    from tasks.settings import load_settings
+    from tasks.spine.build import check_spine_settings
+
+    settings = load_settings(options.settings, presets=PRESETS, overrides=options.overrides)
+    check_spine_settings(settings)
+    return settings
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from flows.demo import write_demo
+
+    folder = Path(options.directory)
+    settings_file = write_demo(folder)
+    print(f"A generated county and its settings are in {folder}/")
+    again = f"spineflow run topdown {settings_file} --run-dir {folder / 'run'}"
+    print(f"Running: {again}")
+    return main(["run", "topdown", str(settings_file), "--run-dir", str(folder / "run")])
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = _load(options)
+    from flows.topdown import default_run_directory
+
+    return _run_and_report(settings, options.run_dir or default_run_directory(settings))
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from tasks.run_directory import RunDirectory
+    from tasks.settings import frozen_settings
+
+    run = RunDirectory(Path(options.run_directory).resolve())
+    _only_topdown(run.read_manifest()["product"])
+    return _run_and_report(frozen_settings(run.settings), run.root)
+
+
+def _run_and_report(settings, folder: str | Path) -> int:
+    from flows.console import finished, shown_progress
+    from flows.topdown import prepare, run_stages
+
+    run = prepare(settings, folder)
+    with shown_progress():
+        run_stages(run, settings)
+    finished(run, settings)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    settings = _load(options)
+    from flows.console import print_rules
+    from tasks.ingest.run import check_input_of
+
+    check = check_input_of(settings)
+    with_counts = not settings.input.confidential
+    print_rules(check, with_counts=with_counts)
+    check.accepted(with_counts=with_counts)
+    print("The settings and the input are in order.")
+    return 0
+
+
+def _budget(options: argparse.Namespace) -> int:
+    settings = _load(options)
+    from flows.console import print_budget
+
+    print_budget(settings, as_json=options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

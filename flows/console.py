@@ -1,0 +1,131 @@
+"""What the commands print: progress on a terminal, summaries, budgets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+
+from pyarrow import parquet
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from tasks.ingest.inputs import InputCheck
+from tasks.measurement.accounting import budget_report, noise_deviation
+from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.settings import Settings
+
+
+@contextmanager
+def shown_progress() -> Iterator[None]:
+    """A line per stage on a terminal; nothing when standard error is piped."""
+    # Prefect is slow to import, and only runs need it.
+    from flows.progress import listening
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    columns = (
+        SpinnerColumn(finished_text="[green]done"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        starting = progress.add_task("starting Prefect", total=1)
+        shown = {}
+
+        def listener(stage: str, done: int, planned: int) -> None:
+            progress.update(starting, completed=1)
+            if stage not in shown:
+                shown[stage] = progress.add_task(stage, total=planned)
+            progress.update(shown[stage], completed=done)
+
+        with listening(listener):
+            yield
+
+
+def finished(run: RunDirectory, settings: Settings) -> None:
+    """The summary at the end of a run: what is in the release, what it cost, where it is."""
+    manifest = run.read_manifest()
+    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    if not settings.is_private:
+        print(f"*** {NOT_PRIVATE}: noise was switched off or is repeatable ***")
+    for universe in settings.run.universes:
+        rows = parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
+        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        print(
+            f"{universe}: {rows:,} rows; rho {_decimal(report['rho'])}, "
+            f"epsilon {_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0}"
+        )
+    seconds = sum(stage["seconds"] or 0 for stage in manifest["stages"].values())
+    print(f"{len(checks)} checks passed; {seconds:.0f} s of work")
+    print(f"release: {run.release}")
+    print(f"certificate: {run.release / 'certificate.html'}")
+
+
+def print_rules(check: InputCheck, *, with_counts: bool) -> None:
+    """Pass or fail of every rule on the input, then what is wrong with it."""
+    console = Console()
+    table = Table("table", "rule", "outcome", title="Rules on the input")
+    for outcome in check.outcomes:
+        shown = "[green]passed" if outcome.passed else "[red]failed"
+        table.add_row(outcome.suite, outcome.rule.replace("_", " "), shown)
+    console.print(table)
+    for finding in check.findings[1:]:
+        print(finding.sentence(with_counts=with_counts), file=sys.stderr)
+
+
+def print_budget(settings: Settings, *, as_json: bool) -> None:
+    """What a run would cost, per universe; see `budget_report`."""
+    reports = {
+        universe: budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        for universe in settings.run.universes
+    }
+    if as_json:
+        print(json.dumps(reports, indent=2))
+        return
+    console = Console()
+    for universe, report in reports.items():
+        console.print(
+            f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
+            f"rho {report['rho']} ({_decimal(report['rho'])}), "
+            f"epsilon {_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0} "
+            f"(simple bound {_epsilon(report['epsilon']['simple'])})"
+        )
+        table = Table("geolevel", "query", "geolevel share", "query share", "noise s.d.")
+        for query in report["queries"]:
+            table.add_row(
+                query["geolevel"],
+                query["query"],
+                query["geolevel_share"],
+                query["query_share"],
+                f"{noise_deviation(query):.3g}",
+            )
+        console.print(table)
+        protected = Table("what an attacker lacks", "epsilon")
+        for name, epsilon in report["attributes"].items():
+            protected.add_row(f"{name} of a record", _epsilon(epsilon))
+        for name, epsilon in report["block_within"].items():
+            protected.add_row(f"block within its {name}", _epsilon(epsilon))
+        console.print(protected)
+
+
+def _decimal(fraction: str) -> str:
+    return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"
+
+
+def _epsilon(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.2f}"

@@ -1,0 +1,43 @@
+"""The demonstration: a generated county, its settings, and where its run goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.ingest.generate import generate_county
+
+SETTINGS = """\
+# A generated county; nobody lives there, so counts may be shown.
+preset = "pl94_2020_us"
+
+[input]
+persons = "input/persons.parquet"
+units = "input/units.parquet"
+geography = "input/grfc.txt"
+confidential = false
+
+[privacy]
+dataset = "demo-county"
+ledger = "ledger.db"
+
+[geography]
+spine = "optimized"
+
+[run]
+universes = ["persons", "units"]
+runner = "threads"
+workers = 2
+"""
+
+
+def write_demo(folder: Path, *, seed: int = 2020) -> Path:
+    """Write the county's tables and settings below `folder`, and return the settings file.
+
+    What is there already is kept, so that a second demonstration continues the first.
+    """
+    settings = folder / "settings.toml"
+    if not settings.exists():
+        (folder / "input").mkdir(parents=True, exist_ok=True)
+        generate_county(folder / "input", seed=seed)
+        settings.write_text(SETTINGS, encoding="utf-8")
+    return settings

@@ -1,0 +1,68 @@
+"""Progress of a flow, told to whoever listens: the console here, the server's artifacts there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.futures import PrefectFuture, as_completed
+
+from tasks.errors import SpineflowError
+
+Listener = Callable[[str, int, int], None]
+"""Called with the name of a stage, and how many of its tasks are done and planned."""
+
+_listeners: list[Listener] = []
+
+
+@contextmanager
+def listening(listener: Listener):
+    """Have a listener told of every stage's progress while the block runs."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def finish_stage(stages: dict[str, Sequence[PrefectFuture]]) -> None:
+    """Wait until every task of the named stages has ended, telling the listeners as they do.
+
+    Raises the error of the first task that failed, in order of submission.
+    """
+    owner = {future: stage for stage, futures in stages.items() for future in futures}
+    done = dict.fromkeys(stages, 0)
+    artifacts = {
+        stage: create_progress_artifact(0.0, key=_key(stage), description=stage)
+        for stage, futures in stages.items()
+        if len(futures) > 1
+    }
+    for stage, futures in stages.items():
+        _tell(stage, 0, len(futures))
+    for future in as_completed(list(owner)):
+        stage = owner[future]
+        done[stage] += 1
+        _tell(stage, done[stage], len(stages[stage]))
+        if stage in artifacts:
+            share = 100.0 * done[stage] / len(stages[stage])
+            update_progress_artifact(artifacts[stage], progress=share)
+    raise_first_error(list(owner))
+
+
+def raise_first_error(futures: Sequence[PrefectFuture]) -> None:
+    """Raise the error of the first failed task; those skipped for it come after it."""
+    errors = [future.result(raise_on_failure=False) for future in futures]
+    errors = [error for error in errors if isinstance(error, BaseException)]
+    ours = [error for error in errors if isinstance(error, SpineflowError)]
+    if errors:
+        raise (ours or errors)[0]
+
+
+def _tell(stage: str, done: int, planned: int) -> None:
+    for listener in _listeners:
+        listener(stage, done, planned)
+
+
+def _key(stage: str) -> str:
+    return "progress-" + "".join(c if c.isalnum() else "-" for c in stage.lower())

@@ -1,0 +1,1 @@
+"""Marginals, suppression and coterminous geographies of tabulated releases."""

@@ -1,0 +1,220 @@
+"""The run directory: where every artifact of a run lives, and the manifest that describes it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import InputRefused, SpineflowError
+from tasks.files import remove_temporaries, replacing, sha256_of_file
+from tasks.handles import Artifact
+
+NOT_PRIVATE = "NOT PRIVATE"
+"""Stamp on every file of a run whose noise protects nobody."""
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Names of the artifacts of a run; see the layout in the reference documentation."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        """Run id, digests, code version and the status of every stage."""
+        return self.root / "manifest.json"
+
+    @property
+    def settings(self) -> Path:
+        """The merged settings, frozen at the start."""
+        return self.root / "settings.toml"
+
+    @property
+    def confidential(self) -> Path:
+        """Folder of mode 0700 for everything that must not be published."""
+        return self.root / "confidential"
+
+    @property
+    def geography(self) -> Path:
+        """The geography frame: public."""
+        return self.root / "spine" / "geography.parquet"
+
+    @property
+    def invariants(self) -> Path:
+        """The declared invariants of every block: public by declaration."""
+        return self.root / "spine" / "invariants.parquet"
+
+    @property
+    def state_totals(self) -> Path:
+        """The declared population of every state."""
+        return self.root / "spine" / "state_totals.json"
+
+    @property
+    def release(self) -> Path:
+        """What is published; the folder exists once every check has passed."""
+        return self.root / "release"
+
+    @property
+    def unchecked_release(self) -> Path:
+        """Where the release is prepared before the checks."""
+        return self.root / "release-unchecked"
+
+    @property
+    def checks(self) -> Path:
+        """Public outcome of every check."""
+        return self.root / "validation"
+
+    def histogram(self, universe: str) -> Path:
+        """The confidential block histograms of a universe."""
+        return self.confidential / "histograms" / f"{universe}.parquet"
+
+    def spine(self, universe: str) -> Path:
+        """Folder of a universe's spine."""
+        return self.root / "spine" / universe
+
+    def measurements(self, universe: str, geolevel: str) -> Path:
+        """Folder of the noisy measurements and constraints at a geolevel."""
+        return self.root / "measurements" / universe / geolevel
+
+    def dpqueries(self, universe: str, geolevel: str, shard: str) -> Path:
+        """Noisy measurements of one shard of geounits."""
+        return self.measurements(universe, geolevel) / "dpqueries" / f"{shard}.parquet"
+
+    def constraints(self, universe: str, geolevel: str, shard: str) -> Path:
+        """Constraints of one shard of geounits."""
+        return self.measurements(universe, geolevel) / "constraints" / f"{shard}.parquet"
+
+    def estimates(self, universe: str, geolevel: str, shard: str) -> Path:
+        """Estimates of one shard of geounits."""
+        return self.root / "estimates" / universe / geolevel / f"{shard}.parquet"
+
+    def solves(self, universe: str, geolevel: str, shard: str) -> Path:
+        """How each solve of a shard ended."""
+        return self.root / "solves" / universe / geolevel / f"{shard}.parquet"
+
+    def artifact(self, path: Path, **facts: Any) -> Artifact:
+        """Handle of a finished public file of this run."""
+        return Artifact(str(path.relative_to(self.root)), sha256_of_file(path), **facts)
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest; raises InputRefused where there is none that can be read."""
+        try:
+            return json.loads(self.manifest.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputRefused(
+                f"{self.root} holds no run (there is no manifest.json); check the path."
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError, OSError):
+            raise InputRefused(
+                f"{self.manifest} cannot be read; restore it, or start a new run."
+            ) from None
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest in one step."""
+        with replacing(self.manifest) as part:
+            part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+    def update_manifest(self, **facts: Any) -> None:
+        """Set top-level facts; only the process that holds the lock calls this."""
+        self.write_manifest({**self.read_manifest(), **facts})
+
+    def record_stages(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
+        """Enter finished stages with their artifacts' digests and seconds of work."""
+        manifest = self.read_manifest()
+        for stage, artifacts in stages.items():
+            known = manifest["stages"].get(stage, {})
+            reused = all(artifact.reused for artifact in artifacts)
+            manifest["stages"][stage] = {
+                "status": "complete",
+                "seconds": known.get("seconds")
+                if reused and known
+                else round(sum(artifact.seconds for artifact in artifacts), 3),
+                "digests": {artifact.path: artifact.digest for artifact in artifacts},
+            }
+        self.write_manifest(manifest)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process; the system frees the lock of a process that died.
+
+        Raises SpineflowError if another process holds it.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / ".lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SpineflowError(
+                    f"{self.root} is in use by another process; wait for it or choose another "
+                    "run directory."
+                ) from None
+            yield
+
+
+def start_run(run: RunDirectory, *, product: str, settings_text: str, private: bool) -> None:
+    """Lay out a new run directory, or continue one that was started with the same settings.
+
+    Artifacts that another version of the code made are dropped, except measurements, which are
+    never drawn again. Raises InputRefused if the directory belongs to other settings or holds
+    something else.
+    """
+    digest = hashlib.sha256(settings_text.encode()).hexdigest()
+    if run.manifest.exists():
+        manifest = run.read_manifest()
+        if manifest["settings_digest"] != digest or manifest["product"] != product:
+            raise InputRefused(
+                f"{run.root} holds a run with other settings; choose another --run-dir, or "
+                "continue that run with 'spineflow resume'."
+            )
+        remove_temporaries(run.root)
+        if manifest["code_version"] != code_version():
+            _drop_derived(run)
+            manifest["code_version"] = code_version()
+        manifest["status"] = "running"
+        run.write_manifest(manifest)
+        return
+    if run.root.exists() and any(entry.name != ".lock" for entry in run.root.iterdir()):
+        raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
+    run.confidential.mkdir(parents=True, mode=0o700)
+    with replacing(run.settings) as part:
+        part.write_text(settings_text, encoding="utf-8")
+    run.write_manifest(
+        {
+            "run_id": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
+            "product": product,
+            "privacy": "private" if private else NOT_PRIVATE,
+            "settings_digest": digest,
+            "input_digests": {},
+            "code_version": code_version(),
+            "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "status": "running",
+            "stages": {},
+        }
+    )
+
+
+def _drop_derived(run: RunDirectory) -> None:
+    for name in ("estimates", "solves", "release", "release-unchecked", "validation", "report"):
+        for file in sorted((run.root / name).rglob("*"), reverse=True):
+            file.rmdir() if file.is_dir() else file.unlink()
+
+
+@cache
+def code_version() -> str:
+    """Hash of the sources of every package that decides a result."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for package in ("flows", "geography", "tasks", "validation"):
+        for source in sorted((root / package).rglob("*.py")):
+            digest.update(source.relative_to(root).as_posix().encode())
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]

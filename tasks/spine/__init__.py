@@ -1,0 +1,1 @@
+"""Building and storing a spine with `geography`."""

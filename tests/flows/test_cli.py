@@ -1,0 +1,137 @@
+"""The command line as a user meets it: help, budgets, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+
+SETTINGS = """\
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+[privacy]
+dataset = "county"
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.toml"
+    path.write_text(SETTINGS, encoding="utf-8")
+    return path
+
+
+def test_help_names_the_commands_and_exit_codes(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for word in ("demo", "run", "resume", "check", "budget", "exit codes"):
+        assert word in shown
+
+
+def test_budget_as_json(settings: Path, capsys) -> None:
+    assert main(["budget", "topdown", str(settings), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["persons"]["rho"] == "293764/114921"
+    assert round(report["persons"]["epsilon"]["tight"], 2) == 17.14
+    assert round(report["units"]["epsilon"]["tight"], 2) == 2.47
+    total = next(
+        query
+        for query in report["persons"]["queries"]
+        if (query["geolevel"], query["query"]) == ("State", "total")
+    )
+    assert total["share"] == "5433120/16793603"
+    assert set(report["persons"]["block_within"]) == {
+        "US",
+        "State",
+        "County",
+        "Tract",
+        "Block_Group",
+    }
+
+
+def test_budget_as_tables(settings: Path, capsys) -> None:
+    assert main(["budget", "topdown", str(settings)]) == 0
+    shown = capsys.readouterr().out
+    assert "epsilon 17.14" in shown and "hhinstlevels" in shown
+
+
+@pytest.mark.parametrize(
+    "overrides, words",
+    [
+        (["run.wrokers=3"], ["run.wrokers", "did you mean 'workers'"]),
+        (["nonsense.key=3"], ["unknown setting 'nonsense'"]),
+        (["preset=pl94_202_us"], ["pl94_202_us", "pl94_2020_us"]),
+        (["budget.persons.rho=2.5"], ["budget.persons.rho", "in quotes"]),
+        (["budget.persons.rho=0"], ["budget.persons.rho", "positive"]),
+        (['budget.persons.rho="-1/2"'], ["budget.persons.rho", "positive"]),
+        (['budget.persons.delta="2"'], ["budget.persons.delta", "below 1"]),
+        (["budget.persons.mechanism=gaussian"], ["budget.persons.mechanism"]),
+        (["budget.persons.mechanism=discrete_laplace"], ["budget.persons", "epsilon"]),
+        (['budget.persons.geolevels.US="104001/4099000"'], ["budget.persons.geolevels", "sum"]),
+        (['budget.persons.geolevels.Tract="-687/4099"'], ["budget.persons.geolevels.Tract"]),
+        (
+            ["budget.persons.queries.US.sexx=0"],
+            ["budget.persons.queries.US", "unknown query 'sexx'"],
+        ),
+        (["geography.spine=round"], ["geography.spine", "optimized"]),
+        (["geography.fanout_cutoff=-1"], ["geography.fanout_cutoff"]),
+        (["run.universes=[]"], ["universes"]),
+        (["privacy.seed=3"], ["input.confidential = false"]),
+        (["privacy.infinite=true"], ["input.confidential = false"]),
+        (["privacy.dataset="], ["privacy.dataset"]),
+        (["run.workers"], ["section.key=value"]),
+    ],
+    ids=lambda value: value[0].partition("=")[0] if isinstance(value, list) else None,
+)
+def test_bad_settings_are_refused_in_one_sentence(
+    settings: Path, capsys, overrides: list[str], words: list[str]
+) -> None:
+    before = sorted(settings.parent.iterdir())
+    arguments = ["run", "topdown", str(settings), "--run-dir", str(settings.parent / "run")]
+    for override in overrides:
+        arguments += ["--set", override]
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert all(word in message for word in words), message
+    assert sorted(settings.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize("text", ["preset = ", "[input]\nx = 1\nx = 2\n"])
+def test_broken_toml_is_refused(settings: Path, capsys, text: str) -> None:
+    settings.write_text(text)
+    assert main(["check", "topdown", str(settings)]) == 2
+    assert "not valid TOML" in capsys.readouterr().err
+
+
+def test_missing_settings_file_is_refused(tmp_path: Path, capsys) -> None:
+    assert main(["check", "topdown", str(tmp_path / "none.toml")]) == 2
+    assert "no such settings file" in capsys.readouterr().err
+
+
+def test_resume_of_nothing_is_refused(tmp_path: Path, capsys) -> None:
+    assert main(["resume", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_run_directory_with_other_files_is_left_alone(settings: Path, capsys) -> None:
+    folder = settings.parent / "mine"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    code = main(["run", "topdown", str(settings), "--run-dir", str(folder)])
+    assert code == 2
+    assert "not empty" in capsys.readouterr().err
+    assert (folder / "thesis.txt").exists()
+
+
+def test_flows_that_are_not_here_say_so(settings: Path, capsys) -> None:
+    assert main(["run", "trips", str(settings)]) == 2
+    assert "not in this version" in capsys.readouterr().err

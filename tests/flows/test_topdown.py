@@ -1,0 +1,240 @@
+"""The whole DAG on a generated county, through the same functions as the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from flows.cli import main
+from flows.topdown import PRESETS, prepare, run_stages
+from tasks.errors import CheckFailed
+from tasks.measurement.ledger import open_ledger, summary
+from tasks.run_directory import RunDirectory
+from tasks.settings import load_settings
+
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+
+
+def write_settings(folder: Path, county: Path, *, preset: str = "pl94_2020_us", **sections) -> Path:
+    """A settings file as a user would write it."""
+    lines = [f'preset = "{preset}"']
+    tables = {
+        "input": {
+            "persons": str(county / "persons.parquet"),
+            "units": str(county / "units.parquet"),
+            "geography": str(county / "grfc.txt"),
+        },
+        "privacy": {"dataset": "county", "ledger": "ledger.db"},
+    }
+    for name, section in sections.items():
+        tables.setdefault(name, {}).update(section)
+    for name, section in tables.items():
+        lines.append(f"[{name}]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in section.items()]
+    path = folder / "settings.toml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def run_settings(settings_file: Path, run_directory: Path) -> RunDirectory:
+    settings = load_settings(settings_file, presets=PRESETS)
+    run = prepare(settings, run_directory)
+    run_stages(run, settings)
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def block_histogram(path: Path, **columns: str) -> pd.Series:
+    """Rows of microdata counted by block and the given columns."""
+    frame = pd.read_parquet(path)
+    block = frame[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]].agg("".join, axis=1)
+    return frame.groupby([block, *columns.values()]).size().rename_axis(["block", *columns])
+
+
+@pytest.fixture(scope="module")
+def private_run(county: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunDirectory]:
+    folder = tmp_path_factory.mktemp("private")
+    settings = write_settings(folder, county)
+    return settings, run_settings(settings, folder / "run")
+
+
+def test_release_is_whole_and_checked(private_run, county: Path) -> None:
+    _, run = private_run
+    units = pd.read_parquet(county / "units.parquet")
+    persons = pq.read_table(run.release / "mdf_persons.parquet")
+    released_units = pd.read_parquet(run.release / "mdf_units.parquet")
+    assert persons.num_rows == len(pd.read_parquet(county / "persons.parquet"))
+    assert (released_units["RTYPE"] == "2").sum() == (units["RTYPE"].astype(str) == "2").sum()
+    assert (released_units["RTYPE"] == "4").sum() == (units["RTYPE"].astype(str) == "4").sum()
+    assert json.loads((run.checks / "checks.json").read_text())["passed"]
+    assert {path.name for path in run.release.iterdir()} == {
+        "mdf_persons.parquet",
+        "mdf_persons.csv",
+        "mdf_units.parquet",
+        "mdf_units.csv",
+        "certificate.md",
+        "certificate.html",
+    }
+    assert run.confidential.stat().st_mode & 0o777 == 0o700
+    assert not list(run.root.rglob("*.part"))
+    manifest = run.read_manifest()
+    assert manifest["status"] == "complete"
+    assert set(manifest["input_digests"]) == {"persons", "units"}
+
+
+def test_ledger_holds_one_charge(private_run) -> None:
+    settings, _ = private_run
+    spent = summary(open_ledger(settings.parent / "ledger.db", must_exist=True))
+    product = spent["datasets"]["county"]["products"]["topdown"]
+    assert [draw["parameter"] for draw in product["draws"]] == [
+        "293764/114921",
+        "11417641/152349649",
+    ]
+
+
+def test_same_settings_again_reuse_everything(private_run) -> None:
+    settings, run = private_run
+    before = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
+    run_settings(settings, run.root)
+    after = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
+    changed = {path.name for path in before if before[path] != after[path]}
+    assert changed <= {"accuracy.parquet"}
+    test_ledger_holds_one_charge(private_run)
+
+
+def test_other_settings_are_refused_in_the_same_directory(private_run, capsys) -> None:
+    settings, run = private_run
+    code = main(
+        ["run", "topdown", str(settings), "--run-dir", str(run.root), "--set", "run.workers=1"]
+    )
+    assert code == 2
+    assert "other settings" in capsys.readouterr().err
+
+
+def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path: Path) -> None:
+    """Everything after the last measurement is made again without `confidential/`."""
+    _, finished = private_run
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished.root, run.root)
+    for name in ("confidential", "estimates", "solves", "release", "validation", "report"):
+        shutil.rmtree(run.root / name)
+    assert main(["resume", str(run.root)]) == 0
+    assert contents(run.root / "estimates") == contents(finished.root / "estimates")
+    for name in ("mdf_persons.csv", "mdf_units.csv"):
+        assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
+
+
+def test_failed_check_withholds_the_release(private_run, tmp_path: Path, capsys) -> None:
+    _, finished = private_run
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished.root, run.root)
+    run.release.rename(run.unchecked_release)
+    (run.checks / "checks.json").unlink()
+    estimates = next((run.root / "estimates" / "persons" / "Block").glob("*.parquet"))
+    table = pq.read_table(estimates)
+    counts = table["count"].to_numpy().copy()
+    counts[0] += 1
+    pq.write_table(table.set_column(2, "count", [counts]), estimates)
+    assert main(["resume", str(run.root)]) == CheckFailed.exit_code
+    assert "withheld" in capsys.readouterr().err
+    assert not run.release.exists()
+    assert run.read_manifest()["status"] == "failed"
+
+
+@pytest.mark.parametrize("spine", ["optimized", "conventional"])
+def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spine: str) -> None:
+    settings = write_settings(
+        tmp_path,
+        county,
+        input={"confidential": False},
+        privacy={"infinite": True},
+        geography={"spine": spine},
+    )
+    run = run_settings(settings, tmp_path / "run")
+    truth = pq.read_table(run.histogram("persons")).to_pandas()
+    truth = truth.set_index(["block_geocode", "cell"])["count"].sort_index()
+    released = block_histogram(
+        run.release / "mdf_persons.parquet",
+        hhgq="GQTYPE_PL",
+        votingage="VOTING_AGE",
+        hispanic="CENHISP",
+        cenrace="CENRACE",
+    ).reset_index(name="count")
+    cell = np.ravel_multi_index(
+        (
+            released["hhgq"].astype(int),
+            released["votingage"].astype(int) - 1,
+            released["hispanic"].astype(int) - 1,
+            released["cenrace"].astype(int) - 1,
+        ),
+        (8, 2, 2, 63),
+    )
+    found = released.assign(cell=cell).set_index(["block", "cell"])["count"].sort_index()
+    assert found.index.tolist() == truth.index.tolist()
+    assert (found.to_numpy() == truth.to_numpy()).all()
+    assert run.read_manifest()["privacy"] == "NOT PRIVATE"
+    assert (run.release / "mdf_persons.csv").read_text()[:13] == "# NOT PRIVATE"
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
+    from tasks.ingest.generate import FEWEST_PERSONS, generate_county
+
+    generate_county(tmp_path, persons=FEWEST_PERSONS, state="72", seed=5)
+    run = run_settings(
+        write_settings(tmp_path, tmp_path, preset="pl94_2020_pr"), tmp_path / "run"
+    )
+    geounits = pd.read_parquet(run.spine("persons") / "geounits.parquet")
+    assert list(dict.fromkeys(geounits["geolevel"])) == [
+        "State",
+        "County",
+        "Tract",
+        "Block_Group",
+        "Block",
+    ]
+    assert (geounits["geolevel"] == "State").sum() == 1
+
+
+def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
+    settings = write_settings(
+        tmp_path,
+        county,
+        **{
+            "budget.persons": {"mechanism": "discrete_laplace", "epsilon": "8"},
+            "budget.units": {"mechanism": "discrete_laplace", "epsilon": "2"},
+        },
+    )
+    run = run_settings(settings, tmp_path / "run")
+    assert json.loads((run.checks / "checks.json").read_text())["passed"]
+    spent = summary(open_ledger(tmp_path / "ledger.db", must_exist=True))
+    assert spent["datasets"]["county"]["rho"] == str(8**2 // 2 + 2**2 // 2)
+
+
+def test_processes_give_the_release_of_threads(county: Path, tmp_path: Path) -> None:
+    runs = []
+    for runner in ("threads", "processes"):
+        folder = tmp_path / runner
+        folder.mkdir()
+        settings = write_settings(
+            folder,
+            county,
+            input={"confidential": False},
+            privacy={"seed": 1},
+            run={"runner": runner},
+        )
+        runs.append(run_settings(settings, folder / "run"))
+    first, second = (contents(run.root / "estimates") for run in runs)
+    assert first == second
