@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SpineflowError as error:
         if options.debug:
             raise
-        print(f"spineflow: {error}", file=sys.stderr)
+        print(f"spineflow: {str(error).rstrip('.')}.", file=sys.stderr)
         return error.exit_code
     except Exception as error:
         if options.debug:
@@ -101,6 +101,23 @@ def _parser() -> argparse.ArgumentParser:
     budget = add("budget", _budget, "show what a run would cost: rho, epsilon, sigma of every query")
     with_settings(budget)
     budget.add_argument("--json", action="store_true", help="print JSON")
+
+    ledger = add(
+        "ledger",
+        _ledger,
+        "show what datasets have spent, or set a cap",
+        "Show what every dataset has spent, by product, natively and composed as bounded zCDP per "
+        "person; or set the cap that its spending must not pass.",
+    )
+    ledger.add_argument(
+        "action", nargs="?", default="show", choices=("show", "set-cap"), help="default: show"
+    )
+    ledger.add_argument("dataset", nargs="?", help="for set-cap: name of the dataset")
+    ledger.add_argument("rho", nargs="?", help="for set-cap: the cap as a fraction, such as 3/2")
+    ledger.add_argument(
+        "--ledger", default="ledger.db", metavar="FILE", help="ledger file (default: %(default)s)"
+    )
+    ledger.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -177,6 +194,31 @@ def _budget(options: argparse.Namespace) -> int:
 
     print_budget(settings, as_json=options.json)
     return 0
+
+
+def _ledger(options: argparse.Namespace) -> int:
+    from flows.console import print_ledger
+    from tasks.measurement.ledger import open_ledger, set_cap, summary
+
+    file = Path(options.ledger)
+    if not file.exists():
+        raise InputRefused(f"{file}: there is no such ledger; name it with --ledger.")
+    ledger = open_ledger(file, must_exist=True)
+    if options.action == "set-cap":
+        if options.dataset is None or options.rho is None:
+            raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
+        set_cap(ledger, options.dataset, _exact(options.rho))
+    print_ledger(summary(ledger), as_json=options.json)
+    return 0
+
+
+def _exact(text: str):
+    from fractions import Fraction
+
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputRefused(f"{text} is not a fraction; write for example 3/2 or 1.5.") from None
 
 
 if __name__ == "__main__":

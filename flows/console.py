@@ -20,10 +20,20 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from tasks.files import NOT_PRIVATE
 from tasks.ingest.inputs import InputCheck
 from tasks.measurement.accounting import budget_report, noise_deviation
-from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
+
+
+WIDTH_WHEN_PIPED = 160
+
+
+def _console() -> Console:
+    """The terminal, or a wide page where the output is piped, so that no cell is cut."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDTH_WHEN_PIPED)
 
 
 @contextmanager
@@ -78,7 +88,7 @@ def finished(run: RunDirectory, settings: Settings) -> None:
 
 def print_rules(check: InputCheck, *, with_counts: bool) -> None:
     """Pass or fail of every rule on the input, then what is wrong with it."""
-    console = Console()
+    console = _console()
     table = Table("table", "rule", "outcome", title="Rules on the input")
     for outcome in check.outcomes:
         shown = "[green]passed" if outcome.passed else "[red]failed"
@@ -97,7 +107,7 @@ def print_budget(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(reports, indent=2))
         return
-    console = Console()
+    console = _console()
     for universe, report in reports.items():
         console.print(
             f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
@@ -121,6 +131,37 @@ def print_budget(settings: Settings, *, as_json: bool) -> None:
         for name, epsilon in report["block_within"].items():
             protected.add_row(f"block within its {name}", _epsilon(epsilon))
         console.print(protected)
+
+
+def print_ledger(summary: dict, *, as_json: bool) -> None:
+    """What every dataset has spent; see `tasks.measurement.ledger.summary`."""
+    if as_json:
+        print(json.dumps(summary, indent=2))
+        return
+    console = _console()
+    if not summary["datasets"]:
+        print("Nothing has been drawn under this ledger.")
+    for name, dataset in summary["datasets"].items():
+        epsilon, delta = dataset["epsilon"], float(Fraction(dataset["epsilon"]["delta"]))
+        cap = "none" if dataset["cap"] is None else _decimal(dataset["cap"])
+        console.print(
+            f"\n[bold]{name}[/bold]: rho {_decimal(dataset['rho'])} spent, cap {cap}; epsilon "
+            f"{_epsilon(epsilon['tight'])} at delta {delta:.0e} (simple bound "
+            f"{_epsilon(epsilon['simple'])})"
+        )
+        table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
+        for product, drawn in dataset["products"].items():
+            for draw in drawn["draws"]:
+                symbol = "epsilon" if draw["definition"] == "pure_dp" else "rho"
+                table.add_row(
+                    product,
+                    draw["run_id"],
+                    draw["name"],
+                    f"{symbol} {draw['parameter']}, {draw['neighbors']}",
+                    _decimal(draw["bounded_rho"]),
+                    draw["charged_at"],
+                )
+        console.print(table)
 
 
 def _decimal(fraction: str) -> str:

@@ -9,6 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+NOT_PRIVATE = "NOT PRIVATE"
+"""Stamp on the files of a run whose noise protects nobody."""
+
+STAMP_KEY = "spineflow"
+"""Key of the stamp in the metadata of a Parquet file."""
+
 TEMPORARY_SUFFIX = ".part"
 """Ending of the names under which files are written before they are published."""
 

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import InputRefused, SpineflowError
-from tasks.files import remove_temporaries, replacing, sha256_of_file
+from tasks.files import NOT_PRIVATE, remove_temporaries, replacing, sha256_of_file
 from tasks.handles import Artifact
 
-NOT_PRIVATE = "NOT PRIVATE"
-"""Stamp on every file of a run whose noise protects nobody."""
+
+DERIVED = ("estimates", "solves", "release", "release-unchecked", "validation", "report")
+"""Folders that can be made again from measurements, invariants and public geography."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,8 @@ class RunDirectory:
 def start_run(run: RunDirectory, *, product: str, settings_text: str, private: bool) -> None:
     """Lay out a new run directory, or continue one that was started with the same settings.
 
-    Artifacts that another version of the code made are dropped, except measurements, which are
-    never drawn again. Raises InputRefused if the directory belongs to other settings or holds
+    If an unfinished run was begun by another version of the code, what it derived is made again;
+    measurements are never drawn again, and a finished release is left as it is. Raises InputRefused if the directory belongs to other settings or holds
     something else.
     """
     digest = hashlib.sha256(settings_text.encode()).hexdigest()
@@ -176,8 +178,9 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
                 "continue that run with 'spineflow resume'."
             )
         remove_temporaries(run.root)
-        if manifest["code_version"] != code_version():
-            _drop_derived(run)
+        if manifest["code_version"] != code_version() and manifest["status"] != "complete":
+            for name in DERIVED:
+                shutil.rmtree(run.root / name, ignore_errors=True)
             manifest["code_version"] = code_version()
         manifest["status"] = "running"
         run.write_manifest(manifest)
@@ -187,6 +190,11 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
     run.confidential.mkdir(parents=True, mode=0o700)
     with replacing(run.settings) as part:
         part.write_text(settings_text, encoding="utf-8")
+    if not private:
+        (run.root / f"{NOT_PRIVATE}.txt").write_text(
+            "The noise of this run was switched off or is repeatable: nothing here protects "
+            "anybody. For testing only.\n"
+        )
     run.write_manifest(
         {
             "run_id": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
@@ -200,12 +208,6 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
             "stages": {},
         }
     )
-
-
-def _drop_derived(run: RunDirectory) -> None:
-    for name in ("estimates", "solves", "release", "release-unchecked", "validation", "report"):
-        for file in sorted((run.root / name).rglob("*"), reverse=True):
-            file.rmdir() if file.is_dir() else file.unlink()
 
 
 @cache

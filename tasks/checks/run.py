@@ -7,9 +7,10 @@ import os
 import pyarrow as pa
 
 from tasks.errors import CheckFailed
+from tasks.files import NOT_PRIVATE
 from tasks.ingest.invariants import FACILITY_COLUMNS, read_invariants
 from tasks.measurement.constraints import LOWER_BOUND, STATE_TOTAL, TOTAL, UPPER_BOUND
-from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 from validation.outcome import Outcome, write_outcomes
 from validation.run_checks import run_checks

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from tasks.estimation.parent import SolveRecord
-from tasks.files import replacing
+from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
 
 
-def write_estimates(path: Path, geocode: np.ndarray, histograms: sparse.csr_array) -> None:
-    """Write rows `(n_geounits, n_cells)` of a shard in one step."""
+def write_estimates(
+    path: Path, geocode: np.ndarray, histograms: sparse.csr_array, *, is_private: bool = True
+) -> None:
+    """Write rows `(n_geounits, n_cells)` of a shard in one step, stamped if not private."""
     histograms = histograms.tocsr()
     histograms.sum_duplicates()
     histograms.eliminate_zeros()
@@ -30,6 +32,8 @@ def write_estimates(path: Path, geocode: np.ndarray, histograms: sparse.csr_arra
             "count": pa.array(histograms.data, pa.int64()),
         }
     )
+    if not is_private:
+        table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
     with replacing(path) as part:
         pq.write_table(table, part, compression="zstd")
 

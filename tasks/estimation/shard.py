@@ -153,7 +153,12 @@ def estimate_shard(
         dtype=np.int64,
     )
     write_solves(run.solves(universe, shard.geolevel, shard.name), records)
-    write_estimates(run.estimates(universe, shard.geolevel, shard.name), geocode, estimates)
+    write_estimates(
+        run.estimates(universe, shard.geolevel, shard.name),
+        geocode,
+        estimates,
+        is_private=settings.is_private,
+    )
     return tuple(records)
 
 

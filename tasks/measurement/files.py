@@ -23,6 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.files import NOT_PRIVATE, STAMP_KEY
 from tasks.measurement.publish import publish_once
 
 SIGNS = ("=", "<=", ">=")
@@ -106,11 +107,13 @@ def constraints_folder(run_dir: Path, universe: str, geolevel: str) -> Path:
     return Path(run_dir) / "measurements" / universe / geolevel / "constraints"
 
 
-def write_measurements(path: Path, groups: Iterable[Sequence[NoisyAnswers]]) -> Path:
+def write_measurements(
+    path: Path, groups: Iterable[Sequence[NoisyAnswers]], *, is_private: bool = True
+) -> Path:
     """Publish noisy measurements at `path`, one row group for each item of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
-    noise draws none.
+    noise draws none. Files of a run that is not private carry the stamp in their metadata.
     """
 
     def write(file: BinaryIO) -> None:
@@ -124,6 +127,8 @@ def write_measurements(path: Path, groups: Iterable[Sequence[NoisyAnswers]]) -> 
                         plb=_strings(np.concatenate([item.plb for item in group])),
                     )
                 )
+            if not is_private:
+                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
     return publish_once(Path(path), write)
 

@@ -45,14 +45,21 @@ class MeasuredShard:
 
 
 def measure_shard(
-    path: Path, shard: MeasuredShard, budget: Budget, schema: Schema, source: RandomSource
+    path: Path,
+    shard: MeasuredShard,
+    budget: Budget,
+    schema: Schema,
+    source: RandomSource,
+    *,
+    is_private: bool = True,
 ) -> Path:
     """Measure a shard and publish `path`; if the file stands, it is kept and nothing is drawn.
 
     The charge must be in the ledger before. Memory is bounded by `ANSWERS_PER_ROW_GROUP` beside
     the histograms.
     """
-    return write_measurements(path, noisy_answers(shard, budget, schema, source))
+    answers = noisy_answers(shard, budget, schema, source)
+    return write_measurements(path, answers, is_private=is_private)
 
 
 def noisy_answers(

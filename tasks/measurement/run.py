@@ -133,6 +133,7 @@ def measure_shard_of_run(
         settings.budget_of(universe),
         schema,
         source,
+        is_private=settings.is_private,
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from tasks.files import replacing
+from tasks.files import NOT_PRIVATE, replacing
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.measurement.constraints import MOST_PERSONS_PER_ADDRESS
 from tasks.release.document import Document, Section, Table, to_html, to_markdown
-from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 
 CERTIFICATE = "certificate"

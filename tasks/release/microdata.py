@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from tasks.files import replacing
-from tasks.run_directory import NOT_PRIVATE
+from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
 from tasks.workload.schema import Schema
 
 SCHEMA_BUILD_ID = "1.1.0"
@@ -295,7 +294,7 @@ def _write(
             ) as csv_writer,
         ):
             if not is_private:
-                parquet_writer.add_key_value_metadata({"spineflow": NOT_PRIVATE})
+                parquet_writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
             for batch in _batches(counts, columns, arrow_schema, rows_per_batch):
                 parquet_writer.write_batch(batch)
                 csv_writer.write_batch(batch)

@@ -12,10 +12,10 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from tasks.files import replacing
+from tasks.files import NOT_PRIVATE, replacing
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.release.document import Document, Section, Table, to_html
-from tasks.run_directory import NOT_PRIVATE, RunDirectory
+from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 from tasks.spine.files import read_spine
 

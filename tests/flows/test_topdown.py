@@ -187,6 +187,9 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
     assert (found.to_numpy() == truth.to_numpy()).all()
     assert run.read_manifest()["privacy"] == "NOT PRIVATE"
     assert (run.release / "mdf_persons.csv").read_text()[:13] == "# NOT PRIVATE"
+    assert (run.root / "NOT PRIVATE.txt").exists()
+    for path in (run.root / "measurements").rglob("dpqueries/*.parquet"):
+        assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
     assert not (tmp_path / "ledger.db").exists()
 
 

@@ -1,0 +1,112 @@
+"""Spending privacy loss through the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from flows.cli import main
+from tasks.ingest.generate import generate_county
+from tasks.measurement.ledger import open_ledger, summary
+from tasks.run_directory import DERIVED, RunDirectory
+
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    generate_county(tmp_path, persons=500, seed=8)
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        'preset = "pl94_2020_us"\n[input]\npersons = "persons.parquet"\nunits = "units.parquet"\n'
+        'geography = "grfc.txt"\n[privacy]\ndataset = "county"\n[run]\nuniverses = ["units"]\n'
+    )
+    return path
+
+
+def run(settings: Path, name: str, *overrides: str) -> tuple[int, RunDirectory]:
+    directory = RunDirectory(settings.parent / name)
+    arguments = ["run", "topdown", str(settings), "--run-dir", str(directory.root)]
+    for override in overrides:
+        arguments += ["--set", override]
+    return main(arguments), directory
+
+
+def is_unmeasured(directory: RunDirectory) -> bool:
+    return not list(directory.root.rglob("dpqueries/*")) and not directory.release.exists()
+
+
+def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
+    assert run(settings, "first")[0] == 0
+    ledger = open_ledger(settings.parent / "ledger.db", must_exist=True)
+    spent = summary(ledger)["datasets"]["county"]["rho"]
+    assert spent == "11417641/152349649"
+    file = ["--ledger", str(ledger.path)]
+    assert main(["ledger", "set-cap", "county", "1/10", *file]) == 0
+    capsys.readouterr()
+    code, second = run(settings, "second")
+    assert code == 3
+    assert is_unmeasured(second)
+    assert "raise the cap" in capsys.readouterr().err
+    assert main(["ledger", "set-cap", "county", "1/5", *file]) == 0
+    assert main(["resume", str(second.root)]) == 0
+    capsys.readouterr()
+    assert main(["ledger", "--json", *file]) == 0
+    shown = json.loads(capsys.readouterr().out)["datasets"]["county"]
+    assert shown["rho"] == "22835282/152349649"
+    assert len(shown["products"]["topdown"]["draws"]) == 2
+
+
+def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
+    assert run(settings, "first")[0] == 0
+    file = str(settings.parent / "ledger.db")
+    assert main(["ledger", "set-cap", "county", "1/100", "--ledger", file]) == 3
+    assert "set it higher" in capsys.readouterr().err
+    assert main(["ledger", "set-cap", "county", "lots", "--ledger", file]) == 2
+    assert main(["ledger", "set-cap", "--ledger", file]) == 2
+
+
+def test_the_same_people_in_another_order_keep_their_account(settings: Path, capsys) -> None:
+    assert run(settings, "first")[0] == 0
+    persons = pd.read_parquet(settings.parent / "persons.parquet")
+    persons.sample(frac=1.0, random_state=1).to_parquet(settings.parent / "persons.parquet")
+    code, second = run(settings, "second", "privacy.dataset=elsewhere")
+    assert code == 3
+    assert is_unmeasured(second)
+    assert '"county"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["corrupt", "missing", "unwritable"])
+def test_a_ledger_that_cannot_be_trusted_stops_the_run(
+    settings: Path, damage: str, capsys
+) -> None:
+    assert run(settings, "first")[0] == 0
+    file = settings.parent / "ledger.db"
+    if damage == "corrupt":
+        file.write_bytes(b"no ledger" * 500)
+    else:
+        file.unlink()
+    if damage == "unwritable":
+        file.mkdir()
+    code, second = run(settings, "second")
+    assert code == 3
+    assert is_unmeasured(second)
+    assert "ledger" in capsys.readouterr().err
+
+
+def test_a_charge_survives_the_run_that_made_it(settings: Path) -> None:
+    """Charged, then lost before any measurement was published: resuming charges nothing."""
+    code, first = run(settings, "first")
+    assert code == 0
+    for name in ("measurements", *DERIVED):
+        shutil.rmtree(first.root / name, ignore_errors=True)
+    manifest = first.read_manifest()
+    del manifest["stages"]["ledger"]
+    first.write_manifest(manifest)
+    assert main(["resume", str(first.root)]) == 0
+    ledger = open_ledger(settings.parent / "ledger.db", must_exist=True)
+    assert len(summary(ledger)["datasets"]["county"]["products"]["topdown"]["draws"]) == 1

@@ -1,0 +1,264 @@
+"""Bad input through the real command: one sentence, no value of a record, nothing left behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.cli import main
+from tasks.ingest.generate import FEWEST_PERSONS, generate_county
+from tasks.run_directory import RunDirectory
+
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+
+MAFID = "986420975"
+"""An identifier that no unit of the county has."""
+OIDTB = "97531086421"
+"""An identifier that no block of the county has."""
+
+
+@dataclass
+class Tables:
+    """The tables of a county as texts; a change spoils them in place."""
+
+    persons: pd.DataFrame
+    units: pd.DataFrame
+    geography: pd.DataFrame
+
+    def persons_of(self, code: str) -> np.ndarray:
+        """Rows of the persons with a QGQTYP."""
+        return np.flatnonzero(self.persons["QGQTYP"].str.strip() == code)
+
+    def vacant_units(self) -> np.ndarray:
+        """Rows of the vacant housing units."""
+        return np.flatnonzero((self.units["RTYPE"] == "2") & (self.units["VACS"] != "0"))
+
+    def write(self, folder: Path, layout: str) -> dict[str, str]:
+        """Write the tables and return their file names."""
+        names = dict.fromkeys(("persons", "units", "geography"), "")
+        for table in names:
+            names[table] = f"{table}.parquet" if layout == "parquet" else f"{table}.txt"
+            frame = getattr(self, table)
+            if layout == "parquet":
+                frame.to_parquet(folder / names[table], index=False)
+            else:
+                frame.to_csv(folder / names[table], sep="|", index=False)
+        return names
+
+
+def put(frame: pd.DataFrame, rows: np.ndarray | list[int], column: str, value: str) -> None:
+    frame.iloc[rows, frame.columns.get_loc(column)] = value
+
+
+def at_home(column: str, value: str) -> Callable[[Tables], None]:
+    """Two persons of households get a value."""
+    return lambda tables: put(tables.persons, tables.persons_of("")[[3, 5]], column, value)
+
+
+def in_facility(code: str, column: str, value: str) -> Callable[[Tables], None]:
+    """A person of a facility gets a value."""
+    return lambda tables: put(tables.persons, tables.persons_of(code)[:1], column, value)
+
+
+def in_blocks(column: str, value: str) -> Callable[[Tables], None]:
+    """Two blocks get a value."""
+    return lambda tables: put(tables.geography, [2, 4], column, value)
+
+
+def missing_column(tables: Tables) -> None:
+    tables.persons = tables.persons.drop(columns="CENRACE")
+
+
+def unknown_block(tables: Tables) -> None:
+    put(tables.units, [0, 1], "OIDTB", OIDTB)
+
+
+def duplicate_unit(tables: Tables) -> None:
+    put(tables.units, tables.vacant_units()[:2], "MAFID", MAFID)
+
+
+def duplicate_block(tables: Tables) -> None:
+    parts = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
+    tables.geography.loc[3, parts] = tables.geography.loc[4, parts]
+
+
+def empty_facility(tables: Tables) -> None:
+    tables.persons = tables.persons.drop(index=tables.persons_of("401"))
+
+
+def person_in_vacant_unit(tables: Tables) -> None:
+    vacant = tables.units["MAFID"].iloc[tables.vacant_units()[0]]
+    put(tables.persons, tables.persons_of("")[:1], "MAFID", vacant)
+
+
+BROKEN_ROWS = {
+    "CENRACE 00": (at_home("CENRACE", "00"), "persons", "CENRACE must be a code", 2),
+    "CENRACE 64": (at_home("CENRACE", "64"), "persons", "CENRACE must be a code", 2),
+    "QAGE 130": (at_home("QAGE", "130"), "persons", "QAGE must be a whole number", 2),
+    "QAGE blank": (at_home("QAGE", "   "), "persons", "QAGE must be a whole number", 2),
+    "CENHISP 3": (at_home("CENHISP", "3"), "persons", "CENHISP must be", 2),
+    "QGQTYP 777": (at_home("QGQTYP", "777"), "persons", "QGQTYP must be blank or a known", 2),
+    "unknown unit": (at_home("MAFID", MAFID), "persons", "MAFID of every person must be", 2),
+    "unknown block": (unknown_block, "units", "OIDTB of every unit must be an OIDTABBLK", 2),
+    "duplicate unit": (duplicate_unit, "units", "MAFID must be different in every row", 2),
+    "duplicate block": (duplicate_block, "geography", "every block (state, county, tract,", 2),
+    "empty facility": (empty_facility, "units", "every group-quarters facility", 1),
+    "vacant unit": (person_in_vacant_unit, "persons", "no person may have the MAFID of a", 1),
+    "other QGQTYP": (
+        in_facility("501", "QGQTYP", "601"),
+        "persons",
+        "QGQTYP of every person must be that of the person's unit",
+        1,
+    ),
+    "minor in nursing": (
+        in_facility("301", "QAGE", "17"),
+        "persons",
+        "nobody in a nursing facility (QGQTYP 301) may have QAGE below 18",
+        1,
+    ),
+    "COUSUBFP blank": (in_blocks("COUSUBFP", ""), "geography", "COUSUBFP (county subdivis", 2),
+    "tract blank": (in_blocks("TABTRACTCE", ""), "geography", "TABTRACTCE (tract) must be", 2),
+    "missing column": (missing_column, "persons", "the column CENRACE is missing", None),
+}
+"""How to spoil the rows; the table that is refused; how the rule starts; rows that break it."""
+
+BROKEN_FILES = {
+    "empty": ("delimited", lambda data: b"", "the file is empty", None),
+    "truncated gzip": (
+        "delimited",
+        lambda data: gzip.compress(data)[:-100],
+        "the gzip file is truncated",
+        None,
+    ),
+    "line of wrong length": (
+        "fixed_width",
+        lambda data: data.replace(b" \n", b"\n", 1),
+        "every line must have 91 characters in the fixed-width CEF layout",
+        1,
+    ),
+    "not UTF-8": (
+        "delimited",
+        lambda data: data.replace(b"|1000|", b"|\xe9t\xe9|", 1),
+        "the file holds bytes that are not UTF-8",
+        None,
+    ),
+    "wrong delimiter": (
+        "delimited",
+        lambda data: data.replace(b"|", b";"),
+        "the header is not the CEF column names",
+        None,
+    ),
+    "no file": ("delimited", lambda data: None, "the file does not exist", None),
+}
+"""Layout of the persons table; how to spoil its bytes; how the rule starts; lines that break it."""
+
+
+@pytest.fixture(scope="module")
+def counties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folder with the tables of one county, by text layout."""
+    folders = {}
+    for layout in ("delimited", "fixed_width"):
+        folders[layout] = tmp_path_factory.mktemp(layout)
+        generate_county(folders[layout], persons=FEWEST_PERSONS, seed=1, layout=layout)
+    return folders
+
+
+def as_texts(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, sep="|", dtype=str, keep_default_na=False)
+
+
+def identifiers(county: Path) -> set[str]:
+    """Identifiers of all units and blocks."""
+    units, blocks = as_texts(county / "units.txt"), as_texts(county / "grfc.txt")
+    return {MAFID, OIDTB, *units["MAFID"], *blocks["OIDTABBLK"]}
+
+
+def refused(
+    folder: Path, files: dict[str, str], *, confidential: bool, capfd: pytest.CaptureFixture
+) -> str:
+    """Run the flow on these files; returns the message, after checking that nothing else is left."""
+    settings = folder / "settings.toml"
+    settings.write_text(
+        'preset = "pl94_2020_us"\n[input]\n'
+        + "".join(f'{table} = "{file}"\n' for table, file in files.items())
+        + f"confidential = {json.dumps(confidential)}\n"
+        + '[privacy]\ndataset = "county"\nledger = "ledger.db"\n'
+    )
+    run = RunDirectory(folder / "run")
+    before = set(folder.iterdir())
+    assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 2
+    output, message = capfd.readouterr()
+    assert output == ""
+    assert message.count("\n") == 1 and message.endswith(".\n")
+
+    assert set(folder.iterdir()) == before | {run.root}, "no ledger, as nothing was drawn"
+    assert {entry.name for entry in run.root.iterdir()} <= {
+        ".lock",
+        "manifest.json",
+        "settings.toml",
+        "confidential",
+        "validation",
+    }
+    assert not run.histogram("persons").exists()
+    assert run.read_manifest()["status"] == "failed"
+    assert message == f"spineflow: {run.read_manifest()['reason']}\n"
+    outcomes = json.loads((run.checks / "rules.json").read_text())
+    assert not all(outcome["passed"] for outcome in outcomes)
+    return message
+
+
+def assert_sentence(message: str, file: str, rule: str, count: int | None) -> None:
+    """File, rule, the number of rows if there is one, and a remedy: in this order."""
+    assert message.startswith(f"spineflow: {file}: {rule}"), message
+    rows = {None: "", 1: r" \(1 row breaks this\)"}.get(count, rf" \({count} rows break this\)")
+    assert re.fullmatch(rf"[^;]*[^);]{rows}; \w[^;]+\.\n|[^;]*{rows}; \w[^;]+\.\n", message), message
+    assert bool(rows) == ("this)" in message)
+
+
+@pytest.mark.parametrize("confidential", [True, False], ids=["confidential", "public"])
+@pytest.mark.parametrize("case", BROKEN_ROWS)
+def test_broken_rows(
+    case: str, confidential: bool, counties: dict[str, Path], tmp_path: Path, capfd
+) -> None:
+    change, table, rule, count = BROKEN_ROWS[case]
+    county = counties["delimited"]
+    tables = Tables(*(as_texts(county / name) for name in ("persons.txt", "units.txt", "grfc.txt")))
+    change(tables)
+    files = tables.write(tmp_path, "parquet" if confidential else "delimited")
+    message = refused(tmp_path, files, confidential=confidential, capfd=capfd)
+    assert_sentence(message, files[table], rule, None if confidential else count)
+    words = set(re.findall(r"\w+", message))
+    value = case.rpartition(" ")[2]
+    assert not words & (identifiers(county) | ({value} if value.isdigit() else set()))
+    detail = json.loads((tmp_path / "run" / "confidential" / "findings.json").read_text())
+    assert detail[0]["count"] == count
+
+
+@pytest.mark.parametrize("confidential", [True, False], ids=["confidential", "public"])
+@pytest.mark.parametrize("case", BROKEN_FILES)
+def test_broken_files(
+    case: str, confidential: bool, counties: dict[str, Path], tmp_path: Path, capfd
+) -> None:
+    layout, change, rule, count = BROKEN_FILES[case]
+    county = counties[layout]
+    files = {
+        "persons": "people.gz",
+        "units": str(county / "units.txt"),
+        "geography": str(county / "grfc.txt"),
+    }
+    spoilt = change((county / "persons.txt").read_bytes())
+    if spoilt is not None:
+        (tmp_path / files["persons"]).write_bytes(spoilt)
+    message = refused(tmp_path, files, confidential=confidential, capfd=capfd)
+    assert_sentence(message, files["persons"], rule, None if confidential else count)
+    words = set(re.findall(r"\w+", message))
+    assert not words & identifiers(counties["delimited"])
+    assert not any(word.isdigit() for word in words - {"91", "8", str(count)})
