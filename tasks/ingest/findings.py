@@ -27,12 +27,14 @@ class Finding:
     remedy: str
     count: int | None = None
 
-    def sentence(self, *, with_counts: bool = False) -> str:
-        """The finding as one sentence, without its final full stop."""
-        count = ""
+    def sentence(self, *, with_counts: bool = False, further: int = 0) -> str:
+        """The finding as one sentence; `further` is the number of other findings to mention."""
+        count = others = ""
         if with_counts and self.count is not None:
             count = f" ({self.count:,} {'row breaks' if self.count == 1 else 'rows break'} this)"
-        return f"{self.file}: {self.rule}{count}; {self.remedy}"
+        if further:
+            others = f" (and {further} further {'rule' if further == 1 else 'rules'} failed)"
+        return f"{self.file}: {self.rule}{count}; {self.remedy}{others}."
 
 
 class UnreadableInput(Exception):
@@ -48,11 +50,8 @@ def refusal(findings: Sequence[Finding], *, with_counts: bool = False) -> InputR
 
     The number of further findings is public, since pass or fail of each rule is.
     """
-    text = findings[0].sentence(with_counts=with_counts)
-    further = len(findings) - 1
-    if further:
-        text += f" (and {further} further {'rule' if further == 1 else 'rules'} failed)"
-    return InputRefused(text)
+    first, *others = findings
+    return InputRefused(first.sentence(with_counts=with_counts, further=len(others)))
 
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:

@@ -53,16 +53,16 @@ def check_input_of(settings: Settings) -> InputCheck:
 def ingest_input(run: RunDirectory, settings: Settings) -> dict[str, InputDigest]:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
-    Returns the keyed digests of the people, which a run that is not private does without. The state totals come last: where they are, all is. Raises InputRefused for input that breaks
-    a rule; its counts are then in `confidential/findings.json`, or for input that is not
-    confidential in the message.
+    Returns the keyed digests of the people, which a run that is not private does without. The
+    state totals come last: where they are, all is. Raises InputRefused for input that breaks a
+    rule; its counts are then in `confidential/findings.json`, and for input that is not
+    confidential in the message too.
     """
     check = check_input_of(settings)
     with replacing(run.checks / RULES_FILE) as part:
         outcomes = [asdict(outcome) for outcome in check.outcomes]
         part.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")
-    if check.findings:
-        write_findings(run.confidential / "findings.json", check.findings)
+    write_findings(run.confidential / "findings.json", check.findings)
     result = check.accepted(with_counts=not settings.input.confidential)
     digests: dict[str, InputDigest] = {}
     if settings.is_private:
@@ -85,9 +85,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> dict[str, InputDigest
     return digests
 
 
-def input_digests(
-    result: IngestResult, key: bytes
-) -> dict[str, InputDigest]:
+def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
     """Keyed digests by which the ledger recognises these people and housing units again."""
     geocode = result.geography["block_geocode"].to_numpy().astype(np.int64)
     persons = sparse.coo_array(result.identity)

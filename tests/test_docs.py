@@ -1,0 +1,182 @@
+"""The pages of docs/ stay true: every rule, setting, preset, figure and link in them is checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from flows.topdown import PRESETS
+from geography.rules import GEOLEVEL_ORDER
+from tasks.ingest.findings import Finding
+from tasks.ingest.layouts import LAYOUTS
+from tasks.measurement.accounting import budget_report
+from tasks.settings import (
+    AianRange,
+    BudgetSettings,
+    GeographySettings,
+    GeolevelPasses,
+    InputSettings,
+    PrivacySettings,
+    RunSettings,
+    Settings,
+    StructuralZero,
+    UniverseSettings,
+    load_settings,
+)
+from tasks.spine.build import check_spine_settings
+from tasks.workload.schema import ATTRIBUTE_SIZES, COARSENINGS
+from validation.input_rules import GROUP_QUARTERS_CODES, RULES
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "`[input]`": InputSettings,
+    "`[privacy]`": PrivacySettings,
+    "`[geography]`": GeographySettings,
+    "`[run]`": RunSettings,
+    "`[budget.persons]` and `[budget.units]`": BudgetSettings,
+    "`[workload.persons]` and `[workload.units]`": UniverseSettings,
+}
+FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, Settings)
+
+WHOLE_FILE = """\
+preset = "pl94_2020_us"
+[input]
+persons = "p"
+units = "u"
+geography = "g"
+[privacy]
+dataset = "d"
+"""
+
+
+@pytest.fixture(scope="module")
+def input_page() -> str:
+    return (DOCS / "input.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def settings_page() -> str:
+    return (DOCS / "settings.md").read_text(encoding="utf-8")
+
+
+def settings_of(folder: Path, text: str) -> Settings:
+    path = folder / "settings.toml"
+    path.write_text(text, encoding="utf-8")
+    settings = load_settings(path, presets=PRESETS)
+    check_spine_settings(settings)
+    return settings
+
+
+def section(page: str, heading: str) -> str:
+    """The text under a heading, up to the next one of its rank."""
+    return page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.table}-{rule.name}")
+def test_every_rule_on_the_input_is_listed(rule, input_page: str) -> None:
+    assert f"| {rule.table} | `{rule.name}` | {rule.statement} |" in input_page
+
+
+def test_no_rule_is_listed_that_is_not_checked(input_page: str) -> None:
+    listed = re.findall(r"^\| (?:persons|units|geography) \| `\w+` \|", input_page, re.MULTILINE)
+    assert len(listed) == len(RULES)
+
+
+def test_the_message_shown_is_that_of_the_command(input_page: str) -> None:
+    rule = next(rule for rule in RULES if rule.name == "cenrace_is_valid")
+    finding = Finding("persons.parquet", rule.column, rule.statement, rule.remedy)
+    assert f"\nspineflow: {finding.sentence()}\n" in input_page
+
+
+def test_every_column_is_listed_with_its_position(input_page: str) -> None:
+    for layout in LAYOUTS.values():
+        text = section(input_page, layout.table.capitalize())
+        for field in layout.fields:
+            position = f"{field.start}–{field.end}" if layout.line_length else ""
+            assert re.search(rf"`{field.name}` (\| )?{position}", text), field.name
+
+
+def test_every_group_quarters_code_is_listed(input_page: str) -> None:
+    for kind, codes in GROUP_QUARTERS_CODES.items():
+        assert re.search(rf"^\| {kind} [^|]+ \| {' '.join(codes)} \|$", input_page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_every_setting_is_listed_with_its_default(heading: str, settings_page: str) -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| .+? \| (.+?) \| .+ \|$", section(settings_page, heading), re.MULTILINE
+    )
+    shown = dict(rows)
+    for name, field in SECTIONS[heading].model_fields.items():
+        assert name in shown
+        default = field.get_default()
+        if not field.is_required() and default not in (None, ()):
+            assert json.dumps(default) in shown[name]
+        else:
+            assert "`" not in shown[name]
+    assert heading.startswith("`[workload") or set(shown) == set(SECTIONS[heading].model_fields)
+
+
+@pytest.mark.parametrize("model", FURTHER_SETTINGS, ids=lambda model: model.__name__)
+def test_settings_of_other_tables_are_named(model: type[BaseModel], settings_page: str) -> None:
+    headings = " ".join(re.findall(r"^## .*$", settings_page, re.MULTILINE))
+    for name in model.model_fields:
+        assert f"`{name}`" in settings_page or f"`[{name}" in headings
+
+
+def test_spines_and_schemas_are_listed(settings_page: str) -> None:
+    for kind, geolevels in GEOLEVEL_ORDER.items():
+        assert f"| `{kind}` |" in settings_page
+        assert all(f"`{name}`" in settings_page for name in geolevels)
+    for name, size in ATTRIBUTE_SIZES.items():
+        assert re.search(rf"`{name}` \({size}\b", settings_page)
+    assert all(f"`{name}`" in settings_page for name in COARSENINGS)
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
+def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, WHOLE_FILE.replace("pl94_2020_us", preset))
+    reports = [
+        budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        for universe in settings.run.universes
+    ]
+    root = next(iter(settings.budget["persons"].geolevels))
+    rhos = [report["rho"] for report in reports]
+    epsilons = [f"{report['epsilon']['tight']:.2f}" for report in reports]
+    assert f"| `{preset}` | {' | '.join([root, *rhos, *epsilons])} |" in settings_page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_in_the_pages_are_accepted(page: Path, tmp_path: Path) -> None:
+    for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        own = tomllib.loads(block)
+        text = block if {"preset", "input"} & set(own) else WHOLE_FILE + block
+        if "privacy" not in own and text is block:
+            text = 'preset = "pl94_2020_us"\n' + text + '[privacy]\ndataset = "d"\n'
+        settings_of(tmp_path, text)
+
+
+def test_every_folder_of_sources_is_in_the_map_of_the_design() -> None:
+    text = (DOCS / "design.md").read_text(encoding="utf-8")
+    for package in ("flows", "tasks", "geography", "validation"):
+        folders = {module.parent for module in (ROOT / package).rglob("*.py")}
+        for folder in folders:
+            assert f"`{folder.relative_to(ROOT).as_posix()}/`" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_paths_in_the_pages_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), target
+    sources = r"`((?:flows|tasks|geography|validation|tests)/[\w/]*(?:\.py|/))`"
+    for path in re.findall(sources, text):
+        assert (ROOT / path).exists(), path
