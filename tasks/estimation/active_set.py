@@ -3,18 +3,17 @@
 Solves, for children i = 1..c with positive definite Hessians s_i H_i (few distinct H_i),
 
     minimise    sum_i s_i (x_i' H_i x_i / 2 - b_i' x_i)
-    subject to  sum_i x_i = p                         multipliers of the k cells (unless at the root)
-                sum_{i in group g} P x_i = t_g        multipliers of the pins
+    subject to  sum_i x_i = p                    (unless at the root)
+                sum_{i in group g} P x_i = t_g   (pinned margins)
                 l_iT <= sum of x_i over type T <= u_iT
                 x_i >= 0.
 
 From a guess of the cells that are zero and of the bounds that bind, an equality-constrained
 problem for the step from the last iterate gives every cell and multiplier: each child's free
-block of s_i H_i is inverted, the rows that concern one child alone (its own pins and its binding
-bounds) are eliminated from that inverse, and the multipliers of the rest solve one dense system
-(a Schur complement). Cells that came out negative are fixed, fixed cells whose multiplier is
-negative are freed, likewise for bounds, until nothing changes (Hintermueller, Ito and Kunisch
-2002, with all changes made at once).
+block of s_i H_i is inverted, and the multipliers of all sums solve one dense system (a Schur
+complement). Cells that came out negative are fixed, fixed cells whose multiplier is negative are
+freed, likewise for bounds, until nothing changes (Hintermueller, Ito and Kunisch 2002, with all
+changes made at once).
 
 Equalities are met softly: the sums may miss by a little for every unit by which their multipliers
 move in an iteration, as in the method of multipliers, so that the dense system is definite and
@@ -108,42 +107,6 @@ def _child_inverse(hessian, scale, cells):
     return _invert(block)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _eliminate(inverse, rows, n_rows, give):
-    """Eliminate the rows of one child from its inverse K^-1, in place.
-
-    rows (n_labels, f) gives the row of each free cell in each labelling, -1 where it is in none;
-    B is their 0/1 matrix. With M = (B K^-1 B' + give)^-1, returns K^-1 B' M and M, and leaves
-    K^-1 - K^-1 B' M B K^-1 in `inverse`.
-    """
-    f = inverse.shape[0]
-    n_labels = rows.shape[0]
-    reach = np.zeros((f, n_rows))
-    for q in range(n_labels):
-        for d in range(f):
-            r = rows[q, d]
-            if r >= 0:
-                for a in range(f):
-                    reach[a, r] += inverse[a, d]
-    small = np.zeros((n_rows, n_rows))
-    for q in range(n_labels):
-        for d in range(f):
-            if rows[q, d] >= 0:
-                for r in range(n_rows):
-                    small[rows[q, d], r] += reach[d, r]
-    for r in range(n_rows):
-        small[r, r] += give[r]
-    small = _invert(small)
-    response = np.dot(reach, np.ascontiguousarray(small))
-    for a in range(f):
-        for r in range(n_rows):
-            factor = response[a, r]
-            if factor != 0.0:
-                for d in range(f):
-                    inverse[a, d] -= factor * reach[d, r]
-    return response, small
-
-
 @njit(cache=True, nogil=True, inline="always", error_model="numpy")
 def _residual(hessian, b, x, cells, j):
     """(b - H x) at cell j, where x is zero off the given cells."""
@@ -170,24 +133,17 @@ def _iterate(
     upper,
     allowed,
     x,
-    curvature,
     softness,
     max_iterations,
 ):
     c, k = b.shape
     n_types = lower.shape[1]
     n_labels = pin_rows.shape[0]
-    n_groups = targets.shape[0]
+    n_parent = k if has_parent else 0
+    n_pinned = targets.size
     type_of_cell = np.zeros(k, dtype=np.int64)
     for t in range(n_types):
         type_of_cell[type_starts[t] : type_starts[t + 1]] = t
-    # Pins of one child are its own rows, before those of its binding bounds; others are shared.
-    own_pins = n_labels > 0 and n_groups == c
-    n_own_pins = n_pins if own_pins else 0
-    n_parent = k if has_parent else 0
-    n_shared = n_parent + (0 if own_pins else targets.size)
-    n_shared_labels = 0 if own_pins else n_labels
-    n_own_labels = (n_labels if own_pins else 0) + 1
 
     size = 1.0
     for j in range(n_parent):
@@ -216,34 +172,6 @@ def _iterate(
     sum_tolerance = 1e-9 + 1e-14 * size
     z_tolerance = 1e-11 * b_size
 
-    # How far sums may miss for a unit's move of their multipliers, and the multipliers.
-    shared_give = np.zeros(n_shared)
-    pin_give = np.zeros((c, n_own_pins))
-    bound_give = np.zeros((c, n_types))
-    y = np.zeros(n_shared)
-    pin_y = np.zeros((c, n_own_pins))
-    bound_y = np.zeros((c, n_types))
-    for i in range(c):
-        for j in range(k):
-            if allowed[i, j]:
-                per_cell = softness / (scale[i] * curvature)
-                if has_parent:
-                    shared_give[j] += per_cell
-                for q in range(n_labels):
-                    if own_pins:
-                        pin_give[i, pin_rows[q, j]] += per_cell
-                    else:
-                        row = n_parent + group_of_child[i] * n_pins + pin_rows[q, j]
-                        shared_give[row] += per_cell
-                bound_give[i, type_of_cell[j]] += per_cell
-    for r in range(n_shared):
-        if shared_give[r] == 0.0:
-            shared_give[r] = softness
-    for i in range(c):
-        for r in range(n_own_pins):
-            if pin_give[i, r] == 0.0:
-                pin_give[i, r] = softness
-
     starts = np.zeros(c + 1, dtype=np.int64)
     old_starts = np.zeros(c + 1, dtype=np.int64)
     cells = np.zeros((c, k), dtype=np.int64)
@@ -252,17 +180,31 @@ def _iterate(
     old_n_free = np.full(c, -1, dtype=np.int64)
     inverses = np.zeros(0)
     bound_row = np.full((c, n_types), -1, dtype=np.int64)
-    own_rows = np.empty((n_own_labels, k), dtype=np.int64)
-    shared_rows = np.empty((k, n_shared_labels + 1), dtype=np.int64)
-    own_give = np.empty(n_own_pins + n_types)
-    own_miss = np.empty(n_own_pins + n_types)
-    own_y = np.empty(n_own_pins + n_types)
+    rows = np.empty((k, n_labels + 2), dtype=np.int64)
     pull = np.empty(k)
-    slope = np.empty(k)
+    rhs_free = np.empty(k)
+    slope = np.empty((c, k))
     primal, dual, gap = np.inf, np.inf, np.inf
-    iteration = 0
-    while iteration < max_iterations:
-        iteration += 1
+    n_fixed_rows = n_parent + n_pinned
+    y = np.zeros(n_fixed_rows)
+    bound_y = np.zeros((c, n_types))
+    give = np.zeros(n_fixed_rows)
+    bound_give = np.zeros((c, n_types))
+    for i in range(c):
+        for j in range(k):
+            if allowed[i, j]:
+                per_cell = softness / (scale[i] * hessians[hessian_of_child[i], j, j])
+                if has_parent:
+                    give[j] += per_cell
+                for q in range(n_labels):
+                    give[n_parent + group_of_child[i] * n_pins + pin_rows[q, j]] += per_cell
+                bound_give[i, type_of_cell[j]] += per_cell
+    for r in range(n_fixed_rows):
+        if give[r] == 0.0:
+            give[r] = softness
+
+    for iteration in range(1, max_iterations + 1):
+        n_rows = n_fixed_rows
         for i in range(c):
             count = 0
             for j in range(k):
@@ -273,186 +215,161 @@ def _iterate(
                     x[i, j] = 0.0
             n_free[i] = count
             starts[i + 1] = starts[i] + count * count
+            for t in range(n_types):
+                bound_row[i, t] = -1
+                if bound[i, t] != 0:
+                    bound_row[i, t] = n_rows
+                    n_rows += 1
         cached = starts[c] <= CACHE_ENTRIES
         old_inverses = inverses
         inverses = np.empty(starts[c] if cached else 0)
-        schur = np.zeros((n_shared, n_shared))
-        rhs = np.zeros(n_shared)
+        schur = np.zeros((n_rows, n_rows))
+        rhs = np.zeros(n_rows)
         for j in range(n_parent):
             rhs[j] = -parent[j]
-        for r in range(n_parent, n_shared):
-            rhs[r] = -targets.flat[r - n_parent]
+        for r in range(n_pinned):
+            rhs[n_parent + r] = -targets.flat[r]
+        for i in range(c):
+            for t in range(n_types):
+                if bound[i, t] == -1:
+                    rhs[bound_row[i, t]] = -lower[i, t]
+                elif bound[i, t] == 1:
+                    rhs[bound_row[i, t]] = -upper[i, t]
+
+        for i in range(c):
+            f = n_free[i]
+            if f == 0:
+                continue
+            unchanged = f == old_n_free[i] and old_inverses.size > 0
+            if unchanged:
+                for a in range(f):
+                    if cells[i, a] != old_cells[i, a]:
+                        unchanged = False
+                        break
+            if unchanged:
+                flat = old_inverses[old_starts[i] : old_starts[i] + f * f]
+            else:
+                flat = _child_inverse(
+                    hessians[hessian_of_child[i]], scale[i], cells[i, :f]
+                ).ravel()
+            if cached:
+                inverses[starts[i] : starts[i] + f * f] = flat
+            for a in range(f):
+                j = cells[i, a]
+                rows[a, 0] = j if has_parent else -1
+                for q in range(n_labels):
+                    rows[a, 1 + q] = n_parent + group_of_child[i] * n_pins + pin_rows[q, j]
+                rows[a, n_labels + 1] = bound_row[i, type_of_cell[j]]
+                rhs_free[a] = scale[i] * _residual(
+                    hessians[hessian_of_child[i]], b[i], x[i], cells[i, :f], j
+                )
+                slope[i, a] = rhs_free[a]
+            for a in range(f):
+                value = x[i, cells[i, a]]
+                for d in range(f):
+                    value += flat[a * f + d] * rhs_free[d]
+                for p in range(n_labels + 2):
+                    row = rows[a, p]
+                    if row < 0:
+                        continue
+                    rhs[row] += value
+                    for d in range(f):
+                        entry = flat[a * f + d]
+                        for q in range(n_labels + 2):
+                            if rows[d, q] >= 0:
+                                schur[row, rows[d, q]] += entry
+        for r in range(n_fixed_rows):
+            schur[r, r] += give[r]
+            rhs[r] += give[r] * y[r]
+        for i in range(c):
+            for t in range(n_types):
+                row = bound_row[i, t]
+                if row >= 0:
+                    schur[row, row] += bound_give[i, t]
+                    rhs[row] += bound_give[i, t] * bound_y[i, t]
+        y = _solve_definite(schur, rhs)
+        if not np.isfinite(y).all():
+            break
 
         changes = 0
-        primal, dual, gap = 0.0, 0.0, 0.0
+        gap = 0.0
+        dual = 0.0
         column = np.zeros(n_parent)
-        pinned = np.zeros(targets.shape)
-        # First sweep: the shared rows' system. Second: the children's steps and new guesses.
-        for sweep in range(2):
-            if sweep == 1:
-                for r in range(n_shared):
-                    schur[r, r] += shared_give[r]
-                    rhs[r] += shared_give[r] * y[r]
-                y = _solve_definite(schur, rhs)
-                if not np.isfinite(y).all():
-                    return iteration, False, primal, dual, gap
-            for i in range(c):
-                f = n_free[i]
-                hessian = hessians[hessian_of_child[i]]
-                n_own = n_own_pins
-                if sweep == 0:
-                    for t in range(n_types):
-                        bound_row[i, t] = -1
-                        if bound[i, t] != 0:
-                            bound_row[i, t] = n_own
-                            n_own += 1
+        pinned = np.zeros(n_pinned)
+        primal = 0.0
+        for i in range(c):
+            f = n_free[i]
+            for j in range(k):
+                value = y[j] if has_parent else 0.0
+                for q in range(n_labels):
+                    value += y[n_parent + group_of_child[i] * n_pins + pin_rows[q, j]]
+                row = bound_row[i, type_of_cell[j]]
+                if row >= 0:
+                    value += y[row]
+                pull[j] = value
+            hessian = hessians[hessian_of_child[i]]
+            if f > 0:
+                if cached:
+                    flat = inverses[starts[i] : starts[i] + f * f]
                 else:
-                    for t in range(n_types):
-                        n_own += bound_row[i, t] >= 0
-                # The child's inverse, less its own rows.
-                own = cells[i, :f]
-                unchanged = f == old_n_free[i] and old_inverses.size > 0
-                if unchanged:
-                    for a in range(f):
-                        if own[a] != old_cells[i, a]:
-                            unchanged = False
-                            break
-                if sweep == 1 and cached:
-                    inverse = inverses[starts[i] : starts[i + 1]].copy().reshape((f, f))
-                elif unchanged:
-                    inverse = old_inverses[old_starts[i] : old_starts[i] + f * f].copy()
-                    inverse = inverse.reshape((f, f))
-                else:
-                    inverse = _child_inverse(hessian, scale[i], own)
-                if sweep == 0 and cached:
-                    inverses[starts[i] : starts[i + 1]] = inverse.ravel()
+                    flat = _child_inverse(hessian, scale[i], cells[i, :f]).ravel()
                 for a in range(f):
-                    j = own[a]
-                    for q in range(n_own_labels - 1):
-                        own_rows[q, a] = pin_rows[q, j]
-                    own_rows[n_own_labels - 1, a] = bound_row[i, type_of_cell[j]]
-                    slope[a] = scale[i] * _residual(hessian, b[i], x[i], own, j)
-                    shared_rows[a, 0] = j if has_parent else -1
-                    for q in range(n_shared_labels):
-                        row = n_parent + group_of_child[i] * n_pins + pin_rows[q, j]
-                        shared_rows[a, 1 + q] = row
-                for r in range(n_own_pins):
-                    own_give[r] = pin_give[i, r]
-                    own_miss[r] = pin_give[i, r] * pin_y[i, r] - targets[group_of_child[i], r]
-                for t in range(n_types):
-                    r = bound_row[i, t]
-                    if r >= 0:
-                        edge = lower[i, t] if bound[i, t] == -1 else upper[i, t]
-                        own_give[r] = bound_give[i, t]
-                        own_miss[r] = bound_give[i, t] * bound_y[i, t] - edge
-                for q in range(n_own_labels):
-                    for a in range(f):
-                        if own_rows[q, a] >= 0:
-                            own_miss[own_rows[q, a]] += x[i, own[a]]
-                response, small = _eliminate(
-                    inverse, own_rows, n_own, own_give[:n_own]
-                )
-                if sweep == 0:
-                    for a in range(f):
-                        value = x[i, own[a]]
-                        for r in range(n_own):
-                            value -= response[a, r] * own_miss[r]
-                        for d in range(f):
-                            value += inverse[a, d] * slope[d]
-                        for p in range(n_shared_labels + 1):
-                            row = shared_rows[a, p]
-                            if row < 0:
-                                continue
-                            rhs[row] += value
-                            for d in range(f):
-                                entry = inverse[a, d]
-                                for q in range(n_shared_labels + 1):
-                                    if shared_rows[d, q] >= 0:
-                                        schur[row, shared_rows[d, q]] += entry
-                    continue
-
-                for j in range(k):
-                    pull[j] = y[j] if has_parent else 0.0
-                    for q in range(n_shared_labels):
-                        pull[j] += y[n_parent + group_of_child[i] * n_pins + pin_rows[q, j]]
-                for a in range(f):
-                    slope[a] -= pull[own[a]]
-                for r in range(n_own):
-                    own_y[r] = 0.0
-                    for q in range(n_own):
-                        own_y[r] += small[r, q] * own_miss[q]
-                    for a in range(f):
-                        own_y[r] += response[a, r] * slope[a]
+                    rhs_free[a] = slope[i, a] - pull[cells[i, a]]
                 for a in range(f):
                     value = 0.0
-                    for r in range(n_own):
-                        value -= response[a, r] * own_miss[r]
                     for d in range(f):
-                        value += inverse[a, d] * slope[d]
-                    x[i, own[a]] += value
-
-                for r in range(n_own_pins):
-                    pin_y[i, r] = own_y[r]
-                for j in range(k):
-                    for q in range(n_own_labels - 1):
-                        pull[j] += own_y[pin_rows[q, j]]
-                for t in range(n_types):
-                    total = 0.0
-                    for j in range(type_starts[t], type_starts[t + 1]):
-                        total += x[i, j]
-                    r = bound_row[i, t]
-                    bound_y[i, t] = 0.0
-                    if r >= 0:
-                        bound_y[i, t] = own_y[r]
-                        for j in range(type_starts[t], type_starts[t + 1]):
-                            pull[j] += own_y[r]
-                        edge = lower[i, t] if bound[i, t] == -1 else upper[i, t]
-                        primal = max(primal, abs(total - edge))
-                        gap += own_y[r] * (total - edge)
-                        if lower[i, t] < upper[i, t]:
-                            multiplier = own_y[r] * bound[i, t]
-                            dual = max(dual, -multiplier)
-                            if multiplier < -z_tolerance:
-                                bound[i, t] = 0
-                                changes += 1
-                    elif total < lower[i, t] - sum_tolerance:
-                        bound[i, t] = -1
+                        value += flat[a * f + d] * rhs_free[d]
+                    x[i, cells[i, a]] += value
+            for t in range(n_types):
+                total = 0.0
+                for j in range(type_starts[t], type_starts[t + 1]):
+                    total += x[i, j]
+                if bound[i, t] != 0:
+                    multiplier = y[bound_row[i, t]] * bound[i, t]
+                    if lower[i, t] < upper[i, t] and multiplier < -z_tolerance:
+                        bound[i, t] = 0
                         changes += 1
-                        primal = max(primal, lower[i, t] - total)
-                    elif total > upper[i, t] + sum_tolerance:
-                        bound[i, t] = 1
-                        changes += 1
-                        primal = max(primal, total - upper[i, t])
-                for j in range(k):
-                    if free[i, j]:
-                        primal = max(primal, -x[i, j])
-                        if x[i, j] < -x_tolerance:
-                            free[i, j] = False
-                            changes += 1
-                    elif allowed[i, j]:
-                        multiplier = pull[j] - scale[i] * _residual(hessian, b[i], x[i], own, j)
                         dual = max(dual, -multiplier)
-                        if multiplier < -z_tolerance:
-                            free[i, j] = True
-                            changes += 1
-                for a in range(f):
-                    j = own[a]
-                    if has_parent:
-                        column[j] += x[i, j]
-                    for q in range(n_labels):
-                        pinned[group_of_child[i], pin_rows[q, j]] += x[i, j]
-
+                    edge = lower[i, t] if bound[i, t] == -1 else upper[i, t]
+                    primal = max(primal, abs(total - edge))
+                    gap += y[bound_row[i, t]] * (total - edge)
+                elif total < lower[i, t] - sum_tolerance:
+                    bound[i, t] = -1
+                    changes += 1
+                    primal = max(primal, lower[i, t] - total)
+                elif total > upper[i, t] + sum_tolerance:
+                    bound[i, t] = 1
+                    changes += 1
+                    primal = max(primal, total - upper[i, t])
+            for j in range(k):
+                if free[i, j]:
+                    if x[i, j] < -x_tolerance:
+                        free[i, j] = False
+                        changes += 1
+                    primal = max(primal, -x[i, j])
+                elif allowed[i, j]:
+                    multiplier = pull[j] - scale[i] * _residual(
+                        hessian, b[i], x[i], cells[i, :f], j
+                    )
+                    if multiplier < -z_tolerance:
+                        free[i, j] = True
+                        changes += 1
+                    dual = max(dual, -multiplier)
+            for a in range(f):
+                j = cells[i, a]
+                if has_parent:
+                    column[j] += x[i, j]
+                for q in range(n_labels):
+                    pinned[group_of_child[i] * n_pins + pin_rows[q, j]] += x[i, j]
         for j in range(n_parent):
             primal = max(primal, abs(column[j] - parent[j]))
             gap += y[j] * (column[j] - parent[j])
+        for r in range(n_pinned):
+            primal = max(primal, abs(pinned[r] - targets.flat[r]))
+            gap += y[n_parent + r] * (pinned[r] - targets.flat[r])
         for i in range(c):
-            for r in range(n_own_pins):
-                gap += pin_y[i, r] * (pinned[group_of_child[i], r] - targets[group_of_child[i], r])
-        for r in range(targets.size):
-            miss = pinned.flat[r] - targets.flat[r]
-            primal = max(primal, abs(miss))
-            if not own_pins:
-                gap += y[n_parent + r] * miss
+            for t in range(n_types):
+                bound_y[i, t] = y[bound_row[i, t]] if bound_row[i, t] >= 0 else 0.0
         if changes == 0 and primal <= sum_tolerance:
             for i in range(c):
                 for j in range(k):
@@ -479,8 +396,7 @@ def solve(
     allowed: np.ndarray,
     start: np.ndarray,
     *,
-    curvature: float,
-    softness: float = 1e-6,
+    softness: float = 1e-8,
     max_iterations: int = 20,
 ) -> ActiveSetResult:
     """Solve the quadratic program of the module's docstring.
@@ -490,8 +406,7 @@ def solve(
     group_of_child (c,); targets (n_groups, n_pins); type_starts (T + 1,) offsets of each type's
     cells; lower, upper (c, T); allowed (c, k), False where constraints leave a cell nothing but
     zero. The cells that are zero in `start`, and the bounds it attains, are the first guess.
-    `curvature` is a lower bound on the Hessians' eigenvalues; sums may miss by `softness` times a
-    free cell's compliance, 1 / curvature, for a unit's move of their multipliers.
+    Sums may miss by `softness` times their cells' compliance for a unit's move of a multiplier.
     Stops by iterations, never by clock, so that the same measurements give the same estimates.
     """
     x = start.copy()
@@ -511,7 +426,6 @@ def solve(
         upper,
         allowed,
         x,
-        curvature,
         softness,
         max_iterations,
     )

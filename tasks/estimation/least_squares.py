@@ -40,7 +40,7 @@ EXACT = 1e-9
 """Violation of a constraint, in records, that counts as none."""
 ROUNDING = 1e-12
 """Allowance for rounding error, relative to the largest count."""
-ATTEMPTS = ((10, 1e-6, 20), (100, 1e-2, 100), (100, 1e-1, 500))
+ATTEMPTS = ((10, 1e-8, 20), (100, 1e-2, 100), (100, 1e-1, 500))
 """Iterations of ADMM behind each attempt of the active-set method, its softness and most of its
 iterations."""
 PROXIMAL_WEIGHT = 1e-4
@@ -345,16 +345,11 @@ class PassProblem:
         return np.maximum(self.b, 0.0) / np.maximum(diagonal, 1e-12)
 
     @cached_property
-    def _definite_weight(self) -> float:
-        """A lower bound on the Hessians' eigenvalues: the weight of queries that tell all cells
-        apart."""
-        complete = np.ptp(self.labels, axis=1) + 1 == self.b.shape[1]
-        return float(self.weights[:, complete].sum(axis=1).min())
-
-    @cached_property
     def _proximal(self) -> float:
-        """Weight of the proximal term: zero where the Hessians are known to be definite."""
-        if self._definite_weight > 0.0:
+        """Weight of the proximal term: zero where some query tells all cells apart, and so makes
+        the Hessians definite."""
+        complete = np.ptp(self.labels, axis=1) + 1 == self.b.shape[1]
+        if self.weights[:, complete].sum(axis=1).min() > 0.0:
             return 0.0
         trace = np.trace(self.hessians, axis1=1, axis2=2).max() / self.b.shape[1]
         return float(PROXIMAL_WEIGHT * trace) if trace > 0.0 else 1.0
@@ -406,15 +401,10 @@ class PassProblem:
         self, start: np.ndarray, softness: float, max_iterations: int
     ) -> active_set.ActiveSetResult:
         """The active-set method; by proximal steps where the Hessians are singular."""
-        options = {
-            "curvature": self._definite_weight + self._proximal,
-            "softness": softness,
-            "max_iterations": max_iterations,
-        }
+        options = {"softness": softness, "max_iterations": max_iterations}
         if self._proximal == 0.0:
-            return active_set.solve(
-                self.hessians, self.profile, self.b, self.scale, *self._constraints, start, **options
-            )
+            linear = (self.hessians, self.profile, self.b, self.scale)
+            return active_set.solve(*linear, *self._constraints, start, **options)
         iterations = 0
         gradient_size = np.abs(self.scale[:, None] * self.b).max(initial=1e-300)
         x, is_last = start, False

@@ -1,17 +1,19 @@
 """Time of the estimation engines against other solvers, on node problems of a real state.
 
-Run `python tests/benchmarks/estimation_nodes.py [--blocks N]` from the repository's root, with
-clarabel, osqp and ortools installed beside the project; it reads ../shared/data/ri2010. Nodes are
-parents of the optimised spine with their true counts, measured by the product's own sampler under
-the 2020 production budget (seeded, so that runs compare).
+Run `python tests/benchmarks/estimation_nodes.py [--blocks N] [--others N]` from the repository's
+root, with clarabel, osqp and ortools installed beside the project; it reads ../shared/data/ri2010.
+Nodes are parents of the optimised spine with their true counts, measured by the product's own
+sampler under the 2020 production budget (seeded, so that runs compare).
 
 Least squares: every pass of a node, by ours, HiGHS QP, Clarabel and OSQP. Each peer gets the
-faster of two formulations, chosen on some middling nodes of each geolevel: query answers as variables
-(sparse constraints, diagonal Hessian) or cells alone (dense Hessian of every child). Rounder:
-every pass, by ours, HiGHS's linear program and OR-tools' min-cost flow on the same network.
-Each solver runs in a process of its own with one thread and at most 20 s a pass; models are passed as arrays. Total time
-includes building the model from the arrays that ours starts from; ours includes everything from
-the noisy answers on. All times are of a second run, after compilation and first use.
+faster of two formulations, chosen on some middling nodes of each geolevel: query answers as
+variables (sparse constraints, diagonal Hessian) or cells alone (dense Hessian of every child).
+Rounder: every pass, by ours, HiGHS's linear program and OR-tools' min-cost flow on the same
+network. Each solver runs in a process of its own with one thread and at most 20 s a pass; models
+are passed as arrays. Total time includes building the model from the arrays that ours starts
+from; ours includes everything from the noisy answers on. Our times and the rounders' are of a
+second run, after compilation and first use. HiGHS QP is slow on nodes of many thousand cells:
+`--peers clarabel osqp` leaves it out.
 """
 
 from __future__ import annotations
@@ -487,6 +489,8 @@ def report(found: list[dict], peers: dict[str, tuple], key: str) -> None:
                 f"({np.median(theirs[:, 1] / own[:, 1]):.1f}); "
                 f"same optimum on {accurate.sum()} of {len(rows)}"
             )
+        if not totals:
+            continue
         fastest = np.min(totals, axis=0)
         print(
             f"    fastest of them on each node: x {np.median(fastest[:, 0] / own[:, 0]):.1f} "
@@ -509,8 +513,9 @@ def main() -> None:
     found = ours(options.blocks, options.others)
     records = [record for node in found for _, _, _, record in node["passes"]]
     print(
-        f"{len(found)} nodes, {len(records)} passes: {sum(r.solver == 'active set' for r in records)}"
-        f" by the active-set method; largest violation "
+        f"{len(found)} nodes, {len(records)} passes: "
+        f"{sum(r.solver == 'active set' for r in records)} by the active-set method; "
+        f"largest violation "
         f"{max(v for node in found for _, _, v, _ in node['passes']):.1e}, largest relative gap "
         f"{max(r.gap for r in records):.1e}"
     )

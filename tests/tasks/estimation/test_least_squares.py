@@ -210,7 +210,7 @@ def test_falls_back_to_highs(make_siblings, monkeypatch):
     result = solve_passes(made.problem, made.measurements, TOTAL_FIRST)
     assert {record.solver for record in result.passes} == {"highs"}
     assert constraint_violation(made.problem, result.x) <= 1e-6
-    monkeypatch.setattr(least_squares, "ATTEMPTS", ((10, 1e-6, 20),))
+    monkeypatch.setattr(least_squares, "ATTEMPTS", ((10, 1e-8, 20),))
     result = solve_passes(made.problem, made.measurements, ALL)
     assert np.abs(result.x - expected).max() < 1e-4
 

@@ -12,7 +12,7 @@ from tasks.estimation import flow, highs, least_squares, rounder
 from tasks.estimation.highs import SolveStatus
 from tasks.estimation.problem import NO_BOUND, SiblingProblem, sum_rows
 from tasks.estimation.rounder import RoundingPass, on_grid, round_by_flow, round_by_highs
-from tasks.workload.queries import marginal_query
+from tasks.workload.queries import MarginalQuery, marginal_query
 
 TREE = ["total", "hhgq", "hhgq * hispanic", "detailed"]
 
@@ -75,14 +75,12 @@ def is_feasible(problem, x, held=()):
 
 
 def interpolated_distance(target, x, labels):
-    """Sum over query rows of |d - n|, interpolated between the integers."""
+    """Sum over query rows of |d - n|, which interpolating leaves alone at integers n."""
     total = 0.0
     for label in labels:
         d = sum_rows(target - np.floor(target), label)
         n = sum_rows(x - np.floor(target), label)
-        low, part = np.floor(d), d - np.floor(d)
-        # At integers n the interpolation of |d - n| is |floor(d) - n| with slope 1 - 2 frac at d.
-        total += np.where(n <= low, d - n, np.where(n > low, n - d, 0.0)).sum() + 0.0 * part.sum()
+        total += np.abs(d - n).sum()
     return total
 
 
@@ -208,9 +206,7 @@ def test_integers_stay():
 
 
 def marginal_query_of(n_cells):
-    """The detailed query of a schema without attributes."""
-    from tasks.workload.queries import MarginalQuery
-
+    """The query that asks for each of that many cells."""
     return MarginalQuery("detailed", (tuple(range(n_cells)),))
 
 
