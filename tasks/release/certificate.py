@@ -7,7 +7,8 @@ import json
 from tasks.files import NOT_PRIVATE, replacing
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.measurement.constraints import MOST_PERSONS_PER_ADDRESS
-from tasks.release.document import Document, Section, Table, to_html, to_markdown
+from tasks.release.document import Document, Figure, Section, Table, to_html, to_markdown
+from tasks.release.privacy_curve import privacy_curve
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 
@@ -25,9 +26,11 @@ def write_certificate(run: RunDirectory, settings: Settings) -> None:
 def certificate(run: RunDirectory, settings: Settings) -> Document:
     """What was protected, with which parameters, what is stated exactly, and what was checked."""
     manifest = run.read_manifest()
+    universes = settings.run.universes
+    budgets = [settings.budget_of(universe) for universe in universes]
     reports = [
-        budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        for universe in settings.run.universes
+        budget_report(budget, settings.schema_of(universe))
+        for universe, budget in zip(universes, budgets, strict=True)
     ]
     stamp = None
     if not settings.is_private:
@@ -41,7 +44,7 @@ def certificate(run: RunDirectory, settings: Settings) -> Document:
             "named below and from public geography.",
         ),
         (
-            _guarantee(reports),
+            _guarantee(reports, privacy_curve(budgets)),
             *(_allocation(report) for report in reports),
             _exact_statements(settings),
             _checks(run),
@@ -51,7 +54,7 @@ def certificate(run: RunDirectory, settings: Settings) -> Document:
     )
 
 
-def _guarantee(reports: list[dict]) -> Section:
+def _guarantee(reports: list[dict], curve: Figure | None) -> Section:
     rows = tuple(
         (
             report["universe"],
@@ -81,6 +84,7 @@ def _guarantee(reports: list[dict]) -> Section:
             "rho, bounded neighbours; epsilon at delta by the tight and by the simple "
             "conversion). The losses of persons and units add up.",
             Table(("universe", "mechanism", "rho", "delta", "epsilon", "epsilon (simple)"), rows),
+            *([] if curve is None else [curve]),
             "Epsilon for an attacker who lacks one attribute only:",
             Table(("universe", "attribute", "epsilon"), attributes),
             "Epsilon for the block of a record, when its geounit at a geolevel is known:",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -57,10 +58,22 @@ def test_budget_as_json(settings: Path, capsys) -> None:
     }
 
 
-def test_budget_as_tables(settings: Path, capsys) -> None:
-    assert main(["budget", "topdown", str(settings)]) == 0
+def test_budget_as_tables_and_as_a_curve(settings: Path, capsys) -> None:
+    curve = settings.parent / "curve.svg"
+    assert main(["budget", "topdown", str(settings), "--curve", str(curve)]) == 0
     shown = capsys.readouterr().out
     assert "epsilon 17.14" in shown and "hhinstlevels" in shown
+    labels = "".join(ElementTree.parse(curve).getroot().itertext())
+    assert "together, rho 2.631" in labels and "delta" in labels
+
+
+def test_no_curve_without_noise(settings: Path, capsys) -> None:
+    public = ["--set", "input.confidential=false", "--set", "privacy.infinite=true"]
+    curve = settings.parent / "curve.svg"
+    assert main(["budget", "topdown", str(settings), *public, "--curve", str(curve)]) == 2
+    assert not curve.exists()
+    assert main(["budget", "topdown", str(settings), *public, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["persons"]["rho"] == "inf"
 
 
 @pytest.mark.parametrize(

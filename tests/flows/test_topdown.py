@@ -95,6 +95,25 @@ def test_release_is_whole_and_checked(private_run, county: Path) -> None:
     assert set(manifest["input_digests"]) == {"persons", "units"}
 
 
+def test_certificate_says_what_was_done(private_run) -> None:
+    _, run = private_run
+    text = (run.release / "certificate.md").read_text(encoding="utf-8")
+    manifest = run.read_manifest()
+    for fact in (
+        "293764/114921",
+        "17.14",
+        "11417641/152349649",
+        "housing units",
+        "nurse_nva_0",
+        manifest["settings_digest"],
+        manifest["code_version"],
+        *manifest["input_digests"].values(),
+    ):
+        assert fact in text
+    assert "FAILED" not in text
+    assert "NOT PRIVATE" not in text
+
+
 def test_ledger_holds_one_charge(private_run) -> None:
     settings, _ = private_run
     spent = summary(open_ledger(settings.parent / "ledger.db", must_exist=True))
