@@ -95,12 +95,18 @@ def _parser() -> argparse.ArgumentParser:
     resume = add("resume", _resume, "continue a run that was interrupted")
     resume.add_argument("run_directory", metavar="RUN_DIR")
 
+    report = add("report", _report, "write the public report of a finished run again")
+    report.add_argument("run_directory", metavar="RUN_DIR")
+
     check = add("check", _check, "validate settings and inputs; draw no noise, spend nothing")
     with_settings(check)
 
     budget = add("budget", _budget, "show what a run would cost: rho, epsilon, sigma of every query")
     with_settings(budget)
     budget.add_argument("--json", action="store_true", help="print JSON")
+    budget.add_argument(
+        "--curve", metavar="FILE.svg", help="also draw epsilon against delta into this file"
+    )
 
     ledger = add(
         "ledger",
@@ -164,6 +170,29 @@ def _resume(options: argparse.Namespace) -> int:
     return _run_and_report(frozen_settings(run.settings), run.root)
 
 
+def _report(options: argparse.Namespace) -> int:
+    from tasks.checks.accuracy import read_accuracy
+    from tasks.release.report import write_report
+    from tasks.run_directory import RunDirectory
+    from tasks.settings import frozen_settings
+    from tasks.spine.summary import has_summary, write_summary
+
+    run = RunDirectory(Path(options.run_directory).resolve())
+    _only_topdown(run.read_manifest()["product"])
+    if not run.release.exists():
+        raise InputRefused(
+            f"{run.root} has no release yet; finish it with 'spineflow resume' first."
+        )
+    settings = frozen_settings(run.settings)
+    with run.locked():
+        for universe in settings.run.universes:
+            if not has_summary(run, universe):
+                write_summary(run, settings, universe)
+        accuracy = None if settings.input.confidential else read_accuracy(run)
+        print(f"report: {write_report(run, settings, accuracy)}")
+    return 0
+
+
 def _run_and_report(settings, folder: str | Path) -> int:
     from flows.console import finished, shown_progress
     from flows.topdown import prepare, run_stages
@@ -179,11 +208,14 @@ def _check(options: argparse.Namespace) -> int:
     settings = _load(options)
     from flows.console import print_rules
     from tasks.ingest.run import check_input_of
+    from tasks.spine.build import universe_spine
 
     check = check_input_of(settings)
     with_counts = not settings.input.confidential
     print_rules(check, with_counts=with_counts)
-    check.accepted(with_counts=with_counts)
+    accepted = check.accepted(with_counts=with_counts)
+    for universe in settings.run.universes:
+        universe_spine(settings, universe, accepted.geography, accepted.invariants)
     print("The settings and the input are in order.")
     return 0
 
@@ -192,6 +224,13 @@ def _budget(options: argparse.Namespace) -> int:
     settings = _load(options)
     from flows.console import print_budget
 
+    if options.curve is not None:
+        from tasks.release.privacy_curve import privacy_curve
+
+        curve = privacy_curve([settings.budget_of(u) for u in settings.run.universes])
+        if curve is None:
+            raise InputRefused("Without noise there is no curve to draw; leave --curve out.")
+        Path(options.curve).write_text(curve.svg, encoding="utf-8")
     print_budget(settings, as_json=options.json)
     return 0
 

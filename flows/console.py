@@ -84,6 +84,7 @@ def finished(run: RunDirectory, settings: Settings) -> None:
     print(f"{len(checks)} checks passed; {seconds:.0f} s of work")
     print(f"release: {run.release}")
     print(f"certificate: {run.release / 'certificate.html'}")
+    print(f"report: {run.report}")
 
 
 def print_rules(check: InputCheck, *, with_counts: bool) -> None:

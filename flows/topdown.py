@@ -3,6 +3,8 @@
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
            -> microdata -> checks -> release -> report
 
+The spine is summarised for the report at the side, while noise is drawn and estimates are made.
+
 Persons and housing units run side by side. All data travel through the run directory; what the
 tasks hand to each other are names and digests.
 """
@@ -30,7 +32,7 @@ from tasks.settings import Settings, dump_settings, frozen_settings, load_settin
 from tasks.spine.build import check_spine_settings
 from tasks.spine.files import read_spine
 from tasks.spine.shards import Shard, shards_of
-from tasks.spine.steps import build_spine
+from tasks.spine.steps import build_spine, summarise_spine
 
 PRODUCT = "topdown"
 PRESETS = Path(__file__).parent / "settings"
@@ -122,6 +124,10 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
         for universe in universes
         for geolevel, geolevel_shards in shards[universe].items()
     }
+    summarised = {
+        f"{universe} spine summary": [summarise_spine.submit(root, universe, wait_for=[spine])]
+        for universe, spine in spines.items()
+    }
     _finish(
         run,
         {f"{universe} constraints": [future] for universe, future in constrained.items()}
@@ -152,6 +158,7 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
     _finish(run, {"checks": [checked]})
     published = publish_release.submit(root, wait_for=[checked])
     _finish(run, {"release": [published]})
+    _finish(run, summarised)
     _finish(run, {"report": [report_run.submit(root, wait_for=[published])]})
 
 

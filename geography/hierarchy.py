@@ -78,8 +78,8 @@ def text_column(geography: pd.DataFrame, column: str) -> pd.Series:
     if column not in geography.columns:
         present = ", ".join(map(str, geography.columns))
         raise GeographyRefused(
-            f"the geography has no column '{column}'; it has {present}. Add the column or take "
-            "it out of the spine settings"
+            f"the geography has no column '{column}' of text or numbers (it has {present}); add it "
+            "or take it out of the spine settings"
         )
     values = geography[column]
     if values.isna().any():

@@ -31,6 +31,20 @@ GEOLEVEL_ORDER = {
 }
 """Geolevels a spine of each kind can have, root first; a spine may leave some out."""
 
+GEOLEVELS = (
+    "US",
+    "State",
+    "County",
+    "Prim",
+    "Tract_Subset_Group",
+    "Tract_Subset",
+    "Tract_Group",
+    "Tract",
+    "Block_Group",
+    "Block",
+)
+"""Geolevels of all kinds of spine, from the root down."""
+
 DEFAULT_CATEGORIES = {
     "conventional": ("aian", "group_quarters", "mcd", "place"),
     "aian": ("aian", "group_quarters", "mcd", "place"),

@@ -66,6 +66,11 @@ class RunDirectory:
         return self.root / "release"
 
     @property
+    def report(self) -> Path:
+        """The public report."""
+        return self.root / "report" / "report.html"
+
+    @property
     def unchecked_release(self) -> Path:
         """Where the release is prepared before the checks."""
         return self.root / "release-unchecked"

@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from geography.rules import GEOLEVELS
 from tasks.errors import InputRefused
 from tasks.measurement.accounting import rho_from_epsilon_simple
 from tasks.workload.budget import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Budget
@@ -116,6 +125,13 @@ class BudgetSettings(_Section):
     delta: ExactFraction | None = None
     geolevels: dict[str, ExactFraction]
     queries: dict[str, dict[str, ExactFraction]]
+
+    @field_validator("geolevels")
+    @classmethod
+    def _from_the_root_down(cls, shares: dict[str, Fraction]) -> dict[str, Fraction]:
+        """Geolevels in the order of the spine, wherever the file or an override put them."""
+        unknown = [name for name in shares if name not in GEOLEVELS]
+        return {name: shares[name] for name in (*unknown, *GEOLEVELS) if name in shares}
 
 
 class GeolevelPasses(_Section):

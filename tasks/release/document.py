@@ -27,6 +27,10 @@ code { font-size: .85em; overflow-wrap: anywhere; }
 """
 
 
+NONE = "–"
+"""Cell of a column of numbers where there is none."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under headers; numbers are set to the right."""
@@ -122,7 +126,8 @@ def _is_number(cell: str | int | float) -> bool:
 
 def _numeric_columns(table: Table) -> list[bool]:
     return [
-        bool(table.rows) and all(_is_number(row[column]) for row in table.rows)
+        any(_is_number(row[column]) for row in table.rows)
+        and all(_is_number(row[column]) or row[column] == NONE for row in table.rows)
         for column in range(len(table.headers))
     ]
 

@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 
 from tasks.files import NOT_PRIVATE, replacing
 from tasks.measurement.accounting import budget_report, noise_deviation
-from tasks.release.document import Document, Section, Table, to_html
+from tasks.release.document import NONE, Document, Section, Table, to_html
+from tasks.release.spine_section import spine_section
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
-from tasks.spine.files import read_spine
 
 
 def write_report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame | None) -> Path:
     """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    path = run.root / "report" / "report.html"
+    path = run.report
     with replacing(path) as part:
         part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
     return path
@@ -37,8 +37,9 @@ def report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame | None)
     sections = [_release(run, settings)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    sections += [_noise(settings), _spine(run, settings), _solves(run), _checks(run)]
-    sections.append(_stages(manifest))
+    sections.append(_noise(settings))
+    sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
+    sections += [_solves(run), _checks(run), _stages(manifest)]
     return Document(
         f"Report of run {manifest['run_id']}",
         (
@@ -109,27 +110,7 @@ def _noise(settings: Settings) -> Section:
 
 
 def _or_dash(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
-
-
-def _spine(run: RunDirectory, settings: Settings) -> Section:
-    rows = []
-    for universe in settings.run.universes:
-        spine = read_spine(run.spine(universe))
-        for above, level in zip((None, *spine.geolevels), spine.geolevels, strict=False):
-            children = 0 if above is None else len(level) / len(above)
-            rows.append(
-                (
-                    universe,
-                    level.name,
-                    len(level),
-                    int(level.is_aian.sum()),
-                    int(level.bypassed.sum()),
-                    "–" if above is None else f"{children:.1f}",
-                )
-            )
-    headers = ("universe", "geolevel", "geounits", "in the AIAN branch", "bypassed", "per parent")
-    return Section("The spine", (Table(headers, tuple(rows)),))
+    return NONE if value is None else f"{value:.3g}"
 
 
 def _solves(run: RunDirectory) -> Section:
@@ -174,7 +155,10 @@ def _checks(run: RunDirectory) -> Section:
 
 
 def _stages(manifest: dict) -> Section:
+    # The report's own time is known only once it is written.
     rows = tuple(
-        (name, float(stage["seconds"] or 0.0)) for name, stage in manifest["stages"].items()
+        (name, float(stage["seconds"] or 0.0))
+        for name, stage in manifest["stages"].items()
+        if name != "report"
     )
     return Section("Seconds of work", (Table(("stage", "seconds"), rows),))

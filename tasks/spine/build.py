@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+
+import numpy as np
 import pandas as pd
 
+from geography.categories import Category, off_spine_categories
 from geography.errors import GeographyRefused
-from geography.rules import AianRange, SpineRules, select_aian_areas, validated_shares
+from geography.rules import (
+    GEOLEVEL_ORDER,
+    AianRange,
+    SpineRules,
+    select_aian_areas,
+    validated_shares,
+)
 from geography.spine import Spine, build_spine
 from tasks.errors import InputRefused
 from tasks.ingest.invariants import FACILITY_COLUMNS, inhabitable
@@ -43,20 +55,83 @@ def universe_spine(
     """The spine of a universe over the blocks that can hold somebody.
 
     Group-quarters types count as off-spine entities for persons only. Raises InputRefused for a
-    geography or rules that make no spine.
+    geography or rules that make no spine, and for categories that cannot be formed, which spines
+    that do not target any need for their report.
     """
-    used = inhabitable(invariants)
-    blocks = geography[used].reset_index(drop=True)
-    facilities = invariants.loc[used, list(FACILITY_COLUMNS)].to_numpy()
-    budget = settings.budget_of(universe)
-    try:
+    kind = settings.geography.spine
+    if kind in ("conventional", "aian"):
+        universe_categories(settings, universe, geography, invariants)
+    shares = settings.budget_of(universe).geolevel_shares
+    return _built(settings, universe, geography, invariants, kind, shares)
+
+
+def aian_spine(
+    settings: Settings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> Spine:
+    """The AIAN spine of the same budget, which a universe's own spine is compared with."""
+    shares = on_aian_spine(settings.budget_of(universe).geolevel_shares)
+    return _built(settings, universe, geography, invariants, "aian", shares)
+
+
+def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Shares of the AIAN spine's geolevels; its tracts take those of the geolevels it lacks.
+
+    Example: equal shares of the eight geolevels of the DHC spine give the tracts 3/8, for prims,
+    tract subset groups and tract subsets.
+    """
+    order = GEOLEVEL_ORDER["aian"]
+    sums = dict.fromkeys(order, Fraction(0))
+    for name, share in geolevel_shares.items():
+        sums[name if name in order else "Tract"] += share
+    return {name: share for name, share in sums.items() if share}
+
+
+def universe_categories(
+    settings: Settings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> tuple[Category, ...]:
+    """The off-spine entity categories of a universe; raises InputRefused as `universe_spine`."""
+    blocks, group_quarters = _inhabited(universe, geography, invariants)
+    with _refusing(universe):
+        return off_spine_categories(
+            blocks,
+            spine_rules(settings.geography),
+            group_quarters=group_quarters,
+            kind=settings.geography.spine,
+        )
+
+
+def _built(
+    settings: Settings,
+    universe: str,
+    geography: pd.DataFrame,
+    invariants: pd.DataFrame,
+    kind: str,
+    geolevel_shares: Mapping[str, Fraction],
+) -> Spine:
+    blocks, group_quarters = _inhabited(universe, geography, invariants)
+    with _refusing(universe):
         return build_spine(
             blocks,
-            geolevel_shares=budget.geolevel_shares,
-            kind=settings.geography.spine,
+            geolevel_shares=geolevel_shares,
+            kind=kind,
             rules=spine_rules(settings.geography),
-            is_pure=budget.is_pure,
-            group_quarters=facilities if universe == "persons" else None,
+            is_pure=settings.budget_of(universe).is_pure,
+            group_quarters=group_quarters,
         )
+
+
+def _inhabited(
+    universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> tuple[pd.DataFrame, np.ndarray | None]:
+    """Blocks that can hold somebody, and for persons their facilities by type."""
+    used = inhabitable(invariants)
+    facilities = invariants.loc[used, list(FACILITY_COLUMNS)].to_numpy()
+    return geography[used].reset_index(drop=True), facilities if universe == "persons" else None
+
+
+@contextmanager
+def _refusing(universe: str) -> Iterator[None]:
+    try:
+        yield
     except GeographyRefused as error:
         raise InputRefused(f"Spine of {universe}: {error}.") from None

@@ -1,4 +1,4 @@
-"""Steps that build and store the spines."""
+"""Steps that build, store and summarise the spines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tasks.run_directory import RunDirectory
 from tasks.settings import frozen_settings
 from tasks.spine.build import universe_spine
 from tasks.spine.files import BLOCKS, read_spine, write_spine
+from tasks.spine.summary import has_summary, summary_folder, write_summary
 from tasks.steps import step
 from tasks.timing import stopwatch
 
@@ -29,3 +30,15 @@ def build_spine(run_root: str, universe: str) -> Artifact:
     spine = read_spine(folder)
     facts = tuple((level.name, len(level)) for level in spine.geolevels)
     return run.artifact(folder / BLOCKS, seconds=seconds(), reused=reused, facts=facts)
+
+
+@step("summarise spine", run_name="spine-summary-{universe}")
+def summarise_spine(run_root: str, universe: str) -> Artifact:
+    """Compare a universe's spine with the AIAN spine: sizes, distances, predicted deviations."""
+    run = RunDirectory(Path(run_root))
+    reused = has_summary(run, universe)
+    with stopwatch() as seconds:
+        if not reused:
+            write_summary(run, frozen_settings(run.settings), universe)
+    path = str(summary_folder(run, universe).relative_to(run.root))
+    return Artifact(path, seconds=seconds(), reused=reused)

@@ -1,8 +1,10 @@
-"""Time and peak memory of a national redistricting spine on generated geographies.
+"""Time and peak memory of a national redistricting spine on generated geographies, and its figures.
 
 Run `python tests/benchmarks/national_spine.py [SCALE ...]` from the repository's root; the
 scales are fractions of the nation, 1/16, 1/4 and 1/1 if none are given. Each runs in a process
-of its own, so that the peak memory is its own; the generated geography is part of it.
+of its own, so that the peak memory is its own; the generated geography is part of it. The budget
+is that of the preset pl94_2020_us for persons. After the timings come the off-spine distances and
+predicted standard deviations at the last scale, for the AIAN spine and the optimised one.
 """
 
 from __future__ import annotations
@@ -12,15 +14,17 @@ import resource
 import subprocess
 import sys
 import time
+import tomllib
 from fractions import Fraction
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SHARES = {"US": 104, "State": 1440, "County": 447, "Tract": 687, "Block_Group": 1256, "Block": 165}
+PRESET = REPOSITORY / "flows" / "settings" / "pl94_2020_us.toml"
+STATISTICS = ("mean", "q50", "q90", "q99", "max")
 
 
-def measure(scale: float) -> dict[str, float]:
-    """Build the optimised spine and its report at a scale; seconds and GiB."""
+def measure(scale: float) -> dict:
+    """Build the optimised spine and its report at a scale: seconds, GiB, the report's figures."""
     from geography.categories import off_spine_categories
     from geography.generate import (
         AIAN_RANGES,
@@ -30,25 +34,47 @@ def measure(scale: float) -> dict[str, float]:
     )
     from geography.spine import SpineRules, build_spine
     from geography.summary import summarise_spines
+    from geography.variance import total_share
+    from tasks.workload.queries import marginal_query
+    from tasks.workload.schema import PERSONS
 
     rules = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
-    shares = {name: Fraction(weight, 4099) for name, weight in SHARES.items()}
-
-    def build(sizes: NationalSizes) -> dict[str, float]:
-        geography, facilities = generate_geography(sizes)
-        started = time.perf_counter()
-        spine = build_spine(
-            geography,
-            geolevel_shares=shares,
-            kind="optimized",
-            rules=rules,
+    budget = tomllib.loads(PRESET.read_text())["budget"]["persons"]
+    shares = {name: Fraction(share) for name, share in budget["geolevels"].items()}
+    total_shares = {
+        geolevel: total_share(
+            [float(Fraction(share)) for share in queries.values()],
+            [marginal_query(PERSONS, name).n_rows for name in queries],
             is_pure=False,
-            group_quarters=facilities,
         )
+        for geolevel, queries in budget["queries"].items()
+    }
+
+    def build(sizes: NationalSizes) -> dict:
+        geography, facilities = generate_geography(sizes)
+
+        def spine_of(kind: str):
+            return build_spine(
+                geography,
+                geolevel_shares=shares,
+                kind=kind,
+                rules=rules,
+                is_pure=False,
+                group_quarters=facilities,
+            )
+
+        started = time.perf_counter()
+        spine = spine_of("optimized")
         built = time.perf_counter()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         categories = off_spine_categories(geography, rules, group_quarters=facilities)
-        summarise_spines({"optimized": spine}, categories, is_pure=False)
+        summary = summarise_spines(
+            {"aian": spine_of("aian"), "optimized": spine},
+            categories,
+            is_pure=False,
+            privacy_loss=float(Fraction(budget["rho"])),
+            total_shares=total_shares,
+        )
         return {
             "blocks": spine.n_blocks,
             "county_geounits": len(spine.geolevel("County")),
@@ -58,6 +84,8 @@ def measure(scale: float) -> dict[str, float]:
             "spine_peak_gib": peak,
             "report_seconds": time.perf_counter() - built,
             "report_peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+            "distances": summary.distances.to_dict("records"),
+            "standard_deviations": summary.standard_deviations.to_dict("records"),
         }
 
     build(NationalSizes().scaled(1 / 1024))
@@ -87,6 +115,12 @@ def main(arguments: list[str]) -> None:
             line += f"; {growth:.1f} times the time for {size:.1f} times the blocks"
         print(line, flush=True)
         previous = result
+    for title in ("distances", "standard_deviations"):
+        print(f"\n| {title} | entities | spine | {' | '.join(STATISTICS)} |")
+        print("|---|---:|---|" + "---:|" * len(STATISTICS))
+        for row in sorted(previous[title], key=lambda row: (row["category"], row["spine"])):
+            figures = " | ".join(f"{row[name]:,.4g}" for name in STATISTICS)
+            print(f"| {row['category']} | {row['entities']:,} | {row['spine']} | {figures} |")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from geography.errors import GeographyRefused
 from geography.spine import build_spine
-from geography.tables import spine_from_frames, spine_to_frames
+from geography.tables import spine_from_tables, spine_to_tables
 
 
 @pytest.fixture(params=[False, True])
@@ -17,12 +18,13 @@ def spine(request, geography, shares, rules):
 
 
 def test_round_trip(spine):
-    geounits, blocks = spine_to_frames(spine)
-    assert geounits["geolevel"].unique().tolist() == list(spine.names)
-    geounits = geounits.sample(frac=1, random_state=1).sort_values(
-        "geolevel", key=lambda column: column.map(spine.names.index), kind="stable"
-    )
-    again = spine_from_frames(geounits, blocks.sample(frac=1, random_state=2), kind="optimized")
+    geounits, blocks = spine_to_tables(spine)
+    assert geounits["geolevel"].unique().to_pylist() == list(spine.names)
+    shuffled = np.random.default_rng(1).permutation(len(geounits))
+    number = np.array([spine.names.index(name) for name in geounits["geolevel"].to_pylist()])
+    geounits = geounits.take(shuffled[np.argsort(number[shuffled], kind="stable")])
+    again = spine_from_tables(geounits, blocks.take(np.arange(len(blocks))[::-1]))
+    assert again.kind == "optimized"
     assert again.names == spine.names
     np.testing.assert_array_equal(again.block_geocode, spine.block_geocode)
     np.testing.assert_array_equal(again.block_row, spine.block_row)
@@ -33,9 +35,9 @@ def test_round_trip(spine):
 
 
 def test_blocks_table_names_the_path(spine):
-    _, blocks = spine_to_frames(spine)
+    _, blocks = spine_to_tables(spine)
     for above, below in zip(spine.names[1:], spine.names[2:], strict=False):
-        pairs = zip(blocks[above], blocks[below], strict=True)
+        pairs = zip(blocks[above].to_pylist(), blocks[below].to_pylist(), strict=True)
         assert all(code.startswith(prefix) for prefix, code in pairs)
 
 
@@ -43,11 +45,15 @@ def test_refused_tables(geography, shares, rules):
     spine = build_spine(
         geography, geolevel_shares=shares, kind="conventional", rules=rules, is_pure=False
     )
-    geounits, blocks = spine_to_frames(spine)
+    geounits, blocks = (table.to_pandas() for table in spine_to_tables(spine))
 
     def refuse(match, changed_geounits=geounits, changed_blocks=blocks):
+        tables = (
+            pa.Table.from_pandas(frame, preserve_index=False)
+            for frame in (changed_geounits, changed_blocks)
+        )
         with pytest.raises(GeographyRefused, match=match):
-            spine_from_frames(changed_geounits, changed_blocks, kind="conventional")
+            spine_from_tables(*tables)
 
     def with_parent(geocode, parent):
         changed = geounits["parent"].where(geounits["geocode"] != geocode, parent)
@@ -81,3 +87,11 @@ def test_refused_tables(geography, shares, rules):
     wrong = blocks.assign(County=blocks["County"].where(blocks.index > 0, "35003"))
     refuse("not the one that its path", changed_blocks=wrong)
     refuse("has no block", changed_blocks=blocks.iloc[1:])
+    is_block = geounits["geolevel"] == "Block"
+    first = geounits[is_block & (geounits["parent"] == "350010001001")]["geocode"]
+    refuse(
+        "'350010001001' at geolevel 'Block_Group' has no child",
+        geounits[~geounits["geocode"].isin(first)],
+    )
+    shared = blocks.assign(Block=blocks["Block"].where(blocks.index > 0, blocks["Block"][1]))
+    refuse("has no block, or several", changed_blocks=shared)
