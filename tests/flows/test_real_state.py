@@ -1,0 +1,83 @@
+"""The whole DAG on a real state: production settings, no noise, and relabelled as Puerto Rico."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from flows.topdown import PRESETS, prepare, run_stages
+from tasks.ingest.histograms import read_histogram
+from tasks.release.microdata import read_block_estimates
+from tasks.run_directory import RunDirectory
+from tasks.settings import load_settings
+
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+
+PERSONS = 1_052_567
+HOUSING_UNITS = 466_117
+FACILITIES = 326
+
+
+def run_state(
+    folder: Path, state: Path, geography: Path, preset: str, *overrides: str
+) -> RunDirectory:
+    settings_file = folder / "settings.toml"
+    settings_file.write_text(
+        f'preset = "{preset}"\n[input]\npersons = "{state / "persons.parquet"}"\n'
+        f'units = "{state / "units.parquet"}"\ngeography = "{geography}"\n'
+        '[privacy]\ndataset = "state"\n'
+    )
+    settings = load_settings(settings_file, presets=PRESETS, overrides=overrides)
+    run = prepare(settings, folder / "run")
+    run_stages(run, settings)
+    return run
+
+
+def assert_whole(run: RunDirectory) -> None:
+    assert json.loads((run.checks / "checks.json").read_text())["passed"]
+    assert pq.read_metadata(run.release / "mdf_persons.parquet").num_rows == PERSONS
+    rtype = pd.read_parquet(run.release / "mdf_units.parquet", columns=["RTYPE"])["RTYPE"]
+    assert rtype.value_counts().to_dict() == {"2": HOUSING_UNITS, "4": FACILITIES}
+
+
+def test_production_settings(shared: Path, tmp_path: Path) -> None:
+    state = shared / "data" / "ri2010"
+    run = run_state(tmp_path, state, state / "grfc.txt", "pl94_2020_us")
+    assert_whole(run)
+    solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
+    assert (solves["status"] == "optimal").all()
+    assert not solves["relaxed"].any()
+
+
+def test_infinite_budget_reproduces_every_block(shared: Path, tmp_path: Path) -> None:
+    state = shared / "data" / "ri2010"
+    overrides = ("input.confidential=false", "privacy.infinite=true")
+    run = run_state(tmp_path, state, state / "grfc.txt", "pl94_2020_us", *overrides)
+    for universe, n_cells in (("persons", 2016), ("units", 2)):
+        estimates = read_block_estimates(run.root, universe).to_pandas()
+        blocks = sorted(set(estimates["block_geocode"]))
+        truth = read_histogram(run.histogram(universe), blocks, n_cells=n_cells).tocoo()
+        found = estimates.set_index(["block_geocode", "cell"])["count"].sort_index()
+        expected = pd.Series(
+            truth.data, index=pd.MultiIndex.from_arrays([[blocks[i] for i in truth.row], truth.col])
+        ).sort_index()
+        assert found.index.tolist() == expected.index.tolist()
+        assert (found.to_numpy() == expected.to_numpy()).all()
+
+
+def test_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
+    state = shared / "data" / "ri2010"
+    geography = pd.read_csv(state / "grfc.txt", sep="|", dtype=str)
+    geography["TABBLKST"] = "72"
+    geography.to_csv(tmp_path / "grfc.txt", sep="|", index=False)
+    run = run_state(tmp_path, state, tmp_path / "grfc.txt", "pl94_2020_pr")
+    assert_whole(run)
+    geounits = pd.read_parquet(run.spine("persons") / "geounits.parquet")
+    geolevels = list(dict.fromkeys(geounits["geolevel"]))
+    assert geolevels == ["State", "County", "Tract", "Block_Group", "Block"]
+    totals = read_block_estimates(run.root, "persons").to_pandas()
+    assert set(totals["block_geocode"].str[:2]) == {"72"}
