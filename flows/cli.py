@@ -24,7 +24,9 @@ it prints, point it at your own tables, and use 'spineflow check' and 'spineflow
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if options.debug else "CRITICAL")
+    os.environ.setdefault(
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if options.debug else "CRITICAL"
+    )
     try:
         return options.command(options)
     except KeyboardInterrupt:
@@ -101,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     check = add("check", _check, "validate settings and inputs; draw no noise, spend nothing")
     with_settings(check)
 
-    budget = add("budget", _budget, "show what a run would cost: rho, epsilon, sigma of every query")
+    budget = add(
+        "budget", _budget, "show what a run would cost: rho, epsilon, sigma of every query"
+    )
     with_settings(budget)
     budget.add_argument("--json", action="store_true", help="print JSON")
     budget.add_argument(

@@ -26,7 +26,6 @@ from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 
-
 WIDTH_WHEN_PIPED = 160
 
 

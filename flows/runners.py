@@ -22,6 +22,4 @@ def task_runner(settings: RunSettings) -> TaskRunner:
         ) from None
     if settings.dask_address is not None:
         return DaskTaskRunner(address=settings.dask_address)
-    return DaskTaskRunner(
-        cluster_kwargs={"n_workers": settings.workers, "threads_per_worker": 1}
-    )
+    return DaskTaskRunner(cluster_kwargs={"n_workers": settings.workers, "threads_per_worker": 1})

@@ -58,9 +58,7 @@ def prepare(settings: Settings, run_directory: str | Path) -> RunDirectory:
 
 
 @flow(name="topdown", persist_result=False)
-def topdown(
-    settings_file: str, run_directory: str, overrides: list[str] | None = None
-) -> str:
+def topdown(settings_file: str, run_directory: str, overrides: list[str] | None = None) -> str:
     """Run a settings file on this machine; what a deployment calls.
 
     Args:
@@ -131,7 +129,10 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
     _finish(
         run,
         {f"{universe} constraints": [future] for universe, future in constrained.items()}
-        | {f"{universe} measure {geolevel}": made for (universe, geolevel), made in measured.items()},
+        | {
+            f"{universe} measure {geolevel}": made
+            for (universe, geolevel), made in measured.items()
+        },
     )
     publish_tables(run, settings)
 
@@ -162,9 +163,7 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
     _finish(run, {"report": [report_run.submit(root, wait_for=[published])]})
 
 
-def _shards(
-    run: RunDirectory, settings: Settings, universe: str
-) -> dict[str, tuple[Shard, ...]]:
+def _shards(run: RunDirectory, settings: Settings, universe: str) -> dict[str, tuple[Shard, ...]]:
     spine = read_spine(run.spine(universe))
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
     return {geolevel: shards_of(spine, geolevel, schema, budget) for geolevel in spine.names}
@@ -173,4 +172,6 @@ def _shards(
 def _finish(run: RunDirectory, stages: dict[str, list[PrefectFuture]]) -> None:
     """Wait for stages and enter them in the manifest."""
     finish_stage(stages)
-    run.record_stages({stage: [future.result() for future in made] for stage, made in stages.items()})
+    run.record_stages(
+        {stage: [future.result() for future in made] for stage, made in stages.items()}
+    )

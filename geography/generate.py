@@ -62,9 +62,7 @@ class NationalSizes:
         )
 
 
-def generate_geography(
-    sizes: NationalSizes, *, seed: int = 0
-) -> tuple[pd.DataFrame, np.ndarray]:
+def generate_geography(sizes: NationalSizes, *, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     """A geography frame and the group-quarters facilities of its blocks.
 
     Returns:

@@ -74,9 +74,7 @@ def blocks_in_several_entities(entities: np.ndarray) -> Entries:
     )
 
 
-def fold(
-    children: Entries, offsets: np.ndarray, n_entities: int
-) -> tuple[Entries, np.ndarray]:
+def fold(children: Entries, offsets: np.ndarray, n_entities: int) -> tuple[Entries, np.ndarray]:
     """Entries one geolevel up.
 
     Args:

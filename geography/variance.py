@@ -54,9 +54,7 @@ def measurement_precision(
     return tuple(precision)
 
 
-def total_share(
-    query_shares: Sequence[float], n_answers: Sequence[int], *, is_pure: bool
-) -> float:
+def total_share(query_shares: Sequence[float], n_answers: Sequence[int], *, is_pure: bool) -> float:
     """Share of a geolevel's budget that one query of the total would need to tell it as well as
     all queries of the geolevel do.
 
@@ -106,9 +104,7 @@ def entity_variances(
     return total
 
 
-def geounit_variances(
-    spine: Spine, name: str, precision: tuple[np.ndarray, ...]
-) -> np.ndarray:
+def geounit_variances(spine: Spine, name: str, precision: tuple[np.ndarray, ...]) -> np.ndarray:
     """(n,) float64 variance of the estimated total of every geounit of one geolevel."""
     position = spine.ancestors(name)
     entity = np.empty(spine.n_blocks, dtype=np.int32)

@@ -30,28 +30,9 @@ def replacing(path: Path) -> Iterator[Path]:
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
         yield part
-        _to_disk(part)
+        sync(part)
         os.replace(part, path)
-        _to_disk(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            part.unlink()
-
-
-@contextmanager
-def publishing_once(path: Path) -> Iterator[Path]:
-    """Write to a temporary name beside `path`, then link it there unless the name is taken.
-
-    The first to publish wins and what it wrote stays: a second writer's file is discarded.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
-    try:
-        yield part
-        _to_disk(part)
-        with suppress(FileExistsError):
-            os.link(part, path)
-        _to_disk(path.parent)
+        sync(path.parent)
     finally:
         with suppress(FileNotFoundError):
             part.unlink()
@@ -69,7 +50,8 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _to_disk(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

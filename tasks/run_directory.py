@@ -18,7 +18,7 @@ from typing import Any
 from tasks.errors import InputRefused, SpineflowError
 from tasks.files import NOT_PRIVATE, remove_temporaries, replacing, sha256_of_file
 from tasks.handles import Artifact
-
+from tasks.measurement.publish import discard_all_unpublished
 
 DERIVED = ("estimates", "solves", "release", "release-unchecked", "validation", "report")
 """Folders that can be made again from measurements, invariants and public geography."""
@@ -171,8 +171,8 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
     """Lay out a new run directory, or continue one that was started with the same settings.
 
     If an unfinished run was begun by another version of the code, what it derived is made again;
-    measurements are never drawn again, and a finished release is left as it is. Raises InputRefused if the directory belongs to other settings or holds
-    something else.
+    measurements are never drawn again, and a finished release is left as it is. Raises
+    InputRefused if the directory belongs to other settings or holds something else.
     """
     digest = hashlib.sha256(settings_text.encode()).hexdigest()
     if run.manifest.exists():
@@ -183,6 +183,7 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
                 "continue that run with 'spineflow resume'."
             )
         remove_temporaries(run.root)
+        discard_all_unpublished(run.root / "measurements")
         if manifest["code_version"] != code_version() and manifest["status"] != "complete":
             for name in DERIVED:
                 shutil.rmtree(run.root / name, ignore_errors=True)

@@ -419,7 +419,10 @@ def _check_universe(settings: Settings, universe: str, path: Path) -> None:
     for name in (*given, "delta"):
         value = getattr(budget, name)
         if value is not None and (value <= 0 or (name == "delta" and value >= 1)):
-            refuse(f"{where}.{name} is {value}; it must be positive" + " and below 1" * (name == "delta"))
+            refuse(
+                f"{where}.{name} is {value}; it must be positive"
+                + " and below 1" * (name == "delta")
+            )
     _check_shares(budget.geolevels, f"{where}.geolevels", refuse)
     if any(share == 0 for share in budget.geolevels.values()):
         refuse(f"{where}.geolevels holds a share of 0; leave that geolevel out")

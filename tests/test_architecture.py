@@ -72,7 +72,13 @@ def test_distribution_holds_every_package_and_no_tests() -> None:
 
 def test_noise_comes_from_no_ordinary_generator() -> None:
     """The seeded source for tests is the one exception."""
-    forbidden = ("default_rng", "np.random.seed", "random.gauss", "standard_normal", "np.random.normal")
+    forbidden = (
+        "default_rng",
+        "np.random.seed",
+        "random.gauss",
+        "standard_normal",
+        "np.random.normal",
+    )
     for path in (REPOSITORY / "tasks" / "measurement").glob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not any(word in text for word in forbidden), f"{path} draws from {forbidden}"

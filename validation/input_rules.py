@@ -119,9 +119,7 @@ def _digits(column: str, width: int, meaning: str) -> Rule:
     )
 
 
-def _never(
-    suite: str, table: str, column: str, evidence: str, statement: str, remedy: str
-) -> Rule:
+def _never(suite: str, table: str, column: str, evidence: str, statement: str, remedy: str) -> Rule:
     """A rule that the yes/no evidence column is False in every row."""
     return Rule(
         name=f"no_{evidence}",

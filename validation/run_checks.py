@@ -120,9 +120,7 @@ def _check_universe(
                 above, estimates_above, level, estimates, failures["children_add_to_parents"]
             )
         with _unusable_files_fail(constraint_failures.completeness):
-            check_constraints(
-                run_directory, expected, spine, level, estimates, constraint_failures
-            )
+            check_constraints(run_directory, expected, spine, level, estimates, constraint_failures)
         loss = CodedSums.zeros(level.n)
         with _unusable_files_fail(completeness, loss_failures):
             loss = check_measurements(run_directory, expected, level, completeness, loss_failures)

@@ -52,8 +52,6 @@ def unbalanced_paths(
     array([1])
     """
     total, denominator = path_shares(parents, shares, share_codes)
-    is_negative = [
-        [Fraction(int(share < 0)) for share in level_shares] for level_shares in shares
-    ]
+    is_negative = [[Fraction(int(share < 0)) for share in level_shares] for level_shares in shares]
     n_negative, _ = path_shares(parents, is_negative, share_codes)
     return np.flatnonzero((total != denominator) | (n_negative != 0))

@@ -21,7 +21,9 @@ def expected_universe(settings: Settings, universe: str) -> ExpectedUniverse:
     """What the settings promise about a universe's files."""
     budget = settings.budget_of(universe)
     geolevels = tuple(budget.geolevel_shares)
-    zeros = {f"{zero.name}_con": zero.where for zero in settings.workload[universe].structural_zeros}
+    zeros = {
+        f"{zero.name}_con": zero.where for zero in settings.workload[universe].structural_zeros
+    }
     if universe == "units":
         constraints = {TOTAL: geolevels}
     else:

@@ -249,9 +249,7 @@ def _iterate(
             if unchanged:
                 flat = old_inverses[old_starts[i] : old_starts[i] + f * f]
             else:
-                flat = _child_inverse(
-                    hessians[hessian_of_child[i]], scale[i], cells[i, :f]
-                ).ravel()
+                flat = _child_inverse(hessians[hessian_of_child[i]], scale[i], cells[i, :f]).ravel()
             if cached:
                 inverses[starts[i] : starts[i] + f * f] = flat
             for a in range(f):

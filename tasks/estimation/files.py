@@ -38,10 +38,8 @@ def write_estimates(
         pq.write_table(table, part, compression="zstd")
 
 
-def read_estimates(
-    paths: Iterable[Path], geocode: np.ndarray, n_cells: int
-) -> sparse.csr_array:
-    """Histograms `(len(geocode), n_cells)` of the given geounits, from whichever files hold them."""
+def read_estimates(paths: Iterable[Path], geocode: np.ndarray, n_cells: int) -> sparse.csr_array:
+    """Histograms `(len(geocode), n_cells)` of the given geounits, wherever they stand."""
     wanted = pa.array(geocode, pa.string())
     rows, cells, counts = [], [], []
     for path in paths:

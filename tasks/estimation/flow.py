@@ -56,7 +56,19 @@ def _marginal(n, wanted, counted, low, high):
 
 @njit(cache=True, nogil=True)
 def _price(
-    start, stop, nodes, chosen, known, ones, wanted, counted, low, high, up, entering, leaving,
+    start,
+    stop,
+    nodes,
+    chosen,
+    known,
+    ones,
+    wanted,
+    counted,
+    low,
+    high,
+    up,
+    entering,
+    leaving,
     changed,
 ):
     """Costs of a one entering or leaving each leaf of a child, from every ancestor's height.
@@ -179,8 +191,20 @@ def solve(
                 ones[v] += 1
                 up[v] = _marginal(ones[v], wanted[v], counted[level], low[v], high[v])
         _price(
-            start, stop, nodes, chosen, known, ones, wanted, counted, low, high, up, entering,
-            leaving, changed,
+            start,
+            stop,
+            nodes,
+            chosen,
+            known,
+            ones,
+            wanted,
+            counted,
+            low,
+            high,
+            up,
+            entering,
+            leaving,
+            changed,
         )
     for v in range(n_nodes):
         if ones[v] < low[v] or ones[v] > high[v]:
@@ -212,8 +236,21 @@ def solve(
         owner = np.full((n_vertices, n_vertices), -1, dtype=np.int32)
         for i in range(c):
             _refresh(
-                i, c, n_cells, first_leaf, leaf_of, cell, shared, chosen, entering,
-                leaving, changed, group_of_child, arc, owner, False,
+                i,
+                c,
+                n_cells,
+                first_leaf,
+                leaf_of,
+                cell,
+                shared,
+                chosen,
+                entering,
+                leaving,
+                changed,
+                group_of_child,
+                arc,
+                owner,
+                False,
             )
         potential = np.zeros(n_vertices, dtype=np.int64)
         key = np.empty(n_vertices, dtype=np.int64)
@@ -274,14 +311,39 @@ def solve(
             for i in range(c):
                 if touched[i]:
                     _price(
-                        first_leaf[i], first_leaf[i + 1], nodes, chosen, known, ones, wanted,
-                        counted, low, high, up, entering, leaving, changed,
+                        first_leaf[i],
+                        first_leaf[i + 1],
+                        nodes,
+                        chosen,
+                        known,
+                        ones,
+                        wanted,
+                        counted,
+                        low,
+                        high,
+                        up,
+                        entering,
+                        leaving,
+                        changed,
                     )
             for i in range(c):
                 if touched[i]:
                     _refresh(
-                        i, c, n_cells, first_leaf, leaf_of, cell, shared, chosen, entering,
-                        leaving, changed, group_of_child, arc, owner, True,
+                        i,
+                        c,
+                        n_cells,
+                        first_leaf,
+                        leaf_of,
+                        cell,
+                        shared,
+                        chosen,
+                        entering,
+                        leaving,
+                        changed,
+                        group_of_child,
+                        arc,
+                        owner,
+                        True,
                     )
 
     objective = 0
@@ -325,8 +387,21 @@ def _cheapest(v, w, level, leaf_of, chosen, entering, leaving, arc, owner):
 
 @njit(cache=True, nogil=True)
 def _refresh(
-    i, c, n_cells, first_leaf, leaf_of, cell, shared, chosen, entering, leaving, changed,
-    group_of_child, arc, owner, rescan,
+    i,
+    c,
+    n_cells,
+    first_leaf,
+    leaf_of,
+    cell,
+    shared,
+    chosen,
+    entering,
+    leaving,
+    changed,
+    group_of_child,
+    arc,
+    owner,
+    rescan,
 ):
     """Bring the arcs up to date with the state of child i.
 

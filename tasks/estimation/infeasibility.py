@@ -82,8 +82,13 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     if n_groups:
         slack = 3 * size + np.arange(2 * n_groups)
         program.add_rows(
-            np.concatenate([np.repeat(problem.group_of_child, n_types), np.arange(n_groups),
-                            np.arange(n_groups)]),
+            np.concatenate(
+                [
+                    np.repeat(problem.group_of_child, n_types),
+                    np.arange(n_groups),
+                    np.arange(n_groups),
+                ]
+            ),
             np.concatenate([column.ravel(), slack]),
             np.concatenate([np.ones(size), np.repeat([1.0, -1.0], n_groups)]),
             problem.group_totals,

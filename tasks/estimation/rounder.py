@@ -114,9 +114,7 @@ def solve_passes(
 def on_grid(target: np.ndarray) -> np.ndarray:
     """`target` with near-integers snapped and fractional parts in units of 1 / flow.UNIT."""
     whole = np.rint(target)
-    return np.where(
-        np.abs(target - whole) <= SNAP, whole, np.rint(target * flow.UNIT) / flow.UNIT
-    )
+    return np.where(np.abs(target - whole) <= SNAP, whole, np.rint(target * flow.UNIT) / flow.UNIT)
 
 
 @njit(cache=True, nogil=True)
@@ -164,7 +162,10 @@ def as_network(rounding: RoundingPass) -> tuple | None:
     used_types = int(np.count_nonzero(np.bincount(problem.type_of_cell, minlength=n_types)))
     levels.append(
         _Level(
-            used_types, problem.type_of_cell, False, problem.lower - of_type,
+            used_types,
+            problem.type_of_cell,
+            False,
+            problem.lower - of_type,
             problem.upper - of_type,
         )
     )
@@ -288,9 +289,7 @@ def _solved(
     n_free = int(free.sum())
     if result.x is not None and np.abs(result.x - np.rint(result.x)).max() > 1e-6:
         integral = np.ones(program.n_columns, dtype=bool)
-        result = highs.solve(
-            cost, matrix, row_lower, row_upper, lower, upper, integral=integral
-        )
+        result = highs.solve(cost, matrix, row_lower, row_upper, lower, upper, integral=integral)
     if result.x is None:
         return RounderResult(result.status, None, iterations=result.iterations, solver="highs")
     x[free] += np.rint(result.x[:n_free]).astype(np.int64)

@@ -28,9 +28,7 @@ def block_histogram(
            [1, 0]])
     """
     ones = np.ones(len(block), dtype=np.int64)
-    histogram = sparse.csr_array(
-        sparse.coo_array((ones, (block, cell)), shape=(n_blocks, n_cells))
-    )
+    histogram = sparse.csr_array(sparse.coo_array((ones, (block, cell)), shape=(n_blocks, n_cells)))
     histogram.sum_duplicates()
     return histogram
 

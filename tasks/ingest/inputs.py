@@ -149,9 +149,7 @@ def _evaluate(
         count = count_violations(rule, evidence.suites)
         if count or not outcome.passed:
             file = files[rule.table].name
-            findings.append(
-                Finding(file, rule.column, rule.statement, rule.remedy, count or None)
-            )
+            findings.append(Finding(file, rule.column, rule.statement, rule.remedy, count or None))
     return outcomes, tuple(findings)
 
 

@@ -102,9 +102,7 @@ def _damaged_parquet(file: InputFile) -> Exception:
     return file.unreadable("the Parquet file is truncated or damaged", "write or copy it again")
 
 
-def _read_parquet(
-    file: InputFile, source: BinaryIO | str, selection: Selection
-) -> Iterator[Batch]:
+def _read_parquet(file: InputFile, source: BinaryIO | str, selection: Selection) -> Iterator[Batch]:
     layout = LAYOUTS[file.table]
     try:
         schema = pq.read_schema(source)
@@ -219,9 +217,7 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
                 ],
                 block_size=_BLOCK_BYTES,
             ),
-            parse_options=pacsv.ParseOptions(
-                delimiter=delimiter, invalid_row_handler=skip_ragged
-            ),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip_ragged),
             convert_options=pacsv.ConvertOptions(
                 include_columns=columns,
                 column_types={

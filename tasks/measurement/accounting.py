@@ -285,9 +285,7 @@ def check_budget(budget: Budget) -> None:
         parameter = "epsilon" if budget.is_pure else "rho"
         _check_fraction(budget.total, f"{where} {parameter}")
         if budget.total <= 0:
-            raise InputRefused(
-                f"{where} {parameter} is {budget.total}; give a positive fraction"
-            )
+            raise InputRefused(f"{where} {parameter} is {budget.total}; give a positive fraction")
         if not budget.is_pure:
             _check_delta(budget.delta, where)
     _check_shares(budget.geolevel_shares, f"{where} the shares of the geolevels")

@@ -22,8 +22,7 @@ from tasks.measurement.randomness import RandomSource, random_integer
 
 @dataclass(frozen=True)
 class IntegerDistribution:
-    """P(x) proportional to exp(-c |x|^power) on the integers, or on 0, 1, ... if one-sided.
-    """
+    """P(x) proportional to exp(-c |x|^power) on the integers, or on 0, 1, ... if one-sided."""
 
     c: Fraction
     power: int
@@ -76,9 +75,7 @@ def weight_bounds(distribution: IntegerDistribution, precision: int) -> list[tup
     return bounds
 
 
-def tail_bounds(
-    distribution: IntegerDistribution, precision: int
-) -> tuple[list[int], list[int]]:
+def tail_bounds(distribution: IntegerDistribution, precision: int) -> tuple[list[int], list[int]]:
     """Lists of bounds on 2**precision * P(X > k), for k = 0, 1, ..., K.
 
     K is where the weights vanish at a working precision 64 bits finer. Beyond it, weights fall at

@@ -31,6 +31,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tasks.errors import BudgetRefused, InputRefused
+from tasks.files import sync
 from tasks.measurement.accounting import (
     Guarantee,
     compose,
@@ -38,7 +39,6 @@ from tasks.measurement.accounting import (
     epsilon_tight,
 )
 from tasks.measurement.digests import InputDigest
-from tasks.measurement.publish import sync_folder
 
 APPLICATION_ID = 0x73706C67
 SCHEMA_VERSION = 1
@@ -337,9 +337,7 @@ def _claim_inputs(
     )
 
 
-def _check_cap(
-    connection: sqlite3.Connection, dataset: str, asked: Iterable[Guarantee]
-) -> None:
+def _check_cap(connection: sqlite3.Connection, dataset: str, asked: Iterable[Guarantee]) -> None:
     cap = connection.execute("SELECT cap FROM datasets WHERE name = ?", [dataset]).fetchone()["cap"]
     if cap is None:
         return
@@ -372,7 +370,7 @@ def _create(ledger: Ledger) -> None:
         connection.close()
     unpublished.chmod(0o600)
     os.rename(unpublished, ledger.path)
-    sync_folder(ledger.path.parent)
+    sync(ledger.path.parent)
 
 
 def _check_ledger(ledger: Ledger, connection: sqlite3.Connection) -> None:

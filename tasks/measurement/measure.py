@@ -71,9 +71,7 @@ def noisy_answers(
     an answer does not fit 64 bits.
     """
     shares = budget.query_shares[shard.geolevel]
-    queries = {
-        marginal_query(schema, name): share for name, share in shares.items() if share > 0
-    }
+    queries = {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
     n_answers = sum(query.n_rows for query in queries)
     if not n_answers:
         return
@@ -90,17 +88,14 @@ def noisy_answers(
             plb_share_code=code[rows],
         )
         yield [
-            _measure_query(part, query, share, budget, source)
-            for query, share in queries.items()
+            _measure_query(part, query, share, budget, source) for query, share in queries.items()
         ]
 
 
 def true_answers(histograms: sparse.csr_array, query: MarginalQuery) -> np.ndarray:
     """Q x of sparse histograms (n, n_cells), shape `(n, n_rows)`, int64."""
     answers = np.zeros((histograms.shape[0], query.n_rows), dtype=np.int64)
-    _add_answers(
-        histograms.indptr, histograms.indices, histograms.data, query.row_of_cell, answers
-    )
+    _add_answers(histograms.indptr, histograms.indices, histograms.data, query.row_of_cell, answers)
     return answers
 
 

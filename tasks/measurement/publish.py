@@ -13,10 +13,14 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from tasks.files import sync
+
+UNPUBLISHED_SUFFIX = ".unpublished"
 
 
 def publish_once(path: Path, write: Callable[[BinaryIO], None]) -> Path:
@@ -37,13 +41,22 @@ def publish_once(path: Path, write: Callable[[BinaryIO], None]) -> Path:
             os.link(unpublished, path)
         except FileExistsError:
             return path
-    sync_folder(path.parent)
+    sync(path.parent)
     return path
 
 
 def discard_unpublished(path: Path) -> None:
     """Remove what workers that no longer run left unpublished of this file."""
-    for leftover in path.parent.glob(f".{path.name}.*.unpublished"):
+    _discard(path.parent.glob(f".{path.name}.*{UNPUBLISHED_SUFFIX}"))
+
+
+def discard_all_unpublished(folder: Path) -> None:
+    """Remove what workers that no longer run left unpublished anywhere below a folder."""
+    _discard(folder.rglob(f".*{UNPUBLISHED_SUFFIX}"))
+
+
+def _discard(leftovers: Iterable[Path]) -> None:
+    for leftover in leftovers:
         try:
             with leftover.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,20 +65,11 @@ def discard_unpublished(path: Path) -> None:
             continue
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def _unpublished_file(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
     """A new locked file beside `path`, removed at the end."""
     while True:
-        unpublished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unpublished")
+        unpublished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNPUBLISHED_SUFFIX}")
         with unpublished.open("xb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if os.fstat(file.fileno()).st_nlink == 0:

@@ -36,9 +36,7 @@ def all_measured(run: RunDirectory, settings: Settings) -> bool:
     )
 
 
-def shards_of_universe(
-    run: RunDirectory, settings: Settings, universe: str
-) -> tuple[Shard, ...]:
+def shards_of_universe(run: RunDirectory, settings: Settings, universe: str) -> tuple[Shard, ...]:
     """All shards of a universe's stored spine, root first."""
     spine = read_spine(run.spine(universe))
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)

@@ -61,9 +61,7 @@ def discrete_laplace(scale: Fraction, size: int, source: RandomSource) -> np.nda
     return _sampler(DISCRETE_LAPLACE, _positive(scale, "the scale")).draw(size, source)
 
 
-def draw_noise(
-    mechanism: str, parameter: Fraction, size: int, source: RandomSource
-) -> np.ndarray:
+def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSource) -> np.ndarray:
     """Noise of the named mechanism with sigma^2 or the scale as parameter, shape `(size,)`."""
     draw = {DISCRETE_GAUSSIAN: discrete_gaussian, DISCRETE_LAPLACE: discrete_laplace}
     return draw[mechanism](parameter, size, source)

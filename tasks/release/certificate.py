@@ -152,7 +152,11 @@ def _exact_statements(settings: Settings) -> Section:
 def _checks(run: RunDirectory) -> Section:
     checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
     rows = tuple(
-        (check["universe"], check["name"].replace("_", " "), "passed" if check["passed"] else "FAILED")
+        (
+            check["universe"],
+            check["name"].replace("_", " "),
+            "passed" if check["passed"] else "FAILED",
+        )
         for check in checks
     )
     return Section(

@@ -12,12 +12,15 @@ _STYLE = """
 body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 60rem; color: var(--ink);
   font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; }
-h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; padding-top: .8rem; border-top: 1px solid var(--line); }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; padding-top: .8rem;
+  border-top: 1px solid var(--line); }
 p { margin: .5rem 0; max-width: 46rem; }
-.stamp { background: #8c1d18; color: #fff; padding: .6rem 1rem; font-weight: 600; border-radius: 4px; }
+.stamp { background: #8c1d18; color: #fff; padding: .6rem 1rem; font-weight: 600;
+  border-radius: 4px; }
 .scroll { overflow-x: auto; margin: .8rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left;
+  white-space: nowrap; }
 th { background: var(--tint); color: var(--soft); font-weight: 600; }
 td.number, th.number { text-align: right; }
 td.wrap { white-space: normal; min-width: 12rem; }
@@ -115,7 +118,7 @@ def to_html(document: Document) -> str:
 
 
 def _shown(cell: str | int | float) -> str:
-    if isinstance(cell, bool) or isinstance(cell, str):
+    if isinstance(cell, bool | str):
         return str(cell)
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.4g}"
 
@@ -156,4 +159,5 @@ def _html_table(table: Table) -> str:
 
     head = row(table.headers, "th")
     body = "\n".join(row(cells, "td") for cells in table.rows)
-    return f'<div class="scroll"><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>'
+    table_html = f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table>"
+    return f'<div class="scroll">{table_html}</div>'

@@ -289,9 +289,7 @@ def _write(
                 use_dictionary=[name for name in names if name != "EPNUM"],
                 store_schema=False,
             ) as parquet_writer,
-            pyarrow.csv.CSVWriter(
-                csv_file, arrow_schema, write_options=csv_options
-            ) as csv_writer,
+            pyarrow.csv.CSVWriter(csv_file, arrow_schema, write_options=csv_options) as csv_writer,
         ):
             if not is_private:
                 parquet_writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})

@@ -1,4 +1,4 @@
-"""The public report of a run: what was asked, how it was solved, what was checked, how long it took.
+"""The public report of a run: what was asked, how it was solved, what was checked, what it took.
 
 Accuracy against the input is shown for inputs that are not confidential, and only for those.
 """
@@ -86,7 +86,9 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         wide = errors.pivot(index="query", columns="geolevel", values="mean_absolute_error")
         geolevels = list(dict.fromkeys(errors["geolevel"]))
         queries = list(dict.fromkeys(errors["query"]))
-        rows = tuple((query, *(float(wide.loc[query, level]) for level in geolevels)) for query in queries)
+        rows = tuple(
+            (query, *(float(wide.loc[query, level]) for level in geolevels)) for query in queries
+        )
         blocks.append(Table((f"{universe}: query", *geolevels), rows))
     return Section("Accuracy", tuple(blocks))
 
@@ -117,9 +119,10 @@ def _solves(run: RunDirectory) -> Section:
     files = sorted((run.root / "solves").glob("*/*/*.parquet"))
     solves = pd.concat(
         [
-            ds.dataset(path).to_table().to_pandas().assign(
-                universe=path.parts[-3], geolevel=path.parts[-2]
-            )
+            ds.dataset(path)
+            .to_table()
+            .to_pandas()
+            .assign(universe=path.parts[-3], geolevel=path.parts[-2])
             for path in files
         ]
     )
@@ -148,7 +151,12 @@ def _solves(run: RunDirectory) -> Section:
 def _checks(run: RunDirectory) -> Section:
     checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
     rows = tuple(
-        (c["universe"], c["name"].replace("_", " "), "passed" if c["passed"] else "FAILED", c["detail"])
+        (
+            c["universe"],
+            c["name"].replace("_", " "),
+            "passed" if c["passed"] else "FAILED",
+            c["detail"],
+        )
         for c in checks
     )
     return Section("Checks", (Table(("universe", "check", "outcome", "what it saw"), rows),))

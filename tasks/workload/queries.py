@@ -121,6 +121,4 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
 def queries_are_nested(queries: Iterable[MarginalQuery]) -> bool:
     """Whether each query refines the one before it, so that their rows form a tree."""
     ordered = list(queries)
-    return all(
-        finer.refines(coarser) for coarser, finer in zip(ordered, ordered[1:], strict=False)
-    )
+    return all(finer.refines(coarser) for coarser, finer in zip(ordered, ordered[1:], strict=False))

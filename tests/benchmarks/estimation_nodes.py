@@ -35,12 +35,9 @@ TIME_LIMIT = 20.0
 OBJECTIVE, CONSTRAINTS = 1e-6, 1e-6
 QP_PEERS = ("highs", "clarabel", "osqp")
 ROUNDER_PEERS = ("highs-rounder", "ortools")
-ONE_THREAD = {
-    name: "1"
-    for name in (
-        "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS",
-    )
-}
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
+)
 SETTINGS = """
 preset = "pl94_2020_us"
 [input]
@@ -304,8 +301,17 @@ def solve_with_osqp(model):
     started = time.perf_counter()
     solver = osqp.OSQP()
     solver.setup(
-        sparse.csc_matrix(quadratic), cost, sparse.csc_matrix(rows), lower, upper, verbose=False,
-        eps_abs=1e-6, eps_rel=1e-9, max_iter=100_000, polishing=True, time_limit=TIME_LIMIT,
+        sparse.csc_matrix(quadratic),
+        cost,
+        sparse.csc_matrix(rows),
+        lower,
+        upper,
+        verbose=False,
+        eps_abs=1e-6,
+        eps_rel=1e-9,
+        max_iter=100_000,
+        polishing=True,
+        time_limit=TIME_LIMIT,
     )
     solution = solver.solve()
     return solution.x, time.perf_counter() - started
@@ -323,9 +329,7 @@ def solve_with_ortools(network):
     child, cell = np.nonzero(fraction)
     n_levels, n_nodes = len(labels), int(level_starts[-1])
     width = np.diff(level_starts) // c
-    node = np.stack(
-        [level_starts[v] + child * width[v] + labels[v][cell] for v in range(n_levels)]
-    )
+    node = np.stack([level_starts[v] + child * width[v] + labels[v][cell] for v in range(n_levels)])
     parent = np.full(n_nodes, n_nodes)
     wanted = np.zeros(n_nodes, dtype=np.int64)
     size = np.zeros(n_nodes, dtype=np.int64)
@@ -369,7 +373,9 @@ def solve_with_ortools(network):
     cost.append(np.zeros(cell.size, dtype=np.int64))
     solver = min_cost_flow.SimpleMinCostFlow()
     solver.add_arcs_with_capacity_and_unit_cost(
-        np.concatenate(tails), np.concatenate(heads), np.concatenate(capacity),
+        np.concatenate(tails),
+        np.concatenate(heads),
+        np.concatenate(capacity),
         np.concatenate(cost),
     )
     solver.set_nodes_supplies(np.arange(supply.size), supply)
@@ -391,8 +397,11 @@ def worker(name: str, source: Path, target: Path) -> None:
     answers = []
     formulation: dict[str, str] = {}
     if name in QP_PEERS:
-        solve = {"highs": solve_with_highs, "clarabel": solve_with_clarabel,
-                 "osqp": solve_with_osqp}[name]
+        solve = {
+            "highs": solve_with_highs,
+            "clarabel": solve_with_clarabel,
+            "osqp": solve_with_osqp,
+        }[name]
 
         def run(node, how):
             total = inner = 0.0

@@ -81,9 +81,7 @@ def test_the_same_people_in_another_order_keep_their_account(settings: Path, cap
 
 
 @pytest.mark.parametrize("damage", ["corrupt", "missing", "unwritable"])
-def test_a_ledger_that_cannot_be_trusted_stops_the_run(
-    settings: Path, damage: str, capsys
-) -> None:
+def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: str, capsys) -> None:
     assert run(settings, "first")[0] == 0
     file = settings.parent / "ledger.db"
     if damage == "corrupt":

@@ -60,12 +60,16 @@ def contents(folder: Path) -> dict[str, bytes]:
 def block_histogram(path: Path, **columns: str) -> pd.Series:
     """Rows of microdata counted by block and the given columns."""
     frame = pd.read_parquet(path)
-    block = frame[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]].agg("".join, axis=1)
+    block = frame[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]].agg(
+        "".join, axis=1
+    )
     return frame.groupby([block, *columns.values()]).size().rename_axis(["block", *columns])
 
 
 @pytest.fixture(scope="module")
-def private_run(county: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunDirectory]:
+def private_run(
+    county: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, RunDirectory]:
     folder = tmp_path_factory.mktemp("private")
     settings = write_settings(folder, county)
     return settings, run_settings(settings, folder / "run")
@@ -216,9 +220,7 @@ def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
     from tasks.ingest.generate import FEWEST_PERSONS, generate_county
 
     generate_county(tmp_path, persons=FEWEST_PERSONS, state="72", seed=5)
-    run = run_settings(
-        write_settings(tmp_path, tmp_path, preset="pl94_2020_pr"), tmp_path / "run"
-    )
+    run = run_settings(write_settings(tmp_path, tmp_path, preset="pl94_2020_pr"), tmp_path / "run")
     geounits = pd.read_parquet(run.spine("persons") / "geounits.parquet")
     assert list(dict.fromkeys(geounits["geolevel"])) == [
         "State",

@@ -35,9 +35,7 @@ def test_entities_break_nesting():
     sizes = replace(SIZES, counties=200)
     geography, _ = generate_geography(sizes, seed=4)
     rules = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
-    categories = {
-        category.name: category for category in off_spine_categories(geography, rules)
-    }
+    categories = {category.name: category for category in off_spine_categories(geography, rules)}
     codes = block_codes(geography)
 
     def share_across(category, geounit) -> float:

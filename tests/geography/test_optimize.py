@@ -79,9 +79,7 @@ def reference_groups(blocks_of_item, parent, state, n_entities, cutoff):
                         continue
                     candidate = [members for members in groups if members not in (u, v)]
                     candidate.append(u + v)
-                    test = reference_distances(
-                        blocks_of_item, candidate, parent, state, n_entities
-                    )
+                    test = reference_distances(blocks_of_item, candidate, parent, state, n_entities)
                     if test <= current:
                         groups.remove(v)
                         u.extend(v)

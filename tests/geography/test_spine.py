@@ -60,9 +60,7 @@ def check_structure(spine):
 def test_every_kind_is_a_tree_with_exact_shares(geography, shares, rules, kind, is_pure):
     rules = replace(rules, school_district_column="SDUNI")
     levels = equal_shares(DHC) if kind == "dhc" else shares
-    spine = build_spine(
-        geography, geolevel_shares=levels, kind=kind, rules=rules, is_pure=is_pure
-    )
+    spine = build_spine(geography, geolevel_shares=levels, kind=kind, rules=rules, is_pure=is_pure)
     check_structure(spine)
     assert spine.names == tuple(levels)
     assert len(spine.geolevel("US")) == 1
@@ -282,12 +280,8 @@ def test_refused_settings(geography, shares, rules):
         rules,
     )
     refuse("needs a column", geography, equal_shares(DHC), rules, kind="dhc")
-    refuse(
-        "has no column 'WARD'", geography, shares, replace(rules, categories=("place", "WARD"))
-    )
-    refuse(
-        "facilities have the shape", geography, shares, rules, group_quarters=np.zeros((3, 7))
-    )
+    refuse("has no column 'WARD'", geography, shares, replace(rules, categories=("place", "WARD")))
+    refuse("facilities have the shape", geography, shares, rules, group_quarters=np.zeros((3, 7)))
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,7 @@ def category_of(entity, n_entities: int) -> Category:
 def dense_variance(spine: Spine, precision, is_inside: np.ndarray) -> float:
     """a' (A' diag(precision) A)^+ a, infinite if the measurements do not determine a' x."""
     rows = np.concatenate(
-        [
-            spine.ancestors(level.name) == np.arange(len(level))[:, None]
-            for level in spine.geolevels
-        ]
+        [spine.ancestors(level.name) == np.arange(len(level))[:, None] for level in spine.geolevels]
     ).astype(float)
     weight = np.concatenate(precision)
     scaled = np.sqrt(weight)[:, None] * rows

@@ -26,7 +26,9 @@ from validation.run_checks import CHECKS, run_checks
 from validation.run_files import ExpectedUniverse
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
-SHARES = dict(zip(GEOLEVELS, map(Fraction, ("1/41", "9/41", "4/41", "7/41", "13/41", "7/41"))))
+SHARES = dict(
+    zip(GEOLEVELS, map(Fraction, ("1/41", "9/41", "4/41", "7/41", "13/41", "7/41")), strict=True)
+)
 PATHS = {
     # block geocode: State, County, Tract, Block_Group of the block
     "4400103010011000": ("044", "04410001", "04410001001", "044100010010001"),
@@ -51,7 +53,7 @@ EXPECTED = {
         schema=PERSONS,
         geolevels=GEOLEVELS,
         total=Fraction(293764, 114921),
-        query_shares={level: QUERY_SHARES["persons"] for level in GEOLEVELS},
+        query_shares=dict.fromkeys(GEOLEVELS, QUERY_SHARES["persons"]),
         constraints={
             "total_con": ("US",),
             "state_total_con": ("State",),
@@ -65,7 +67,7 @@ EXPECTED = {
         schema=UNITS,
         geolevels=GEOLEVELS,
         total=Fraction(3, 40),
-        query_shares={level: QUERY_SHARES["units"] for level in GEOLEVELS},
+        query_shares=dict.fromkeys(GEOLEVELS, QUERY_SHARES["units"]),
         constraints={"total_con": GEOLEVELS},
         structural_zeros={},
     ),
@@ -193,7 +195,9 @@ def constraint_rows(schema, level, names, in_geounit, counts, housing_units) -> 
             rows.append(("0", "total_con", "=", [counts.sum()]))
         if level == "State":
             rows.append(("44", "state_total_con", "=", [counts.sum()]))
-    return dict(zip(("geocode", "query_name", "sign", "value"), zip(*rows), strict=True))
+    return dict(
+        zip(("geocode", "query_name", "sign", "value"), zip(*rows, strict=True), strict=True)
+    )
 
 
 def invariants() -> pd.DataFrame:

@@ -50,7 +50,7 @@ BAD = {
 
 def evidence_of(rule: Rule, *extra):
     values = GOOD.get(rule.evidence, [False])
-    return {value: 10 for value in values} | {value: 3 for value in extra}
+    return dict.fromkeys(values, 10) | dict.fromkeys(extra, 3)
 
 
 def full_evidence():
@@ -99,8 +99,10 @@ def test_rules_are_named_once_and_state_what_must_hold():
         assert rule.suite in SUITES
         assert (rule.allowed is None) != (rule.pattern is None)
         assert " must " in rule.statement or " may " in rule.statement
-        assert rule.column in rule.statement or rule.name == "no_facility_without_person" or (
-            rule.name == "no_repeated_block"
+        assert (
+            rule.column in rule.statement
+            or rule.name == "no_facility_without_person"
+            or (rule.name == "no_repeated_block")
         )
 
 

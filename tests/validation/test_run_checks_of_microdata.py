@@ -120,5 +120,3 @@ def test_stamp_must_be_on_both_files_exactly_if_due(run, exact_run, universe, su
     shutil.move(private.with_suffix(".other"), private)
     assert run.failing() == {(universe, "microdata_tabulate_to_estimates")}
     assert exact_run.failing() == {(universe, "microdata_tabulate_to_estimates")}
-
-

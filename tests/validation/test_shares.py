@@ -20,9 +20,7 @@ def test_sums_agree_with_walking_each_path(data):
             st.lists(st.fractions(0, 1, max_denominator=10**6), min_size=1, max_size=4)
         )
         code = data.draw(
-            st.lists(
-                st.integers(0, len(level) - 1), min_size=len(parent), max_size=len(parent)
-            )
+            st.lists(st.integers(0, len(level) - 1), min_size=len(parent), max_size=len(parent))
         )
         parents.append(np.array(parent))
         shares.append(level)

@@ -117,9 +117,7 @@ def _zoo() -> dict[str, Siblings]:
     totals = np.bincount(group, grouped.truth.sum(1)).astype(np.int64)
     zoo["state totals"] = _with(grouped, group_of_child=group, group_totals=totals)
     units = siblings(13, 6, schema=UNITS, queries={"detailed": 1.0}, share_empty=0.0)
-    zoo["units"] = _with(
-        units, group_of_child=np.arange(6), group_totals=units.truth.sum(1)
-    )
+    zoo["units"] = _with(units, group_of_child=np.arange(6), group_totals=units.truth.sum(1))
     equal = siblings(14, 4)
     zoo["equal answers"] = replace(
         equal,

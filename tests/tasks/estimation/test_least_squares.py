@@ -105,9 +105,7 @@ def stationarity_residual(problem, measurements, names, x, pinned=()):
     )
     flat = gradient.ravel() / size
     bounds = [(0, None) if sign else (None, None) for sign in lower_signs] + [(0, None)]
-    result = linprog(
-        np.r_[np.zeros(n), 1.0], A_ub=matrix, b_ub=np.r_[flat, -flat], bounds=bounds
-    )
+    result = linprog(np.r_[np.zeros(n), 1.0], A_ub=matrix, b_ub=np.r_[flat, -flat], bounds=bounds)
     assert result.status == 0
     return result.fun
 

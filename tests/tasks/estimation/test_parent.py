@@ -121,8 +121,9 @@ def test_empty_parent(make_siblings):
     )
     x, (record,) = estimate_children("0", problem, made.measurements, passes_of(made))
     assert x.shape == (4, 0) and record.stage == "settled"
-    problem = replace(made.problem, parent_counts=made.problem.parent_counts * 0,
-                      lower=made.problem.lower * 0)
+    problem = replace(
+        made.problem, parent_counts=made.problem.parent_counts * 0, lower=made.problem.lower * 0
+    )
     x, _ = estimate_children("0", problem, made.measurements, passes_of(made))
     assert not x.any()
 
@@ -207,7 +208,10 @@ def test_conflicting_constraint_needs_a_conflict(made):
 
 def test_root_message_needs_no_parent(make_siblings):
     made = make_siblings(34, 1, is_root=True)
-    problem = replace(made.problem, lower=np.full_like(made.problem.lower, NO_BOUND),
-                      upper=np.zeros_like(made.problem.upper))
+    problem = replace(
+        made.problem,
+        lower=np.full_like(made.problem.lower, NO_BOUND),
+        upper=np.zeros_like(made.problem.upper),
+    )
     with pytest.raises(SolveFailed, match="^The root of the spine cannot meet the bounds of type"):
         estimate_children("", problem, made.measurements, passes_of(made))

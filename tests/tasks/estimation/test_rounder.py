@@ -188,16 +188,16 @@ def test_passes_hold_earlier_answers(made):
     assert set(np.unique(step)) <= {0, 1}
     first = rounder.solve_passes(made.problem, target, passes[:1])
     assert np.array_equal(first.x.sum(1), result.x.sum(1))
-    assert np.array_equal(
-        rounder.solve_passes(made.problem, target, passes).x, result.x
-    )
+    assert np.array_equal(rounder.solve_passes(made.problem, target, passes).x, result.x)
 
 
 def test_integers_stay():
     problem, _ = feasible_target(np.random.default_rng(7), 4, 5)
     whole = np.random.default_rng(8).integers(0, 9, (4, 5))
     problem = replace(
-        problem, parent_counts=whole.sum(0), lower=problem.lower * 0,
+        problem,
+        parent_counts=whole.sum(0),
+        lower=problem.lower * 0,
         upper=problem.upper * 0 + NO_BOUND,
     )
     target = whole + np.random.default_rng(9).uniform(-9e-6, 9e-6, whole.shape)
@@ -257,9 +257,7 @@ def test_large_counts():
 def test_conserves(seed, c, k):
     rng = np.random.default_rng(seed)
     problem, target = feasible_target(rng, c, k)
-    result = round_by_flow(
-        RoundingPass(problem, target, nested_labels(rng, problem.type_of_cell))
-    )
+    result = round_by_flow(RoundingPass(problem, target, nested_labels(rng, problem.type_of_cell)))
     assert result.status is SolveStatus.OPTIMAL
     assert is_feasible(problem, result.x)
     assert set(np.unique(result.x - np.floor(target))) <= {0, 1}

@@ -47,8 +47,10 @@ def test_detailed_codes_fit_the_race_combination(county):
     persons = pd.read_parquet(county.persons)
     codes = persons[[f"QRACE{i}" for i in range(1, 9)]].apply(lambda column: column.str.strip())
     assert (codes["QRACE1"] != "").all()
-    n_races = persons["CENRACE"].astype(int).map(
-        lambda code: 1 + sum(code > bound for bound in (6, 21, 41, 56, 62))
+    n_races = (
+        persons["CENRACE"]
+        .astype(int)
+        .map(lambda code: 1 + sum(code > bound for bound in (6, 21, 41, 56, 62)))
     )
     n_codes = (codes != "").sum(axis=1)
     assert ((n_codes == n_races) | (n_codes == n_races + 1)).all()

@@ -311,9 +311,7 @@ def test_findings_are_written_with_counts(tables):
 
 
 def test_a_valid_county_passes_every_rule(county):
-    result = check_inputs(
-        persons=county.persons, units=county.units, geography=county.geography
-    )
+    result = check_inputs(persons=county.persons, units=county.units, geography=county.geography)
     assert result.findings == ()
     assert all(outcome.passed for outcome in result.outcomes)
     assert {outcome.suite for outcome in result.outcomes} == {
@@ -336,8 +334,10 @@ def test_result_agrees_with_a_slow_tabulation(expected, tables):
     # 801 and 901 are of type 7 with 701; the first digit is the type of the others.
     hhgq = hhgq.clip(upper=7)
     cell = (
-        (hhgq * 2 + (people["QAGE"] >= 18)) * 2 + (people["CENHISP"] == "2")
-    ) * 63 + people["CENRACE"].astype(int) - 1
+        ((hhgq * 2 + (people["QAGE"] >= 18)) * 2 + (people["CENHISP"] == "2")) * 63
+        + people["CENRACE"].astype(int)
+        - 1
+    )
     counted = people.groupby(["geocode", cell]).size()
     histogram = result.histograms["persons"].tocoo()
     codes = result.geography["block_geocode"].to_numpy()
@@ -359,9 +359,7 @@ def test_result_agrees_with_a_slow_tabulation(expected, tables):
         invariants["housing_units"], housing.groupby("geocode").size().reindex(codes, fill_value=0)
     )
     colleges = units[units["QGQTYP"] == "501"].groupby("geocode").size()
-    np.testing.assert_array_equal(
-        invariants["facilities_5"], colleges.reindex(codes, fill_value=0)
-    )
+    np.testing.assert_array_equal(invariants["facilities_5"], colleges.reindex(codes, fill_value=0))
     assert inhabitable(result.invariants).sum() == units["geocode"].nunique()
     assert result.state_totals == {"35": len(people)}
     assert list(result.geography) == ["block_geocode", "AIANNHCE", "COUSUBFP", "PLACEFP", "SDUNI"]

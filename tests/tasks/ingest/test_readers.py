@@ -26,9 +26,7 @@ def content(tmp_path_factory):
     """Bytes of each table of one county, by layout."""
     contents = {}
     for layout in ("parquet", "delimited", "fixed_width"):
-        files = generate_county(
-            tmp_path_factory.mktemp(layout), persons=600, seed=2, layout=layout
-        )
+        files = generate_county(tmp_path_factory.mktemp(layout), persons=600, seed=2, layout=layout)
         contents[layout] = {
             "persons": files.persons.read_bytes(),
             "units": files.units.read_bytes(),

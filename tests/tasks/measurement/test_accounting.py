@@ -92,10 +92,9 @@ def test_simple_bound_gives_the_april_2021_figures(rho, epsilon):
 @pytest.mark.parametrize("delta", [1e-3, 1e-10, 1e-30])
 def test_tight_conversion_is_the_minimum_over_alpha_and_below_the_simple_bound(rho, delta):
     alphas = 1 + np.exp(np.linspace(-12, 25, 20001))
-    epsilons = (
-        alphas * rho
-        + (alphas * np.log1p(-1 / alphas) - np.log(alphas - 1) - math.log(delta)) / (alphas - 1)
-    )
+    epsilons = alphas * rho + (
+        alphas * np.log1p(-1 / alphas) - np.log(alphas - 1) - math.log(delta)
+    ) / (alphas - 1)
     found = epsilon_tight(rho, delta)
     assert found <= max(epsilons.min(), 0) + 1e-12
     assert found == pytest.approx(max(epsilons.min(), 0), rel=1e-4, abs=1e-12)

@@ -80,9 +80,7 @@ def test_answers_are_aligned_to_the_geounits_asked_for(shard):
 
 def test_several_files_are_read_as_one(shard, tmp_path):
     path, groups = shard
-    further = write_measurements(
-        tmp_path / "1.parquet", [[answers("total_dpq", ["d1"], 1, 5)]]
-    )
+    further = write_measurements(tmp_path / "1.parquet", [[answers("total_dpq", ["d1"], 1, 5)]])
     found = read_measurements([path, further], ["d1", "a1"])
     assert np.isfinite(found["total_dpq"].variance).all()
     assert read_measurements([path, further], []) == {}

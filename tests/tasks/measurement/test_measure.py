@@ -64,7 +64,9 @@ def test_a_shard_has_its_queries_variances_and_spending(tmp_path):
     path = measure_shard(tmp_path / "0.parquet", shard, BUDGET, PERSONS, SeededRandom(1))
     found = read_measurements(path, shard.geocode)
     assert list(found) == ["total_dpq", "hispanic * cenrace_dpq", "detailed_dpq"]
-    for name, query_share in zip(found, [Fraction(1, 10), Fraction(3, 10), Fraction(6, 10)]):
+    for name, query_share in zip(
+        found, [Fraction(1, 10), Fraction(3, 10), Fraction(6, 10)], strict=True
+    ):
         for code in (0, 2):
             sigma_squared = 1 / (Fraction(5, 2) * SHARES[code] * query_share)
             variance = noise_variance("discrete_gaussian", sigma_squared)
@@ -127,9 +129,7 @@ def test_row_groups_do_not_change_repeatable_content(tmp_path, monkeypatch):
 
 def test_an_infinite_budget_gives_exact_answers():
     shard = random_shard()
-    (group,) = noisy_answers(
-        shard, replace(BUDGET, infinite=True), PERSONS, SeededRandom(4)
-    )
+    (group,) = noisy_answers(shard, replace(BUDGET, infinite=True), PERSONS, SeededRandom(4))
     truth = shard.histograms[shard.plb_share_code != 1].toarray()
     assert np.array_equal(group[-1].values, truth)
     assert not group[-1].variance.any()

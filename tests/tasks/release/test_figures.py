@@ -23,9 +23,7 @@ def numbers(element: ElementTree.Element, *names: str) -> list[float]:
 
 
 def test_line_chart_labels_axes_and_series() -> None:
-    svg = line_chart(
-        CURVE, title="Privacy loss", x_label="epsilon", y_label="delta", log_y=True
-    )
+    svg = line_chart(CURVE, title="Privacy loss", x_label="epsilon", y_label="delta", log_y=True)
     root = ElementTree.fromstring(svg)
     assert root.get("role") == "img" and root.get("aria-label") == "Privacy loss"
     assert {"epsilon", "delta", "tight", "simple bound", "5", "10", "15"} <= set(texts(svg))
@@ -51,7 +49,7 @@ def test_lines_stay_in_the_frame_and_keep_their_order(steps: bool) -> None:
     places = [float(text) for text in re.findall(r"[0-9.]+", line.get("d"))]
     xs, ys = places[::2], places[1::2]
     assert xs == sorted(xs) and ys == sorted(ys, reverse=True)
-    assert 0 <= xs[0] and xs[-1] <= WIDTH
+    assert xs[0] >= 0 and xs[-1] <= WIDTH
     assert (xs[1] - xs[0]) == pytest.approx((xs[2] - xs[0]) / 3, abs=0.2), "a third of 3 decades"
 
 

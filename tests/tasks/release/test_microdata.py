@@ -25,9 +25,7 @@ def estimates(*rows: tuple[str, int, int]) -> pa.Table:
             "cell": [row[1] for row in rows],
             "count": [row[2] for row in rows],
         },
-        schema=pa.schema(
-            {"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()}
-        ),
+        schema=pa.schema({"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()}),
     )
 
 
@@ -114,9 +112,7 @@ def test_parquet_columns_are_plain_text_and_an_integer(tmp_path):
     rows_per_batch=st.integers(1, 20),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_batches_do_not_matter_nor_does_the_order(
-    tmp_path_factory, counts, rows_per_batch, seed
-):
+def test_batches_do_not_matter_nor_does_the_order(tmp_path_factory, counts, rows_per_batch, seed):
     rows = [(block, cell, count) for (block, cell), count in counts.items()]
     folder = tmp_path_factory.mktemp("release")
     whole = write_persons(estimates(*rows), PERSONS, folder)
@@ -178,9 +174,7 @@ def test_voting_age_by_age_starts_at_eighteen(tmp_path):
 
 def test_units_without_occupancy_have_no_status(tmp_path):
     schema = Schema("units", ("sex",))
-    frame = same_content(
-        write_units(estimates((BLOCKS[0], 0, 1)), invariants(), schema, tmp_path)
-    )
+    frame = same_content(write_units(estimates((BLOCKS[0], 0, 1)), invariants(), schema, tmp_path))
     assert list(frame.columns[7:]) == ["RTYPE"]
 
 

@@ -23,7 +23,16 @@ def budget(mechanism: str, geolevels: dict[str, str], queries: dict[str, str]) -
 
 
 def test_tracts_take_the_shares_of_geolevels_that_they_replace() -> None:
-    names = "US State County Prim Tract_Subset_Group Tract_Subset Block_Group Block".split()
+    names = [
+        "US",
+        "State",
+        "County",
+        "Prim",
+        "Tract_Subset_Group",
+        "Tract_Subset",
+        "Block_Group",
+        "Block",
+    ]
     shares = on_aian_spine(dict.fromkeys(names, Fraction(1, 8)))
     assert list(shares) == ["US", "State", "County", "Tract", "Block_Group", "Block"]
     assert shares["Tract"] == Fraction(3, 8)
