@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,7 @@ from scipy import sparse
 from geography.levels import Spine
 from tasks.estimation.files import read_estimates, write_estimates, write_solves
 from tasks.estimation.parent import Passes, SolveRecord, estimate_children
-from tasks.estimation.problem import QueryMeasurement, SiblingProblem
+from tasks.estimation.problem import NO_BOUND, QueryMeasurement, SiblingProblem
 from tasks.measurement.constraints import (
     LOWER_BOUND,
     STATE_TOTAL,
@@ -28,9 +29,6 @@ from tasks.spine.shards import Shard, shards_of
 from tasks.workload.budget import Budget
 from tasks.workload.queries import marginal_query
 from tasks.workload.schema import Schema
-
-NO_BOUND = 10**12
-"""Stands for the absence of an upper bound on a count."""
 
 ROOT = "(root)"
 """Stands for the parent in the record of the root's own solve."""
@@ -70,6 +68,15 @@ class ShardConstraints:
                 state_total = state_totals[STATE_TOTAL, "="].values[:, 0]
         return cls(lower, upper, total, state if state_total is not None else None, state_total)
 
+    def totals(self, start: int, stop: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Groups of the siblings `start` to `stop`, and the exact total of each; None without."""
+        if self.total is not None:
+            return np.arange(stop - start), self.total[start:stop]
+        if self.state is not None:
+            states, group = np.unique(self.state[start:stop], return_inverse=True)
+            return group, self.state_total[states]
+        return None, None
+
 
 def estimate_shard(
     run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
@@ -80,86 +87,125 @@ def estimate_shard(
     Reads nothing confidential.
     """
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    level = spine.geolevel(shard.geolevel)
-    geocode = level.geocode[shard.start : shard.stop]
-    is_typed = universe == "persons" and "hhgq" in schema.attributes
-    type_of_cell = schema.levels("hhgq") if is_typed else np.zeros(schema.n_cells, dtype=np.int64)
+    geolevel = shard.geolevel
+    geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
+    type_of_cell = bounded_type_of_cell(schema)
     constraints = ShardConstraints.read(
-        run.constraints(universe, shard.geolevel, shard.name), shard.geolevel, geocode
+        run.constraints(universe, geolevel, shard.name), geolevel, geocode
     )
     measured = read_query_measurements(
-        run.dpqueries(universe, shard.geolevel, shard.name), schema, budget, geocode
+        run.dpqueries(universe, geolevel, shard.name), schema, budget, geocode
     )
-    chosen = settings.passes_of(universe, shard.geolevel)
-    passes = Passes(
-        chosen.least_squares,
-        tuple(tuple(marginal_query(schema, name) for name in names) for names in chosen.rounder),
-    )
-    forbidden = np.zeros(schema.n_cells, dtype=bool)
-    for zero in settings.workload[universe].structural_zeros:
-        forbidden |= schema.cells_where(zero.where)
-
-    index = spine.names.index(shard.geolevel)
-    if index == 0:
-        parents = [(ROOT, 0, len(geocode), None, np.flatnonzero(~forbidden))]
-    else:
-        above = spine.geolevels[index - 1]
-        names = above.geocode[shard.parent_start : shard.parent_stop]
-        files = _files_above(run, settings, universe, spine, shard)
-        histograms = read_estimates(files, names, schema.n_cells)
-        offsets = spine.children(above.name)[shard.parent_start : shard.parent_stop + 1]
-        parents = (
-            (
-                names[i],
-                int(offsets[i] - shard.start),
-                int(offsets[i + 1] - shard.start),
-                histograms.data[histograms.indptr[i] : histograms.indptr[i + 1]],
-                histograms.indices[histograms.indptr[i] : histograms.indptr[i + 1]],
-            )
-            for i in range(len(names))
-        )
-
+    passes = passes_of(settings, universe, geolevel)
     records: list[SolveRecord] = []
     rows, cells, counts = [], [], []
-    for parent, start, stop, parent_counts, support in parents:
-        order = np.lexsort((support, type_of_cell[support]))
-        support = support[order].astype(np.int64)
-        group, totals = _totals(constraints, start, stop)
-        problem = SiblingProblem(
-            geocode[start:stop],
-            support,
-            type_of_cell[support],
-            None if parent_counts is None else parent_counts[order],
-            constraints.lower[start:stop],
-            constraints.upper[start:stop],
-            group,
-            totals,
-        )
+    for family in _families(run, settings, universe, spine, shard):
+        children = slice(family.start, family.stop)
+        problem = _problem(family, geocode[children], constraints, type_of_cell)
         measurements = {
             name: QueryMeasurement(
-                answers.query, answers.values[start:stop], answers.precision[start:stop]
+                answers.query, answers.values[children], answers.precision[children]
             )
             for name, answers in measured.items()
         }
-        estimate, solves = estimate_children(parent, problem, measurements, passes)
+        estimate, solves = estimate_children(family.parent, problem, measurements, passes)
         records += solves
         row, column = np.nonzero(estimate)
-        rows.append(row + start)
-        cells.append(support[column])
+        rows.append(row + family.start)
+        cells.append(problem.cells[column])
         counts.append(estimate[row, column])
     estimates = sparse.csr_array(
         (np.concatenate(counts), (np.concatenate(rows), np.concatenate(cells))),
         shape=(len(geocode), schema.n_cells),
         dtype=np.int64,
     )
-    write_solves(run.solves(universe, shard.geolevel, shard.name), records)
+    write_solves(run.solves(universe, geolevel, shard.name), records)
     write_estimates(
-        run.estimates(universe, shard.geolevel, shard.name),
+        run.estimates(universe, geolevel, shard.name),
         geocode,
         estimates,
         is_private=settings.is_private,
     )
     return tuple(records)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A parent and its children, geounits `start` to `stop` of the shard.
+
+    `support` holds the cells that may be non-zero, `counts` the parent's counts in them; the root
+    has none.
+    """
+
+    parent: str
+    start: int
+    stop: int
+    support: np.ndarray
+    counts: np.ndarray | None
+
+
+def _families(
+    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
+) -> Iterator[_Family]:
+    """The shard's parents in order, each with its estimate; one family without one at the root."""
+    schema = settings.schema_of(universe)
+    index = spine.names.index(shard.geolevel)
+    if index == 0:
+        forbidden = np.zeros(schema.n_cells, dtype=bool)
+        for zero in settings.workload[universe].structural_zeros:
+            forbidden |= schema.cells_where(zero.where)
+        yield _Family(ROOT, 0, shard.stop - shard.start, np.flatnonzero(~forbidden), None)
+        return
+    above = spine.geolevels[index - 1]
+    names = above.geocode[shard.parent_start : shard.parent_stop]
+    files = _files_above(run, settings, universe, spine, shard)
+    estimates = read_estimates(files, names, schema.n_cells)
+    offsets = spine.children(above.name)[shard.parent_start : shard.parent_stop + 1] - shard.start
+    for i, name in enumerate(names):
+        part = slice(estimates.indptr[i], estimates.indptr[i + 1])
+        yield _Family(
+            name,
+            int(offsets[i]),
+            int(offsets[i + 1]),
+            estimates.indices[part],
+            estimates.data[part],
+        )
+
+
+def _problem(
+    family: _Family, geocode: np.ndarray, constraints: ShardConstraints, type_of_cell: np.ndarray
+) -> SiblingProblem:
+    """What the children of a parent must satisfy."""
+    order = np.lexsort((family.support, type_of_cell[family.support]))
+    support = family.support[order].astype(np.int64)
+    group, totals = constraints.totals(family.start, family.stop)
+    return SiblingProblem(
+        geocode,
+        support,
+        type_of_cell[support],
+        None if family.counts is None else family.counts[order],
+        constraints.lower[family.start : family.stop],
+        constraints.upper[family.start : family.stop],
+        group,
+        totals,
+    )
+
+
+def bounded_type_of_cell(schema: Schema) -> np.ndarray:
+    """Type, `(n_cells,)`, on which bounds are put: the group-quarters type of persons, else one."""
+    if schema.universe == "persons" and "hhgq" in schema.attributes:
+        return schema.levels("hhgq")
+    return np.zeros(schema.n_cells, dtype=np.int64)
+
+
+def passes_of(settings: Settings, universe: str, geolevel: str) -> Passes:
+    """The passes that the settings ask for at a geolevel, with the rounder's queries built."""
+    chosen = settings.passes_of(universe, geolevel)
+    schema = settings.schema_of(universe)
+    return Passes(
+        chosen.least_squares,
+        tuple(tuple(marginal_query(schema, name) for name in names) for names in chosen.rounder),
+    )
 
 
 def read_query_measurements(
@@ -181,18 +227,6 @@ def read_query_measurements(
             precision = spent**2 if budget.is_pure else spent
         found[query.name] = QueryMeasurement(query, answers.values, precision)
     return found
-
-
-def _totals(
-    constraints: ShardConstraints, start: int, stop: int
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Groups of siblings and their exact totals."""
-    if constraints.total is not None:
-        return np.arange(stop - start), constraints.total[start:stop]
-    if constraints.state is not None:
-        states, group = np.unique(constraints.state[start:stop], return_inverse=True)
-        return group, constraints.state_total[states]
-    return None, None
 
 
 def _files_above(
