@@ -11,7 +11,6 @@ tasks hand to each other are names and digests.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from prefect import flow
@@ -27,11 +26,10 @@ from tasks.estimation.steps import estimate
 from tasks.ingest.steps import ingest
 from tasks.measurement.steps import charge_ledger, constrain, measure
 from tasks.release.steps import write_microdata
-from tasks.run_directory import RunDirectory, start_run
+from tasks.run_directory import RunDirectory, settings_digest, start_run
 from tasks.settings import Settings, dump_settings, frozen_settings, load_settings
 from tasks.spine.build import check_spine_settings
-from tasks.spine.files import read_spine
-from tasks.spine.shards import Shard, shards_of
+from tasks.spine.shards import Shard, read_shards
 from tasks.spine.steps import build_spine, summarise_spine
 
 PRODUCT = "topdown"
@@ -40,7 +38,7 @@ PRESETS = Path(__file__).parent / "settings"
 
 def default_run_directory(settings: Settings) -> Path:
     """`runs/` and a name from the dataset and settings: the same settings continue one run."""
-    digest = hashlib.sha256(dump_settings(settings).encode()).hexdigest()
+    digest = settings_digest(dump_settings(settings))
     return Path("runs") / f"{settings.privacy.dataset}-{PRODUCT}-{digest[:8]}"
 
 
@@ -86,11 +84,13 @@ def topdown_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     run = RunDirectory(Path(run_directory))
     with run.locked():
+        run.refuse_edited_settings()
         settings = frozen_settings(run.settings)
         try:
             _run_all(run, settings)
         except SpineflowError as error:
-            run.update_manifest(status="failed", reason=str(error))
+            if not run.release.exists():
+                run.update_manifest(status="failed", reason=str(error))
             raise
         run.update_manifest(status="complete", reason="")
     return str(run.release)
@@ -106,7 +106,7 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
         universe: build_spine.submit(root, universe, wait_for=[ingested]) for universe in universes
     }
     _finish(run, {f"{universe} spine": [spine] for universe, spine in spines.items()})
-    shards = {universe: _shards(run, settings, universe) for universe in universes}
+    shards = {universe: _shards(run, universe) for universe in universes}
 
     charged = charge_ledger.submit(root, wait_for=list(spines.values()))
     _finish(run, {"ledger": [charged]})
@@ -163,10 +163,12 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
     _finish(run, {"report": [report_run.submit(root, wait_for=[published])]})
 
 
-def _shards(run: RunDirectory, settings: Settings, universe: str) -> dict[str, tuple[Shard, ...]]:
-    spine = read_spine(run.spine(universe))
-    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    return {geolevel: shards_of(spine, geolevel, schema, budget) for geolevel in spine.names}
+def _shards(run: RunDirectory, universe: str) -> dict[str, list[Shard]]:
+    """The shards of a universe by geolevel, root first."""
+    shards: dict[str, list[Shard]] = {}
+    for shard in read_shards(run.spine(universe)):
+        shards.setdefault(shard.geolevel, []).append(shard)
+    return shards
 
 
 def _finish(run: RunDirectory, stages: dict[str, list[PrefectFuture]]) -> None:

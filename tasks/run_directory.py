@@ -24,6 +24,10 @@ DERIVED = ("estimates", "solves", "release", "release-unchecked", "validation", 
 """Folders that can be made again from measurements, invariants and public geography."""
 
 
+_FIRST_ENTRIES = (".lock", "confidential", "settings.toml", f"{NOT_PRIVATE}.txt")
+"""What a run that was killed before its manifest may have left."""
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """Names of the artifacts of a run; see the layout in the reference documentation."""
@@ -108,6 +112,15 @@ class RunDirectory:
         """How each solve of a shard ended."""
         return self.root / "solves" / universe / geolevel / f"{shard}.parquet"
 
+    def refuse_edited_settings(self) -> None:
+        """Raise InputRefused if the frozen settings have been edited since the run began."""
+        text = self.settings.read_text(encoding="utf-8")
+        if settings_digest(text) != self.read_manifest()["settings_digest"]:
+            raise InputRefused(
+                f"{self.settings} has been edited since the run began; put it back, or start a "
+                "new run."
+            )
+
     def artifact(self, path: Path, **facts: Any) -> Artifact:
         """Handle of a finished public file of this run."""
         return Artifact(str(path.relative_to(self.root)), sha256_of_file(path), **facts)
@@ -155,8 +168,15 @@ class RunDirectory:
 
         Raises SpineflowError if another process holds it.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / ".lock").open("w") as stream:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            stream = (self.root / ".lock").open("w")
+        except OSError as error:
+            raise SpineflowError(
+                f"The run directory {self.root} cannot be written ({error.strerror}); choose "
+                "another --run-dir."
+            ) from None
+        with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -174,7 +194,7 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
     measurements are never drawn again, and a finished release is left as it is. Raises
     InputRefused if the directory belongs to other settings or holds something else.
     """
-    digest = hashlib.sha256(settings_text.encode()).hexdigest()
+    digest = settings_digest(settings_text)
     if run.manifest.exists():
         manifest = run.read_manifest()
         if manifest["settings_digest"] != digest or manifest["product"] != product:
@@ -184,16 +204,17 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
             )
         remove_temporaries(run.root)
         discard_all_unpublished(run.root / "measurements")
-        if manifest["code_version"] != code_version() and manifest["status"] != "complete":
+        if run.release.exists():
+            return
+        if manifest["code_version"] != code_version():
             for name in DERIVED:
                 shutil.rmtree(run.root / name, ignore_errors=True)
-            manifest["code_version"] = code_version()
-        manifest["status"] = "running"
-        run.write_manifest(manifest)
+        run.update_manifest(code_version=code_version(), status="running")
         return
-    if run.root.exists() and any(entry.name != ".lock" for entry in run.root.iterdir()):
+    if any(entry.name not in _FIRST_ENTRIES for entry in run.root.iterdir()):
         raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
-    run.confidential.mkdir(parents=True, mode=0o700)
+    remove_temporaries(run.root)
+    run.confidential.mkdir(parents=True, mode=0o700, exist_ok=True)
     with replacing(run.settings) as part:
         part.write_text(settings_text, encoding="utf-8")
     if not private:
@@ -214,6 +235,11 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
             "stages": {},
         }
     )
+
+
+def settings_digest(text: str) -> str:
+    """Digest that ties a run to its settings."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 from tasks.estimation.files import read_estimates
 from tasks.files import replacing
 from tasks.measurement.measure import true_answers
-from tasks.measurement.run import shard_histograms, shards_of_universe
+from tasks.measurement.run import shard_histograms
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 from tasks.spine.files import read_spine
+from tasks.spine.shards import read_shards
 from tasks.workload.queries import marginal_query
 
 ACCURACY = "accuracy.parquet"
@@ -49,7 +50,7 @@ def _errors(run: RunDirectory, settings: Settings, universe: str) -> Iterator[di
     spine = read_spine(run.spine(universe))
     schema = settings.schema_of(universe)
     names = list(dict.fromkeys(("total", *settings.budget_of(universe).query_shares["Block"])))
-    shards = shards_of_universe(run, settings, universe)
+    shards = read_shards(run.spine(universe))
     for geolevel in spine.names:
         sums = {name: np.zeros(2) for name in names}
         largest = dict.fromkeys(names, 0)

@@ -25,7 +25,7 @@ from tasks.measurement.files import read_constraints, read_measurements
 from tasks.measurement.measure import DPQUERY_SUFFIX
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
-from tasks.spine.shards import Shard, shards_of
+from tasks.spine.shards import Shard, read_shards
 from tasks.workload.budget import Budget
 from tasks.workload.queries import marginal_query
 from tasks.workload.schema import Schema
@@ -158,7 +158,7 @@ def _families(
         return
     above = spine.geolevels[index - 1]
     names = above.geocode[shard.parent_start : shard.parent_stop]
-    files = _files_above(run, settings, universe, spine, shard)
+    files = _files_above(run, universe, spine, shard)
     estimates = read_estimates(files, names, schema.n_cells)
     offsets = spine.children(above.name)[shard.parent_start : shard.parent_stop + 1] - shard.start
     for i, name in enumerate(names):
@@ -229,14 +229,13 @@ def read_query_measurements(
     return found
 
 
-def _files_above(
-    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
-) -> list[Path]:
+def _files_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Path]:
     """Estimate files that hold the shard's parents."""
     above = spine.names[spine.names.index(shard.geolevel) - 1]
-    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
     return [
         run.estimates(universe, above, other.name)
-        for other in shards_of(spine, above, schema, budget)
-        if other.start < shard.parent_stop and other.stop > shard.parent_start
+        for other in read_shards(run.spine(universe))
+        if other.geolevel == above
+        and other.start < shard.parent_stop
+        and other.stop > shard.parent_start
     ]

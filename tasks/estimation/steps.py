@@ -10,7 +10,7 @@ from tasks.handles import Artifact
 from tasks.run_directory import RunDirectory
 from tasks.settings import frozen_settings
 from tasks.spine.files import read_spine
-from tasks.spine.shards import shard_named
+from tasks.spine.shards import shard_of
 from tasks.steps import step
 from tasks.timing import stopwatch
 
@@ -26,8 +26,7 @@ def estimate(run_root: str, universe: str, geolevel: str, shard: str) -> Artifac
         if not reused:
             settings = frozen_settings(run.settings)
             spine = read_spine(run.spine(universe))
-            schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-            part = shard_named(spine, geolevel, shard, schema, budget)
+            part = shard_of(run.spine(universe), geolevel, shard)
             records = estimate_shard(run, settings, universe, spine, part)
             facts.update(f"{record.stage}: {record.solver}" for record in records)
             facts["relaxed"] = sum(record.relaxed for record in records)

@@ -31,7 +31,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tasks.errors import BudgetRefused, InputRefused
-from tasks.files import sync
+from tasks.files import replacing, sync
 from tasks.measurement.accounting import (
     Guarantee,
     compose,
@@ -44,6 +44,8 @@ APPLICATION_ID = 0x73706C67
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 120
 KEY_BYTES = 32
+USED = "used"
+"""Mark in the key file of a ledger that may hold charges."""
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which `summary` shows the epsilon of what was spent."""
 
@@ -56,6 +58,12 @@ CREATE TABLE datasets (
 CREATE TABLE inputs (
     digest TEXT PRIMARY KEY,
     dataset TEXT NOT NULL REFERENCES datasets (name)
+);
+CREATE TABLE published (
+    run_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (run_id, name)
 );
 CREATE TABLE draws (
     run_id TEXT NOT NULL,
@@ -103,8 +111,8 @@ class Ledger:
         """
         try:
             mode = self.key_path.stat().st_mode
-            key = bytes.fromhex(self.key_path.read_text().strip())
-        except (OSError, ValueError) as error:
+            key = bytes.fromhex(self.key_path.read_text().split()[0])
+        except (OSError, ValueError, IndexError) as error:
             raise BudgetRefused(
                 f"the ledger's key {self.key_path} cannot be read; restore it from a backup"
             ) from error
@@ -131,7 +139,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
         if not must_exist:
             ledger.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked_folder(ledger.path.parent):
-            if not must_exist and not ledger.path.exists() and not ledger.key_path.exists():
+            if not must_exist and not ledger.path.exists() and not _is_used(ledger):
                 _create(ledger)
     except OSError as error:
         raise BudgetRefused(
@@ -168,6 +176,7 @@ def charge(
     cannot be used.
     """
     digests = {kind: digest.whole for kind, digest in sorted(inputs.items())}
+    _mark_used(ledger)
     with _transaction(ledger) as connection:
         rows = {draw.name: _row(dataset, product, run_id, draw, digests) for draw in draws}
         own = connection.execute("SELECT * FROM draws WHERE run_id = ?", [run_id]).fetchall()
@@ -191,6 +200,38 @@ def charge(
     return True
 
 
+def record_publication(ledger: Ledger, run_id: str, name: str, digest: str) -> None:
+    """Record that a run has published a noisy measurement, by name and digest of the file.
+
+    Raises BudgetRefused if the run has published another file of this name: a copy of its
+    directory went on elsewhere, or the file was altered.
+    """
+    with _transaction(ledger) as connection:
+        known = connection.execute(
+            "SELECT digest FROM published WHERE run_id = ? AND name = ?", [run_id, name]
+        ).fetchone()
+        if known is None:
+            connection.execute("INSERT INTO published VALUES (?, ?, ?)", [run_id, name, digest])
+        elif known["digest"] != digest:
+            raise BudgetRefused(
+                f"{name} is not the measurement that run {run_id} has published; restore that "
+                "file, or start a new run"
+            )
+
+
+def refuse_redraw(ledger: Ledger, run_id: str, name: str) -> None:
+    """Raise BudgetRefused if the run has published this measurement: it is not drawn again."""
+    with _transaction(ledger) as connection:
+        known = connection.execute(
+            "SELECT 1 FROM published WHERE run_id = ? AND name = ?", [run_id, name]
+        ).fetchone()
+    if known is not None:
+        raise BudgetRefused(
+            f"{name} was published by run {run_id} and is missing; restore the file, or start a "
+            "new run, since a published measurement is never drawn again"
+        )
+
+
 def set_cap(ledger: Ledger, dataset: str, cap: Fraction) -> None:
     """Set the cap of a dataset, in rho of bounded zCDP per person.
 
@@ -199,6 +240,7 @@ def set_cap(ledger: Ledger, dataset: str, cap: Fraction) -> None:
     """
     if isinstance(cap, bool) or not isinstance(cap, int | Fraction) or cap <= 0:
         raise InputRefused(f"the cap is {cap!r}; give a positive exact fraction such as 3/2")
+    _mark_used(ledger)
     with _transaction(ledger) as connection:
         spent = compose(_guarantees(connection, dataset)).parameter
         if cap < spent:
@@ -352,13 +394,10 @@ def _check_cap(connection: sqlite3.Connection, dataset: str, asked: Iterable[Gua
 
 
 def _create(ledger: Ledger) -> None:
-    """Make a ledger and its key; the ledger appears whole."""
-    key = secrets.token_bytes(KEY_BYTES)
-    descriptor = os.open(ledger.key_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    """Make a ledger and its key; the ledger appears whole, the key first."""
+    if not ledger.key_path.exists():
+        _write_key(ledger, secrets.token_hex(KEY_BYTES))
+    key = ledger.key()
     unpublished = ledger.path.with_name(f".{ledger.path.name}.{secrets.token_hex(8)}.unpublished")
     connection = sqlite3.connect(unpublished, isolation_level=None)
     try:
@@ -371,6 +410,26 @@ def _create(ledger: Ledger) -> None:
     unpublished.chmod(0o600)
     os.rename(unpublished, ledger.path)
     sync(ledger.path.parent)
+
+
+def _write_key(ledger: Ledger, text: str) -> None:
+    with replacing(ledger.key_path) as part:
+        part.touch(mode=0o600)
+        part.write_text(text + "\n")
+
+
+def _is_used(ledger: Ledger) -> bool:
+    """Whether the key says that the ledger may hold charges.
+
+    A key without the mark is that of a ledger which was not made before its maker died.
+    """
+    return ledger.key_path.exists() and USED in ledger.key_path.read_text().split()
+
+
+def _mark_used(ledger: Ledger) -> None:
+    """Note beside the key that the ledger may hold charges from now on."""
+    if not _is_used(ledger):
+        _write_key(ledger, f"{ledger.key().hex()} {USED}")
 
 
 def _check_ledger(ledger: Ledger, connection: sqlite3.Connection) -> None:
@@ -410,7 +469,7 @@ def _transaction(ledger: Ledger) -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
         connection.execute("COMMIT")
-    except (sqlite3.Error, ValueError) as error:
+    except (sqlite3.Error, ValueError, ArithmeticError, TypeError) as error:
         raise BudgetRefused(
             f"the ledger {ledger.path} cannot be used ({error}); restore it from a backup, or make "
             "it writable if its permissions changed; no noise was drawn"

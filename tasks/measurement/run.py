@@ -11,45 +11,49 @@ from scipy import sparse
 
 from geography.levels import Spine
 from tasks.errors import BudgetRefused
+from tasks.files import sha256_of_file
 from tasks.ingest.histograms import read_histogram
 from tasks.ingest.invariants import inhabitable, read_invariants, read_state_totals
 from tasks.measurement.accounting import check_budget, guarantee_of
 from tasks.measurement.constraints import constraints_of_shard
 from tasks.measurement.digests import INPUT_DIGESTS, InputDigest
 from tasks.measurement.files import write_constraints
-from tasks.measurement.ledger import Draw, charge, open_ledger
+from tasks.measurement.ledger import (
+    Draw,
+    charge,
+    open_ledger,
+    record_publication,
+    refuse_redraw,
+)
 from tasks.measurement.measure import MeasuredShard, measure_shard
 from tasks.measurement.randomness import RandomSource, SeededRandom, SystemRandom
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 from tasks.spine.files import read_spine
-from tasks.spine.shards import Shard, shards_of
+from tasks.spine.shards import Shard, read_shards
 from validation.shares import unbalanced_paths
+
+
+def measurement_files(run: RunDirectory, settings: Settings) -> list[Path]:
+    """The files of noisy measurements that the run publishes, there yet or not."""
+    return [
+        run.dpqueries(universe, shard.geolevel, shard.name)
+        for universe in settings.run.universes
+        for shard in read_shards(run.spine(universe))
+    ]
 
 
 def all_measured(run: RunDirectory, settings: Settings) -> bool:
     """Whether every noisy measurement of the run has been published."""
-    return all(
-        run.dpqueries(universe, shard.geolevel, shard.name).exists()
-        for universe in settings.run.universes
-        for shard in shards_of_universe(run, settings, universe)
-    )
-
-
-def shards_of_universe(run: RunDirectory, settings: Settings, universe: str) -> tuple[Shard, ...]:
-    """All shards of a universe's stored spine, root first."""
-    spine = read_spine(run.spine(universe))
-    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    return tuple(
-        shard for geolevel in spine.names for shard in shards_of(spine, geolevel, schema, budget)
-    )
+    return all(path.exists() for path in measurement_files(run, settings))
 
 
 def charge_run(run: RunDirectory, settings: Settings) -> None:
     """Check that what will be measured costs what the settings say, then enter it in the ledger.
 
-    The shares are recomputed along every path from the stored spines. Runs that are not private
-    draw nothing worth recording. Raises BudgetRefused before any noise is drawn.
+    The shares are recomputed along every path from the stored spines. Measurements that are there
+    must be those that the ledger knows, and none that it knows may be missing. Runs that are not
+    private draw nothing worth recording. Raises BudgetRefused before any noise is drawn.
     """
     budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
     for universe, budget in budgets.items():
@@ -76,6 +80,12 @@ def charge_run(run: RunDirectory, settings: Settings) -> None:
         },
         must_be_charged=was_charged,
     )
+    for path in measurement_files(run, settings):
+        name = path.relative_to(run.root).as_posix()
+        if path.exists():
+            record_publication(ledger, manifest["run_id"], name, sha256_of_file(path))
+        else:
+            refuse_redraw(ledger, manifest["run_id"], name)
 
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:
@@ -101,17 +111,25 @@ def constrain_universe(run: RunDirectory, settings: Settings, universe: str) -> 
     invariants = invariants[inhabitable(invariants)].iloc[spine.block_row]
     totals = read_state_totals(run.state_totals)
     zeros = [zero.name for zero in settings.workload[universe].structural_zeros]
-    shards = shards_of_universe(run, settings, universe)
+    shards = read_shards(run.spine(universe))
     for shard in shards:
         rows = constraints_of_shard(spine, shard, schema, invariants, totals, zeros)
         write_constraints(run.constraints(universe, shard.geolevel, shard.name), rows)
     return len(shards)
 
 
-def measure_shard_of_run(
-    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
-) -> None:
-    """Measure one shard, from the system's randomness unless the settings fix a seed."""
+def measure_once(run: RunDirectory, settings: Settings, universe: str, shard: Shard) -> None:
+    """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
+
+    Raises BudgetRefused if the ledger knows that this run has published the shard before.
+    """
+    path = run.dpqueries(universe, shard.geolevel, shard.name)
+    run_id, name = run.read_manifest()["run_id"], path.relative_to(run.root).as_posix()
+    ledger = None
+    if settings.is_private:
+        ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+        refuse_redraw(ledger, run_id, name)
+    spine = read_spine(run.spine(universe))
     schema = settings.schema_of(universe)
     level = spine.geolevel(shard.geolevel)
     part = slice(shard.start, shard.stop)
@@ -125,14 +143,10 @@ def measure_shard_of_run(
     source: RandomSource = SystemRandom()
     if settings.privacy.seed is not None:
         source = SeededRandom(settings.privacy.seed, universe, shard.geolevel, shard.name)
-    measure_shard(
-        run.dpqueries(universe, shard.geolevel, shard.name),
-        measured,
-        settings.budget_of(universe),
-        schema,
-        source,
-        is_private=settings.is_private,
-    )
+    budget = settings.budget_of(universe)
+    measure_shard(path, measured, budget, schema, source, is_private=settings.is_private)
+    if ledger is not None:
+        record_publication(ledger, run_id, name, sha256_of_file(path))
 
 
 def shard_histograms(

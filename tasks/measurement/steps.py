@@ -9,12 +9,11 @@ from tasks.measurement.run import (
     all_measured,
     charge_run,
     constrain_universe,
-    measure_shard_of_run,
+    measure_once,
 )
 from tasks.run_directory import RunDirectory
 from tasks.settings import frozen_settings
-from tasks.spine.files import read_spine
-from tasks.spine.shards import shard_named
+from tasks.spine.shards import shard_of
 from tasks.steps import step
 from tasks.timing import stopwatch
 
@@ -49,9 +48,6 @@ def measure(run_root: str, universe: str, geolevel: str, shard: str) -> Artifact
     reused = path.exists()
     with stopwatch() as seconds:
         if not reused:
-            settings = frozen_settings(run.settings)
-            spine = read_spine(run.spine(universe))
-            schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-            part = shard_named(spine, geolevel, shard, schema, budget)
-            measure_shard_of_run(run, settings, universe, spine, part)
+            part = shard_of(run.spine(universe), geolevel, shard)
+            measure_once(run, frozen_settings(run.settings), universe, part)
     return run.artifact(path, seconds=seconds(), reused=reused)

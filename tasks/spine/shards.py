@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from geography.levels import Spine
+from tasks.files import replacing
 from tasks.workload.budget import Budget
 from tasks.workload.queries import marginal_query
 from tasks.workload.schema import Schema
+
+SHARDS = "shards.parquet"
 
 VALUES_PER_SHARD = 8_000_000
 """Noisy answers that one task holds in memory at a time: 64 MB."""
@@ -30,15 +38,24 @@ class Shard:
     stop: int
 
 
-def shards_of(spine: Spine, geolevel: str, schema: Schema, budget: Budget) -> tuple[Shard, ...]:
-    """Cut a geolevel between parents so that no shard much exceeds `VALUES_PER_SHARD`.
+def cut_spine(spine: Spine, schema: Schema, budget: Budget) -> tuple[Shard, ...]:
+    """Cut every geolevel between parents so that no shard much exceeds `VALUES_PER_SHARD`.
 
-    A function of the spine and the workload alone, so that every task and every resumed run cuts
-    alike.
+    The cuts are stored with the spine: what has been measured in one way is never cut, and so
+    never measured, in another.
     """
-    values_per_geounit = sum(
-        marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel]
+    return tuple(
+        shard
+        for geolevel in spine.names
+        for shard in _cut(
+            spine,
+            geolevel,
+            sum(marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel]),
+        )
     )
+
+
+def _cut(spine: Spine, geolevel: str, values_per_geounit: int) -> tuple[Shard, ...]:
     index = spine.names.index(geolevel)
     n = len(spine.geolevels[index])
     if index == 0:
@@ -54,6 +71,24 @@ def shards_of(spine: Spine, geolevel: str, schema: Schema, budget: Budget) -> tu
     )
 
 
-def shard_named(spine: Spine, geolevel: str, name: str, schema: Schema, budget: Budget) -> Shard:
-    """The shard of this name; StopIteration if there is none."""
-    return next(s for s in shards_of(spine, geolevel, schema, budget) if s.name == name)
+def write_shards(shards: Sequence[Shard], folder: Path) -> None:
+    """Store the cuts of a spine in its folder."""
+    names = [field.name for field in fields(Shard)]
+    columns = {name: [getattr(shard, name) for shard in shards] for name in names}
+    with replacing(folder / SHARDS) as part:
+        pq.write_table(pa.table(columns), part)
+
+
+def read_shards(folder: Path) -> tuple[Shard, ...]:
+    """The cuts of the spine stored in `folder`, root first."""
+    return _read_shards(folder / SHARDS, (folder / SHARDS).stat().st_mtime_ns)
+
+
+def shard_of(folder: Path, geolevel: str, name: str) -> Shard:
+    """The stored shard of this geolevel and name; StopIteration if there is none."""
+    return next(s for s in read_shards(folder) if (s.geolevel, s.name) == (geolevel, name))
+
+
+@lru_cache(maxsize=4)
+def _read_shards(path: Path, _modified: int) -> tuple[Shard, ...]:
+    return tuple(Shard(**row) for row in pq.read_table(path).to_pylist())

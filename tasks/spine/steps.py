@@ -11,6 +11,7 @@ from tasks.run_directory import RunDirectory
 from tasks.settings import frozen_settings
 from tasks.spine.build import universe_spine
 from tasks.spine.files import BLOCKS, read_spine, write_spine
+from tasks.spine.shards import SHARDS, cut_spine, write_shards
 from tasks.spine.summary import has_summary, summary_folder, write_summary
 from tasks.steps import step
 from tasks.timing import stopwatch
@@ -21,12 +22,15 @@ def build_spine(run_root: str, universe: str) -> Artifact:
     """Build a universe's spine from the public geography and the declared invariants."""
     run = RunDirectory(Path(run_root))
     folder = run.spine(universe)
-    reused = (folder / BLOCKS).exists()
+    reused = (folder / SHARDS).exists()
     with stopwatch() as seconds:
         if not reused:
             settings = frozen_settings(run.settings)
             geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
-            write_spine(universe_spine(settings, universe, geography, invariants), folder)
+            spine = universe_spine(settings, universe, geography, invariants)
+            write_spine(spine, folder)
+            schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+            write_shards(cut_spine(spine, schema, budget), folder)
     spine = read_spine(folder)
     facts = tuple((level.name, len(level)) for level in spine.geolevels)
     return run.artifact(folder / BLOCKS, seconds=seconds(), reused=reused, facts=facts)

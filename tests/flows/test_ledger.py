@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pandas as pd
@@ -96,10 +97,28 @@ def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: s
     assert "ledger" in capsys.readouterr().err
 
 
+def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) -> None:
+    code, first = run(settings, "first")
+    assert code == 0
+    copied = RunDirectory(settings.parent / "copied")
+    shutil.copytree(first.root, copied.root)
+    for directory in (first, copied):
+        shutil.rmtree(directory.release)
+        lost = directory.dpqueries("units", "Block", "00000")
+        lost.unlink()
+        assert main(["resume", str(directory.root)]) == 3
+        assert "never drawn again" in capsys.readouterr().err
+        assert not lost.exists()
+        assert not directory.release.exists()
+
+
 def test_a_charge_survives_the_run_that_made_it(settings: Path) -> None:
     """Charged, then lost before any measurement was published: resuming charges nothing."""
     code, first = run(settings, "first")
     assert code == 0
+    with sqlite3.connect(settings.parent / "ledger.db") as connection:
+        connection.execute("DELETE FROM published")
+    connection.close()
     for name in ("measurements", *DERIVED):
         shutil.rmtree(first.root / name, ignore_errors=True)
     manifest = first.read_manifest()

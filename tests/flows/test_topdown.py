@@ -147,6 +147,32 @@ def test_other_settings_are_refused_in_the_same_directory(private_run, capsys) -
     assert "other settings" in capsys.readouterr().err
 
 
+def test_finished_release_outlives_new_code_and_new_input(
+    county: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    tables = tmp_path / "tables"
+    shutil.copytree(county, tables)
+    settings = write_settings(tmp_path, tables, input={"confidential": False}, privacy={"seed": 4})
+    run = run_settings(settings, tmp_path / "run")
+    before = contents(run.release)
+    (tables / "persons.parquet").touch()
+    assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 2
+    assert "has changed" in capsys.readouterr().err
+    monkeypatch.setattr("tasks.run_directory.code_version", lambda: "another")
+    assert main(["resume", str(run.root)]) == 2
+    assert contents(run.release) == before
+    assert run.read_manifest()["status"] == "complete"
+
+
+def test_edited_frozen_settings_are_refused(private_run, tmp_path: Path, capsys) -> None:
+    _, finished = private_run
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished.root, run.root)
+    run.settings.write_text(run.settings.read_text().replace("293764/114921", "293764/114922"))
+    assert main(["resume", str(run.root)]) == 2
+    assert "settings" in capsys.readouterr().err
+
+
 def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path: Path) -> None:
     """Everything after the last measurement is made again without `confidential/`."""
     _, finished = private_run

@@ -12,7 +12,15 @@ import pytest
 from tasks.errors import BudgetRefused, InputRefused
 from tasks.measurement.accounting import SAFETAB_P, Guarantee
 from tasks.measurement.digests import InputDigest
-from tasks.measurement.ledger import Draw, charge, open_ledger, set_cap, summary
+from tasks.measurement.ledger import (
+    Draw,
+    charge,
+    open_ledger,
+    record_publication,
+    refuse_redraw,
+    set_cap,
+    summary,
+)
 
 FORK = multiprocessing.get_context("fork")
 N_RUNS = 12
@@ -204,7 +212,34 @@ def test_a_run_that_was_charged_needs_its_row(ledger):
         charge_run(ledger, must_be_charged=True)
 
 
+def test_a_key_whose_ledger_was_never_made_gets_one(ledger):
+    key = ledger.key()
+    ledger.path.unlink()
+    assert open_ledger(ledger.path).key() == key
+
+
+@pytest.mark.parametrize("use", [charge_run, lambda ledger: set_cap(ledger, "d", Fraction(1))])
+def test_a_ledger_with_charges_or_caps_must_stay(ledger, use):
+    use(ledger)
+    assert stat.S_IMODE(ledger.key_path.stat().st_mode) == 0o600
+    ledger.path.unlink()
+    with pytest.raises(BudgetRefused, match="was used before and is missing"):
+        open_ledger(ledger.path)
+
+
+def test_a_published_measurement_is_neither_redrawn_nor_replaced(ledger):
+    refuse_redraw(ledger, "run-1", "Block/00000.parquet")
+    record_publication(ledger, "run-1", "Block/00000.parquet", "aa")
+    record_publication(ledger, "run-1", "Block/00000.parquet", "aa")
+    with pytest.raises(BudgetRefused, match="never drawn again"):
+        refuse_redraw(ledger, "run-1", "Block/00000.parquet")
+    with pytest.raises(BudgetRefused, match="is not the measurement"):
+        record_publication(ledger, "run-1", "Block/00000.parquet", "bb")
+    refuse_redraw(ledger, "run-2", "Block/00000.parquet")
+
+
 def test_a_ledger_missing_after_use_is_refused(ledger, tmp_path):
+    charge_run(ledger)
     ledger.path.unlink()
     with pytest.raises(BudgetRefused, match="was used before and is missing"):
         open_ledger(ledger.path)
