@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from tasks.errors import InputRefused, SpineflowError
@@ -144,6 +145,10 @@ def _load(options: argparse.Namespace):
 
     settings = load_settings(options.settings, presets=PRESETS, overrides=options.overrides)
     check_spine_settings(settings)
+    if settings.run.runner == "dask" and find_spec("prefect_dask") is None:
+        raise InputRefused(
+            'run.runner = "dask" needs prefect-dask: install spineflow[dask], or choose threads.'
+        )
     return settings
 
 
@@ -258,10 +263,15 @@ def _ledger(options: argparse.Namespace) -> int:
 def _exact(text: str):
     from fractions import Fraction
 
+    from tasks.settings import LARGEST_LOSS, SMALLEST_LOSS
+
     try:
-        return Fraction(text)
+        value = Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise InputRefused(f"{text} is not a fraction; write for example 3/2 or 1.5.") from None
+    if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
+        raise InputRefused("The cap must be a positive fraction, from 1e-12 to 1e12.")
+    return value
 
 
 if __name__ == "__main__":

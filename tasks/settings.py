@@ -27,10 +27,11 @@ from pydantic import (
 
 from geography.rules import GEOLEVELS
 from tasks.errors import InputRefused
+from tasks.files import NOT_PRIVATE
 from tasks.measurement.accounting import rho_from_epsilon_simple
 from tasks.workload.budget import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Budget
 from tasks.workload.queries import marginal_query, normalize_query_name, queries_are_nested
-from tasks.workload.schema import Schema
+from tasks.workload.schema import UNIVERSE_ATTRIBUTES, Schema
 
 Universe = Literal["persons", "units"]
 UNIVERSES: tuple[Universe, ...] = get_args(Universe)
@@ -47,6 +48,9 @@ def _fraction(value: Any) -> Fraction:
     except (ValueError, ZeroDivisionError):
         raise ValueError('is not a fraction; write for example "1/20" or "0.05"') from None
 
+
+SMALLEST_LOSS, LARGEST_LOSS = Fraction("1e-12"), Fraction("1e12")
+"""A rho or epsilon beyond these is a slip, and its noise could not be computed with."""
 
 ExactFraction = Annotated[Fraction, BeforeValidator(_fraction)]
 
@@ -263,7 +267,7 @@ def load_settings(
                 f"{path.name}: unknown preset {preset!r}{_nearest(str(preset), known)}; "
                 f"there are {', '.join(known)}."
             )
-        merged = _merge(_without_replaced_totals(_read_toml(file), merged), merged)
+        merged = _merge(_without_replaced(_read_toml(file), merged), merged)
     return _validated(merged, path)
 
 
@@ -274,7 +278,8 @@ def frozen_settings(path: Path) -> Settings:
 
 def dump_settings(settings: Settings) -> str:
     """TOML of the merged settings, which `frozen_settings` reads back to an equal object."""
-    return tomli_w.dumps(_plain(settings.model_dump(mode="python")))
+    text = tomli_w.dumps(_plain(settings.model_dump(mode="python")))
+    return text if settings.is_private else f"# {NOT_PRIVATE}\n{text}"
 
 
 def _plain(value: Any) -> Any:
@@ -307,14 +312,29 @@ def _merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _without_replaced_totals(preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The preset less the rho (or epsilon) of universes whose own epsilon (or rho) replaces it."""
-    budgets = own.get("budget")
-    for universe, budget in (budgets if isinstance(budgets, Mapping) else {}).items():
-        if isinstance(budget, Mapping) and {"rho", "epsilon"} & set(budget):
-            for name in ("rho", "epsilon"):
-                preset.get("budget", {}).get(universe, {}).pop(name, None)
+def _without_replaced(preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The preset less what the file's own settings replace as a whole.
+
+    An own rho or epsilon of a universe replaces either; own attributes of its schema replace the
+    preset's queries, passes and structural zeros, which belong to other attributes.
+    """
+    for universe in UNIVERSES:
+        budget, workload = (_table(_table(own, name), universe) for name in ("budget", "workload"))
+        replaced: list[tuple[str, str]] = []
+        if {"rho", "epsilon"} & set(budget):
+            replaced += [("budget", "rho"), ("budget", "epsilon")]
+        if "attributes" in workload:
+            replaced += [("budget", "queries")]
+            replaced += [("workload", "passes"), ("workload", "structural_zeros")]
+        for section, key in replaced:
+            preset.get(section, {}).get(universe, {}).pop(key, None)
     return preset
+
+
+def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The table under a key; empty if there is none or something else."""
+    found = tree.get(key)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
@@ -416,13 +436,12 @@ def _check_universe(settings: Settings, universe: str, path: Path) -> None:
             refuse(f"{where} needs either rho, or epsilon together with delta")
         if budget.delta is None:
             refuse(f"{where} needs delta, at which epsilon is reported")
-    for name in (*given, "delta"):
+    for name in given:
         value = getattr(budget, name)
-        if value is not None and (value <= 0 or (name == "delta" and value >= 1)):
-            refuse(
-                f"{where}.{name} is {value}; it must be positive"
-                + " and below 1" * (name == "delta")
-            )
+        if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
+            refuse(f"{where}.{name} must be a positive fraction, from 1e-12 to 1e12")
+    if budget.delta is not None and not 0 < budget.delta < 1:
+        refuse(f"{where}.delta is {budget.delta}; it must be positive and below 1")
     _check_shares(budget.geolevels, f"{where}.geolevels", refuse)
     if any(share == 0 for share in budget.geolevels.values()):
         refuse(f"{where}.geolevels holds a share of 0; leave that geolevel out")
@@ -430,6 +449,12 @@ def _check_universe(settings: Settings, universe: str, path: Path) -> None:
         refuse(f"{where}.geolevels must end with Block")
     try:
         schema = settings.schema_of(universe)
+        foreign = set(schema.attributes) - set(UNIVERSE_ATTRIBUTES[universe])
+        if foreign:
+            raise ValueError(
+                f"attribute {min(foreign)!r} is not one of {universe}; there are "
+                f"{', '.join(UNIVERSE_ATTRIBUTES[universe])}"
+            )
         for zero in settings.workload[universe].structural_zeros:
             schema.cells_where(zero.where)
     except ValueError as error:

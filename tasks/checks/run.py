@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tasks.errors import CheckFailed
-from tasks.files import NOT_PRIVATE
+from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
 from tasks.ingest.invariants import FACILITY_COLUMNS, read_invariants
-from tasks.measurement.constraints import LOWER_BOUND, STATE_TOTAL, TOTAL, UPPER_BOUND
+from tasks.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
 from validation.outcome import Outcome, write_outcomes
@@ -27,7 +28,8 @@ def expected_universe(settings: Settings, universe: str) -> ExpectedUniverse:
     if universe == "units":
         constraints = {TOTAL: geolevels}
     else:
-        constraints = {LOWER_BOUND: geolevels, UPPER_BOUND: geolevels, STATE_TOTAL: ("State",)}
+        bounds = bound_names(settings.schema_of(universe))
+        constraints = dict.fromkeys(bounds, geolevels) | {STATE_TOTAL: ("State",)}
         if "US" in geolevels:
             constraints[TOTAL] = ("US",)
     return ExpectedUniverse(
@@ -74,3 +76,14 @@ def check_run(run: RunDirectory, settings: Settings) -> tuple[Outcome, ...]:
 def publish(run: RunDirectory) -> None:
     """Give the checked release its name in one step."""
     os.rename(run.unchecked_release, run.release)
+
+
+def stamp_files(run: RunDirectory) -> None:
+    """Put the stamp of a run that is not private on those of its Parquet files that lack it."""
+    for path in run.root.rglob("*.parquet"):
+        metadata = pq.read_schema(path).metadata or {}
+        if metadata.get(STAMP_KEY.encode()) != NOT_PRIVATE.encode():
+            table = pq.read_table(path)
+            stamped = {**metadata, STAMP_KEY.encode(): NOT_PRIVATE.encode()}
+            with replacing(path) as part:
+                pq.write_table(table.replace_schema_metadata(stamped), part, compression="zstd")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from tasks.checks.run import check_run, publish
+from tasks.checks.run import check_run, publish, stamp_files
 from tasks.handles import Artifact
 from tasks.release.certificate import write_certificate
 from tasks.release.report import write_report
@@ -48,4 +48,6 @@ def report_run(run_root: str) -> Artifact:
             write_accuracy(run, settings)
         accuracy = None if settings.input.confidential else read_accuracy(run)
         path = write_report(run, settings, accuracy)
+        if not settings.is_private:
+            stamp_files(run)
     return run.artifact(path, seconds=seconds())

@@ -15,10 +15,10 @@ from tasks.estimation.files import read_estimates, write_estimates, write_solves
 from tasks.estimation.parent import Passes, SolveRecord, estimate_children
 from tasks.estimation.problem import NO_BOUND, QueryMeasurement, SiblingProblem
 from tasks.measurement.constraints import (
-    LOWER_BOUND,
+    BOUNDED_ATTRIBUTE,
     STATE_TOTAL,
     TOTAL,
-    UPPER_BOUND,
+    bound_names,
     state_of,
 )
 from tasks.measurement.files import read_constraints, read_measurements
@@ -50,15 +50,18 @@ class ShardConstraints:
     state_total: np.ndarray | None
 
     @classmethod
-    def read(cls, path: Path, geolevel: str, geocode: np.ndarray) -> ShardConstraints:
+    def read(
+        cls, path: Path, schema: Schema, geolevel: str, geocode: np.ndarray
+    ) -> ShardConstraints:
         """From a constraints file; geounits without bounds get 0 and `NO_BOUND` on their total."""
         constraints = read_constraints(path, geocode)
         lower = np.zeros((len(geocode), 1), dtype=np.int64)
         upper = np.full((len(geocode), 1), NO_BOUND, dtype=np.int64)
         total = state = state_total = None
-        if (LOWER_BOUND, ">=") in constraints:
-            lower = constraints[LOWER_BOUND, ">="].values
-            upper = constraints[UPPER_BOUND, "<="].values
+        lower_name, upper_name = bound_names(schema)
+        if (lower_name, ">=") in constraints:
+            lower = constraints[lower_name, ">="].values
+            upper = constraints[upper_name, "<="].values
         if (TOTAL, "=") in constraints:
             total = constraints[TOTAL, "="].values[:, 0]
         if geolevel == "State":
@@ -91,7 +94,7 @@ def estimate_shard(
     geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
     type_of_cell = bounded_type_of_cell(schema)
     constraints = ShardConstraints.read(
-        run.constraints(universe, geolevel, shard.name), geolevel, geocode
+        run.constraints(universe, geolevel, shard.name), schema, geolevel, geocode
     )
     measured = read_query_measurements(
         run.dpqueries(universe, geolevel, shard.name), schema, budget, geocode
@@ -193,8 +196,8 @@ def _problem(
 
 def bounded_type_of_cell(schema: Schema) -> np.ndarray:
     """Type, `(n_cells,)`, on which bounds are put: the group-quarters type of persons, else one."""
-    if schema.universe == "persons" and "hhgq" in schema.attributes:
-        return schema.levels("hhgq")
+    if schema.universe == "persons" and BOUNDED_ATTRIBUTE in schema.attributes:
+        return schema.levels(BOUNDED_ATTRIBUTE)
     return np.zeros(schema.n_cells, dtype=np.int64)
 
 

@@ -20,10 +20,22 @@ from tasks.workload.schema import Schema
 
 MOST_PERSONS_PER_ADDRESS = 99_999
 
-LOWER_BOUND = "hhgq_total_lb_con"
-UPPER_BOUND = "hhgq_total_ub_con"
+BOUNDED_ATTRIBUTE = "hhgq"
+"""Attribute of persons on each of whose levels there are bounds; without it, on the total."""
 STATE_TOTAL = "state_total_con"
 TOTAL = "total_con"
+
+
+def bound_names(schema: Schema) -> tuple[str, str]:
+    """Names of the lower and of the upper bounds on persons.
+
+    >>> from tasks.workload.schema import PERSONS
+    >>> bound_names(PERSONS)
+    ('hhgq_total_lb_con', 'hhgq_total_ub_con')
+    """
+    is_typed = BOUNDED_ATTRIBUTE in schema.attributes
+    bounded = f"{BOUNDED_ATTRIBUTE}_total" if is_typed else "total"
+    return f"{bounded}_lb_con", f"{bounded}_ub_con"
 
 
 def constraints_of_shard(
@@ -56,11 +68,12 @@ def constraints_of_shard(
     lower = np.column_stack([np.zeros_like(housing_units), lower])
     most = MOST_PERSONS_PER_ADDRESS * lower
     most[:, 0] = MOST_PERSONS_PER_ADDRESS * housing_units
-    if "hhgq" not in schema.attributes:
+    if BOUNDED_ATTRIBUTE not in schema.attributes:
         lower, most = lower.sum(axis=1, keepdims=True), most.sum(axis=1, keepdims=True)
+    lower_name, upper_name = bound_names(schema)
     found = [
-        Constraint(LOWER_BOUND, ">=", geocode, lower),
-        Constraint(UPPER_BOUND, "<=", geocode, most),
+        Constraint(lower_name, ">=", geocode, lower),
+        Constraint(upper_name, "<=", geocode, most),
     ]
     if shard.geolevel == "US":
         total = np.array([[sum(state_totals.values())]])

@@ -11,8 +11,24 @@ from tasks.release.document import Document, Figure, Section, Table, to_html, to
 from tasks.release.privacy_curve import privacy_curve
 from tasks.run_directory import RunDirectory
 from tasks.settings import Settings
+from tasks.workload.budget import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 CERTIFICATE = "certificate"
+
+
+_MEANING = {
+    DISCRETE_GAUSSIAN: (
+        "Discrete Gaussian noise: changing one record to any other changes the distribution of "
+        "the outcome by no more than zero-concentrated differential privacy with parameter rho "
+        "allows (bounded neighbours); epsilon at delta follows by the tight and by the simple "
+        "conversion."
+    ),
+    DISCRETE_LAPLACE: (
+        "Discrete Laplace noise: changing one record to any other changes the probability of any "
+        "outcome by a factor of at most e to the power of epsilon (pure differential privacy, "
+        "bounded neighbours); rho is the zero-concentrated loss that this implies."
+    ),
+}
 
 
 def write_certificate(run: RunDirectory, settings: Settings) -> None:
@@ -79,10 +95,8 @@ def _guarantee(reports: list[dict], curve: Figure | None) -> Section:
     return Section(
         "What is guaranteed",
         (
-            "Changing one record to any other changes the probability of any outcome by no more "
-            "than the bounds below allow (zero-concentrated differential privacy with parameter "
-            "rho, bounded neighbours; epsilon at delta by the tight and by the simple "
-            "conversion). The losses of persons and units add up.",
+            *(_MEANING[mechanism] for mechanism in dict.fromkeys(r["mechanism"] for r in reports)),
+            "The losses of persons and units add up.",
             Table(("universe", "mechanism", "rho", "delta", "epsilon", "epsilon (simple)"), rows),
             *([] if curve is None else [curve]),
             "Epsilon for an attacker who lacks one attribute only:",

@@ -24,6 +24,12 @@ ATTRIBUTE_SIZES: Mapping[str, int] = {
 }
 """Number of levels of every attribute that the ingest knows how to recode."""
 
+UNIVERSE_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "persons": ("hhgq", "votingage", "hispanic", "cenrace", "sex", "age"),
+    "units": ("occupancy",),
+}
+"""Attributes that a schema of each universe can have."""
+
 COARSENINGS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "hhinstlevels": ("hhgq", (0, 1, 1, 1, 1, 2, 2, 2)),
 }

@@ -85,6 +85,20 @@ def test_no_curve_without_noise(settings: Path, capsys) -> None:
         (["budget.persons.rho=2.5"], ["budget.persons.rho", "in quotes"]),
         (["budget.persons.rho=0"], ["budget.persons.rho", "positive"]),
         (['budget.persons.rho="-1/2"'], ["budget.persons.rho", "positive"]),
+        (['budget.persons.rho="1e-400"'], ["budget.persons.rho", "positive"]),
+        (
+            [
+                'workload.units.attributes=["hispanic"]',
+                'workload.units.passes.other={least_squares=[["all"]], rounder=[["total"]]}',
+                *(
+                    f'budget.units.queries.{geolevel}.detailed="1"'
+                    for geolevel in ("US", "State", "County", "Tract", "Block_Group", "Block")
+                ),
+            ],
+            ["workload.units", "'hispanic'", "occupancy"],
+        ),
+        (['workload.units.attributes=["hispanic"]'], ["budget.units.queries", "missing"]),
+        (["run.runner=dask"], ["prefect-dask"]),
         (['budget.persons.delta="2"'], ["budget.persons.delta", "below 1"]),
         (["budget.persons.mechanism=gaussian"], ["budget.persons.mechanism"]),
         (["budget.persons.mechanism=discrete_laplace"], ["budget.persons", "epsilon"]),

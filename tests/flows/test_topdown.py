@@ -36,7 +36,7 @@ def write_settings(folder: Path, county: Path, *, preset: str = "pl94_2020_us", 
         tables.setdefault(name, {}).update(section)
     for name, section in tables.items():
         lines.append(f"[{name}]")
-        lines += [f"{key} = {json.dumps(value)}" for key, value in section.items()]
+        lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in section.items()]
     path = folder / "settings.toml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -237,7 +237,8 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
     assert run.read_manifest()["privacy"] == "NOT PRIVATE"
     assert (run.release / "mdf_persons.csv").read_text()[:13] == "# NOT PRIVATE"
     assert (run.root / "NOT PRIVATE.txt").exists()
-    for path in (run.root / "measurements").rglob("dpqueries/*.parquet"):
+    assert run.settings.read_text().startswith("# NOT PRIVATE")
+    for path in run.root.rglob("*.parquet"):
         assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
     assert not (tmp_path / "ledger.db").exists()
 
@@ -271,6 +272,26 @@ def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
     assert json.loads((run.checks / "checks.json").read_text())["passed"]
     spent = summary(open_ledger(tmp_path / "ledger.db", must_exist=True))
     assert spent["datasets"]["county"]["rho"] == str(8**2 // 2 + 2**2 // 2)
+
+
+def test_schema_without_group_quarters(county: Path, tmp_path: Path) -> None:
+    shares = {"total": "1/4", "votingage": "1/4", "votingage * hispanic": "1/2"}
+    geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")
+    passes = {"least_squares": [["all"]], "rounder": [["total", "votingage", "detailed"]]}
+    settings = write_settings(
+        tmp_path,
+        county,
+        run={"universes": ["persons"]},
+        **{f"budget.persons.queries.{name}": shares for name in geolevels},
+        **{
+            "workload.persons": {"attributes": ["votingage", "hispanic"]},
+            "workload.persons.passes.other": passes,
+        },
+    )
+    run = run_settings(settings, tmp_path / "run")
+    released = pq.read_table(run.release / "mdf_persons.parquet")
+    assert released.num_rows == len(pd.read_parquet(county / "persons.parquet"))
+    assert "GQTYPE_PL" not in released.column_names
 
 
 def test_processes_give_the_release_of_threads(county: Path, tmp_path: Path) -> None:
