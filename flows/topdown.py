@@ -100,7 +100,7 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
     root, universes = str(run.root), settings.run.universes
     ingested = ingest.submit(root)
     _finish(run, {"ingest": [ingested]})
-    if not ingested.result().reused:
+    if ingested.result().facts:
         run.update_manifest(input_digests=dict(ingested.result().facts))
     spines = {
         universe: build_spine.submit(root, universe, wait_for=[ingested]) for universe in universes

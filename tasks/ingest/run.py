@@ -50,10 +50,10 @@ def check_input_of(settings: Settings) -> InputCheck:
     )
 
 
-def ingest_input(run: RunDirectory, settings: Settings) -> dict[str, InputDigest]:
+def ingest_input(run: RunDirectory, settings: Settings) -> None:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
-    Returns the keyed digests of the people, which a run that is not private does without. The
+    Keyed digests of the people are stored with the histograms, unless the run is not private. The
     state totals come last: where they are, all is. Raises InputRefused for input that breaks a
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
@@ -64,7 +64,6 @@ def ingest_input(run: RunDirectory, settings: Settings) -> dict[str, InputDigest
         part.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")
     write_findings(run.confidential / "findings.json", check.findings)
     result = check.accepted(with_counts=not settings.input.confidential)
-    digests: dict[str, InputDigest] = {}
     if settings.is_private:
         ledger = open_ledger(Path(settings.privacy.ledger))
         digests = input_digests(result, ledger.key())
@@ -82,7 +81,6 @@ def ingest_input(run: RunDirectory, settings: Settings) -> dict[str, InputDigest
         pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
     write_invariants(run.invariants, result.invariants)
     write_state_totals(run.state_totals, result.state_totals)
-    return digests
 
 
 def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
@@ -99,6 +97,18 @@ def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
         columns = {"block_geocode": geocode[units.row], "cell": units.col, "units": units.data}
         digests["units"] = input_digest("units", columns, key)
     return digests
+
+
+def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
+    """The keyed digests that the ingest of this run stored; empty if there are none."""
+    try:
+        stored = json.loads((run.confidential / INPUT_DIGESTS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return {
+        kind: InputDigest(digest["whole"], tuple(digest["parts"]))
+        for kind, digest in stored.items()
+    }
 
 
 def refuse_changed_input(run: RunDirectory, settings: Settings) -> None:

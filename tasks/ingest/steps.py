@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.handles import Artifact
-from tasks.ingest.run import ingest_input, refuse_changed_input
-from tasks.measurement.digests import InputDigest
+from tasks.ingest.run import ingest_input, refuse_changed_input, stored_digests
 from tasks.run_directory import RunDirectory
 from tasks.settings import frozen_settings
 from tasks.steps import step
@@ -19,11 +18,10 @@ def ingest(run_root: str) -> Artifact:
     run = RunDirectory(Path(run_root))
     settings = frozen_settings(run.settings)
     reused = run.state_totals.exists()
-    digests: dict[str, InputDigest] = {}
     with stopwatch() as seconds:
         if reused:
             refuse_changed_input(run, settings)
         else:
-            digests = ingest_input(run, settings)
-    facts = tuple((kind, digest.whole) for kind, digest in digests.items())
+            ingest_input(run, settings)
+    facts = tuple((kind, digest.whole) for kind, digest in stored_digests(run).items())
     return run.artifact(run.geography, seconds=seconds(), reused=reused, facts=facts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from tasks.errors import BudgetRefused
 from tasks.files import sha256_of_file
 from tasks.ingest.histograms import read_histogram
 from tasks.ingest.invariants import inhabitable, read_invariants, read_state_totals
+from tasks.ingest.run import stored_digests
 from tasks.measurement.accounting import check_budget, guarantee_of
 from tasks.measurement.constraints import constraints_of_shard
-from tasks.measurement.digests import INPUT_DIGESTS, InputDigest
 from tasks.measurement.files import write_constraints
 from tasks.measurement.ledger import (
     Draw,
@@ -64,7 +63,6 @@ def charge_run(run: RunDirectory, settings: Settings) -> None:
     manifest = run.read_manifest()
     was_charged = "ledger" in manifest["stages"]
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
-    digests = json.loads((run.confidential / INPUT_DIGESTS).read_text(encoding="utf-8"))
     charge(
         ledger,
         dataset=settings.privacy.dataset,
@@ -74,10 +72,7 @@ def charge_run(run: RunDirectory, settings: Settings) -> None:
             Draw(universe, budget.mechanism, guarantee_of(budget))
             for universe, budget in budgets.items()
         ],
-        inputs={
-            kind: InputDigest(digest["whole"], tuple(digest["parts"]))
-            for kind, digest in digests.items()
-        },
+        inputs=stored_digests(run),
         must_be_charged=was_charged,
     )
     for path in measurement_files(run, settings):
