@@ -3,7 +3,7 @@
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
            -> microdata -> checks -> release -> report
 
-The spine is summarised for the report at the side, while noise is drawn and estimates are made.
+The spine is summarised for the report at the side, while estimates are made.
 
 Persons and housing units run side by side. All data travel through the run directory; what the
 tasks hand to each other are names and digests.
@@ -11,6 +11,7 @@ tasks hand to each other are names and digests.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from prefect import flow
@@ -106,25 +107,37 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
         universe: build_spine.submit(root, universe, wait_for=[ingested]) for universe in universes
     }
     _finish(run, {f"{universe} spine": [spine] for universe, spine in spines.items()})
-    shards = {universe: _shards(run, universe) for universe in universes}
+    measured = _measure(run, spines)
+    summarised = {
+        f"{universe} spine summary": [summarise_spine.submit(root, universe, wait_for=[spine])]
+        for universe, spine in spines.items()
+    }
+    publish_tables(run, settings)
+    released = _release(run, _estimate(run, universes, measured))
+    _finish(run, summarised)
+    _finish(run, {"report": [report_run.submit(root, wait_for=[released])]})
 
+
+Measured = dict[tuple[str, str], list[PrefectFuture]]
+"""What a universe's geolevel needs before it is estimated: its measurements and constraints."""
+
+
+def _measure(run: RunDirectory, spines: dict[str, PrefectFuture]) -> Measured:
+    """Charge the ledger, then draw the noise of every geolevel and write its constraints."""
+    root = str(run.root)
     charged = charge_ledger.submit(root, wait_for=list(spines.values()))
     _finish(run, {"ledger": [charged]})
     constrained = {
-        universe: constrain.submit(root, universe, wait_for=[spines[universe]])
-        for universe in universes
+        universe: constrain.submit(root, universe, wait_for=[spine])
+        for universe, spine in spines.items()
     }
     measured = {
         (universe, geolevel): [
             measure.submit(root, universe, geolevel, shard.name, wait_for=[charged])
-            for shard in geolevel_shards
+            for shard in shards
         ]
-        for universe in universes
-        for geolevel, geolevel_shards in shards[universe].items()
-    }
-    summarised = {
-        f"{universe} spine summary": [summarise_spine.submit(root, universe, wait_for=[spine])]
-        for universe, spine in spines.items()
+        for universe in spines
+        for geolevel, shards in _shards(run, universe).items()
     }
     _finish(
         run,
@@ -134,33 +147,45 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
             for (universe, geolevel), made in measured.items()
         },
     )
-    publish_tables(run, settings)
+    return {key: [*made, constrained[key[0]]] for key, made in measured.items()}
 
-    above: dict[str, list[PrefectFuture]] = {u: [constrained[u]] for u in universes}
+
+def _estimate(
+    run: RunDirectory, universes: Sequence[str], measured: Measured
+) -> dict[str, list[PrefectFuture]]:
+    """Estimate geolevel by geolevel, root first; returns each universe's tasks of the blocks.
+
+    The universes go down side by side, each waiting for its own geolevel above.
+    """
+    above: dict[str, list[PrefectFuture]] = {universe: [] for universe in universes}
+    shards = {universe: list(_shards(run, universe).items()) for universe in universes}
     for depth in range(max(len(geolevels) for geolevels in shards.values())):
         wave = {}
         for universe in universes:
             if depth < len(shards[universe]):
-                geolevel, geolevel_shards = list(shards[universe].items())[depth]
+                geolevel, geolevel_shards = shards[universe][depth]
                 wait_for = [*measured[universe, geolevel], *above[universe]]
-                above[universe] = [
-                    estimate.submit(root, universe, geolevel, shard.name, wait_for=wait_for)
-                    for shard in geolevel_shards
+                above[universe] = wave[f"{universe} estimate {geolevel}"] = [
+                    estimate.submit(str(run.root), universe, geolevel, s.name, wait_for=wait_for)
+                    for s in geolevel_shards
                 ]
-                wave[f"{universe} estimate {geolevel}"] = above[universe]
         _finish(run, wave)
+    return above
 
+
+def _release(run: RunDirectory, blocks: dict[str, list[PrefectFuture]]) -> PrefectFuture:
+    """Write microdata, check them and everything before, and publish what has passed."""
+    root = str(run.root)
     written = {
-        universe: write_microdata.submit(root, universe, wait_for=above[universe])
-        for universe in universes
+        universe: write_microdata.submit(root, universe, wait_for=estimated)
+        for universe, estimated in blocks.items()
     }
     _finish(run, {f"{universe} microdata": [future] for universe, future in written.items()})
     checked = check_release.submit(root, wait_for=list(written.values()))
     _finish(run, {"checks": [checked]})
     published = publish_release.submit(root, wait_for=[checked])
     _finish(run, {"release": [published]})
-    _finish(run, summarised)
-    _finish(run, {"report": [report_run.submit(root, wait_for=[published])]})
+    return published
 
 
 def _shards(run: RunDirectory, universe: str) -> dict[str, list[Shard]]:
