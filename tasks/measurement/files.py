@@ -97,16 +97,6 @@ class ConstrainedQuery:
     holds: np.ndarray
 
 
-def dpqueries_folder(run_dir: Path, universe: str, geolevel: str) -> Path:
-    """Where a geolevel's noisy measurements are."""
-    return Path(run_dir) / "measurements" / universe / geolevel / "dpqueries"
-
-
-def constraints_folder(run_dir: Path, universe: str, geolevel: str) -> Path:
-    """Where a geolevel's constraints are."""
-    return Path(run_dir) / "measurements" / universe / geolevel / "constraints"
-
-
 def write_measurements(
     path: Path, groups: Iterable[Sequence[NoisyAnswers]], *, is_private: bool = True
 ) -> Path:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -7,13 +9,12 @@ import pytest
 from tasks.measurement.files import (
     Constraint,
     NoisyAnswers,
-    constraints_folder,
-    dpqueries_folder,
     read_constraints,
     read_measurements,
     write_constraints,
     write_measurements,
 )
+from tasks.run_directory import RunDirectory
 
 
 def answers(query_name: str, codes: list[str], n_rows: int, seed: int) -> NoisyAnswers:
@@ -33,10 +34,11 @@ def shard(tmp_path):
 
 
 def test_folders():
-    assert str(dpqueries_folder("run", "persons", "Block")).endswith(
+    run = RunDirectory(Path("run"))
+    assert str(run.dpqueries("persons", "Block", "00000").parent).endswith(
         "run/measurements/persons/Block/dpqueries"
     )
-    assert str(constraints_folder("run", "units", "US")).endswith(
+    assert str(run.constraints("units", "US", "00000").parent).endswith(
         "run/measurements/units/US/constraints"
     )
 
