@@ -6,12 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
+from flows.registry import MODULES, product
 from tasks.errors import InputRefused, SpineflowError
-
-FLOWS = ("topdown", "detailed-groups", "group-sizes", "trips", "tune", "products")
 
 EPILOG = """\
 exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
@@ -65,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     def with_settings(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("flow", choices=FLOWS, metavar="FLOW", help=", ".join(FLOWS))
+        sub.add_argument("flow", choices=MODULES, metavar="FLOW", help=", ".join(MODULES))
         sub.add_argument("settings", metavar="SETTINGS.toml", help="settings of the run")
         sub.add_argument(
             "--set",
@@ -132,26 +130,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _only_topdown(flow: str) -> None:
-    if flow != "topdown":
-        raise InputRefused(f"The flow {flow} is not in this version; topdown is.")
-
-
-def _load(options: argparse.Namespace):
-    _only_topdown(options.flow)
-    from flows.topdown import PRESETS
-    from tasks.settings import load_settings
-    from tasks.spine.build import check_spine_settings
-
-    settings = load_settings(options.settings, presets=PRESETS, overrides=options.overrides)
-    check_spine_settings(settings)
-    if settings.run.runner == "dask" and find_spec("prefect_dask") is None:
-        raise InputRefused(
-            'run.runner = "dask" needs prefect-dask: install spineflow[dask], or choose threads.'
-        )
-    return settings
-
-
 def _demo(options: argparse.Namespace) -> int:
     from flows.demo import write_demo
 
@@ -164,84 +142,78 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = _load(options)
-    from flows.topdown import default_run_directory
+    asked = product(options.flow)
+    settings = asked.load(options.settings, options.overrides)
+    from flows.running import default_run_directory
 
-    return _run_and_report(settings, options.run_dir or default_run_directory(settings))
+    return _run_and_report(asked, settings, options.run_dir or default_run_directory(settings))
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from tasks.run_directory import RunDirectory
-    from tasks.settings import frozen_settings
-
-    run = RunDirectory(Path(options.run_directory).resolve())
-    _only_topdown(run.read_manifest()["product"])
-    return _run_and_report(frozen_settings(run.settings), run.root)
+    run, asked, settings = _existing(options.run_directory)
+    return _run_and_report(asked, settings, run.root)
 
 
 def _report(options: argparse.Namespace) -> int:
-    from tasks.checks.accuracy import read_accuracy
-    from tasks.release.report import write_report
-    from tasks.run_directory import RunDirectory
-    from tasks.settings import frozen_settings
-    from tasks.spine.summary import has_summary, write_summary
-
-    run = RunDirectory(Path(options.run_directory).resolve())
-    _only_topdown(run.read_manifest()["product"])
+    run, asked, settings = _existing(options.run_directory)
     if not run.release.exists():
         raise InputRefused(
             f"{run.root} has no release yet; finish it with 'spineflow resume' first."
         )
-    settings = frozen_settings(run.settings)
     with run.locked():
-        for universe in settings.run.universes:
-            if not has_summary(run, universe):
-                write_summary(run, settings, universe)
-        accuracy = None if settings.input.confidential else read_accuracy(run)
-        print(f"report: {write_report(run, settings, accuracy)}")
+        print(f"report: {asked.report(run, settings)}")
     return 0
 
 
-def _run_and_report(settings, folder: str | Path) -> int:
-    from flows.console import finished, shown_progress
-    from flows.topdown import prepare, run_stages
+def _existing(folder: str):
+    """A run that has been started: its directory, its product and its frozen settings."""
+    from tasks.run_directory import RunDirectory
+    from tasks.settings.load import frozen_settings
+
+    run = RunDirectory(Path(folder).resolve())
+    name = run.read_manifest()["product"]
+    if name not in MODULES:
+        raise InputRefused(f"{run.root} is a run of {name}, which this version does not have.")
+    asked = product(name)
+    return run, asked, frozen_settings(asked.settings, run.settings)
+
+
+def _run_and_report(asked, settings, folder: str | Path) -> int:
+    from flows.console import shown_progress
+    from flows.running import prepare, run_stages
 
     run = prepare(settings, folder)
     with shown_progress():
-        run_stages(run, settings)
-    finished(run, settings)
+        run_stages(asked, run, settings)
+    asked.finished(run, settings)
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    settings = _load(options)
-    from flows.console import print_rules
-    from tasks.ingest.run import check_input_of
-    from tasks.spine.build import universe_spine
-
-    check = check_input_of(settings)
-    with_counts = not settings.input.confidential
-    print_rules(check, with_counts=with_counts)
-    accepted = check.accepted(with_counts=with_counts)
-    for universe in settings.run.universes:
-        universe_spine(settings, universe, accepted.geography, accepted.invariants)
+    asked = product(options.flow)
+    asked.check(asked.load(options.settings, options.overrides))
     print("The settings and the input are in order.")
     return 0
 
 
 def _budget(options: argparse.Namespace) -> int:
-    settings = _load(options)
-    from flows.console import print_budget
-
+    asked = product(options.flow)
+    settings = asked.load(options.settings, options.overrides)
     if options.curve is not None:
-        from tasks.release.privacy_curve import privacy_curve
-
-        curve = privacy_curve([settings.budget_of(u) for u in settings.run.universes])
-        if curve is None:
-            raise InputRefused("Without noise there is no curve to draw; leave --curve out.")
-        Path(options.curve).write_text(curve.svg, encoding="utf-8")
-    print_budget(settings, as_json=options.json)
+        _draw_curve(settings, Path(options.curve))
+    asked.budget(settings, options.json)
     return 0
+
+
+def _draw_curve(settings, file: Path) -> None:
+    from tasks.release.privacy_curve import privacy_curve
+
+    if settings.PRODUCT != "topdown":
+        raise InputRefused("The curve of epsilon against delta is drawn for topdown only.")
+    curve = privacy_curve([settings.budget_of(u) for u in settings.run.universes])
+    if curve is None:
+        raise InputRefused("Without noise there is no curve to draw; leave --curve out.")
+    file.write_text(curve.svg, encoding="utf-8")
 
 
 def _ledger(options: argparse.Namespace) -> int:
@@ -263,7 +235,7 @@ def _ledger(options: argparse.Namespace) -> int:
 def _exact(text: str):
     from fractions import Fraction
 
-    from tasks.settings import LARGEST_LOSS, SMALLEST_LOSS
+    from tasks.settings.base import LARGEST_LOSS, SMALLEST_LOSS
 
     try:
         value = Fraction(text)

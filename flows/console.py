@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 
@@ -24,12 +24,13 @@ from tasks.files import NOT_PRIVATE
 from tasks.ingest.inputs import InputCheck
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.base import ProductSettings
+from tasks.settings.topdown import TopdownSettings
 
 WIDTH_WHEN_PIPED = 160
 
 
-def _console() -> Console:
+def page() -> Console:
     """The terminal, or a wide page where the output is piped, so that no cell is cut."""
     console = Console()
     return console if console.is_terminal else Console(width=WIDTH_WHEN_PIPED)
@@ -66,29 +67,38 @@ def shown_progress() -> Iterator[None]:
             yield
 
 
-def finished(run: RunDirectory, settings: Settings) -> None:
+def topdown_finished(run: RunDirectory, settings: TopdownSettings) -> None:
     """The summary at the end of a run: what is in the release, what it cost, where it is."""
-    manifest = run.read_manifest()
-    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
-    if not settings.is_private:
-        print(f"*** {NOT_PRIVATE}: noise was switched off or is repeatable ***")
+    lines = []
     for universe in settings.run.universes:
         rows = parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
         report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        print(
+        lines.append(
             f"{universe}: {rows:,} rows; rho {_decimal(report['rho'])}, "
             f"epsilon {_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0}"
         )
-    seconds = sum(stage["seconds"] or 0 for stage in manifest["stages"].values())
+    print_finished(run, settings, lines)
+
+
+def print_finished(run: RunDirectory, settings: ProductSettings, lines: Sequence[str]) -> None:
+    """What every finished run prints: `lines` on its release and its cost, then where it all is."""
+    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    if not settings.is_private:
+        print(f"*** {NOT_PRIVATE}: noise was switched off or is repeatable ***")
+    for line in lines:
+        print(line)
+    seconds = sum(stage["seconds"] or 0 for stage in run.read_manifest()["stages"].values())
     print(f"{len(checks)} checks passed; {seconds:.0f} s of work")
     print(f"release: {run.release}")
-    print(f"certificate: {run.release / 'certificate.html'}")
+    certificate = run.release / "certificate.html"
+    if certificate.exists():
+        print(f"certificate: {certificate}")
     print(f"report: {run.report}")
 
 
 def print_rules(check: InputCheck, *, with_counts: bool) -> None:
     """Pass or fail of every rule on the input, then what is wrong with it."""
-    console = _console()
+    console = page()
     table = Table("table", "rule", "outcome", title="Rules on the input")
     for outcome in check.outcomes:
         shown = "[green]passed" if outcome.passed else "[red]failed"
@@ -98,7 +108,7 @@ def print_rules(check: InputCheck, *, with_counts: bool) -> None:
         print(finding.sentence(with_counts=with_counts), file=sys.stderr)
 
 
-def print_budget(settings: Settings, *, as_json: bool) -> None:
+def print_topdown_budget(settings: TopdownSettings, as_json: bool) -> None:
     """What a run would cost, per universe; see `budget_report`."""
     reports = {
         universe: budget_report(settings.budget_of(universe), settings.schema_of(universe))
@@ -107,7 +117,7 @@ def print_budget(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(reports, indent=2))
         return
-    console = _console()
+    console = page()
     for universe, report in reports.items():
         console.print(
             f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
@@ -138,7 +148,7 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary, indent=2))
         return
-    console = _console()
+    console = page()
     if not summary["datasets"]:
         print("Nothing has been drawn under this ledger.")
     for name, dataset in summary["datasets"].items():

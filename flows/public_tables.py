@@ -6,11 +6,11 @@ from prefect.artifacts import create_table_artifact
 
 from tasks.measurement.accounting import budget_report
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.files import read_spine
 
 
-def publish_tables(run: RunDirectory, settings: Settings) -> None:
+def publish_tables(run: RunDirectory, settings: TopdownSettings) -> None:
     """The budget by geolevel and query, and the number of geounits, of every universe."""
     for universe in settings.run.universes:
         report = budget_report(settings.budget_of(universe), settings.schema_of(universe))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from tasks.settings import RunSettings
+from tasks.settings.base import RunnerSettings
 
 
-def task_runner(settings: RunSettings) -> TaskRunner:
+def task_runner(settings: RunnerSettings) -> TaskRunner:
     """The runner that the settings name; ImportError if Dask is not installed."""
     if settings.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=settings.workers)

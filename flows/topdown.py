@@ -16,97 +16,89 @@ from pathlib import Path
 
 from prefect import flow
 from prefect.futures import PrefectFuture
-from prefect.runtime import flow_run
 
-from flows.progress import finish_stage
+from flows.console import print_rules, print_topdown_budget, topdown_finished
 from flows.public_tables import publish_tables
-from flows.runners import task_runner
+from flows.running import Product, entered, finish, run_settings_file, stages_run_name
+from tasks.checks.accuracy import read_accuracy
 from tasks.checks.steps import check_release, publish_release, report_run
-from tasks.errors import SpineflowError
 from tasks.estimation.steps import estimate
+from tasks.ingest.run import check_input_of
 from tasks.ingest.steps import ingest
 from tasks.measurement.steps import charge_ledger, constrain, measure
+from tasks.release.report import write_report
 from tasks.release.steps import write_microdata
-from tasks.run_directory import RunDirectory, settings_digest, start_run
-from tasks.settings import Settings, dump_settings, frozen_settings, load_settings
-from tasks.spine.build import check_spine_settings
+from tasks.run_directory import RunDirectory
+from tasks.settings.topdown import TopdownSettings
+from tasks.spine.build import check_spine_settings, universe_spine
 from tasks.spine.shards import Shard, read_shards
 from tasks.spine.steps import build_spine, summarise_spine
-
-PRODUCT = "topdown"
-PRESETS = Path(__file__).parent / "settings"
-
-
-def default_run_directory(settings: Settings) -> Path:
-    """`runs/` and a name from the dataset and settings: the same settings continue one run."""
-    digest = settings_digest(dump_settings(settings))
-    return Path("runs") / f"{settings.privacy.dataset}-{PRODUCT}-{digest[:8]}"
-
-
-def prepare(settings: Settings, run_directory: str | Path) -> RunDirectory:
-    """Start or continue the run of these settings in a directory; nothing is measured yet."""
-    run = RunDirectory(Path(run_directory).resolve())
-    with run.locked():
-        start_run(
-            run,
-            product=PRODUCT,
-            settings_text=dump_settings(settings),
-            private=settings.is_private,
-        )
-    return run
+from tasks.spine.summary import has_summary, write_summary
 
 
 @flow(name="topdown", persist_result=False)
-def topdown(settings_file: str, run_directory: str, overrides: list[str] | None = None) -> str:
+def topdown(
+    settings_file: str, run_directory: str | None = None, overrides: list[str] | None = None
+) -> str:
     """Run a settings file on this machine; what a deployment calls.
 
     Args:
         settings_file: TOML settings, as for `spineflow run topdown`.
-        run_directory: folder of the run; a started run with the same settings is continued.
+        run_directory: folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, below `runs/`.
         overrides: `section.key=value` strings that win over the file.
     """
-    settings = load_settings(settings_file, presets=PRESETS, overrides=overrides or ())
-    check_spine_settings(settings)
-    return run_stages(prepare(settings, run_directory), settings)
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
 
 
-def run_stages(run: RunDirectory, settings: Settings) -> str:
-    """Run a prepared run's stages with the task runner that the settings choose."""
-    stages = topdown_stages.with_options(task_runner=task_runner(settings.run))
-    return stages(str(run.root))
-
-
-def _run_name() -> str:
-    return f"topdown-{Path(flow_run.parameters['run_directory']).name}"
-
-
-@flow(name="topdown-stages", flow_run_name=_run_name, persist_result=False)
+@flow(name="topdown-stages", flow_run_name=stages_run_name, persist_result=False)
 def topdown_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
-    run = RunDirectory(Path(run_directory))
-    with run.locked():
-        run.refuse_edited_settings()
-        settings = frozen_settings(run.settings)
-        try:
-            _run_all(run, settings)
-        except SpineflowError as error:
-            if not run.release.exists():
-                run.update_manifest(status="failed", reason=str(error))
-            raise
-        run.update_manifest(status="complete", reason="")
+    with entered(run_directory, TopdownSettings) as (run, settings):
+        _run_all(run, settings)
     return str(run.release)
 
 
-def _run_all(run: RunDirectory, settings: Settings) -> None:
+def check(settings: TopdownSettings) -> None:
+    """Check the tables against every rule and build the spines from them; draw no noise."""
+    found = check_input_of(settings)
+    with_counts = not settings.input.confidential
+    print_rules(found, with_counts=with_counts)
+    accepted = found.accepted(with_counts=with_counts)
+    for universe in settings.run.universes:
+        universe_spine(settings, universe, accepted.geography, accepted.invariants)
+
+
+def report(run: RunDirectory, settings: TopdownSettings) -> Path:
+    """Write the report again, with the spine's summary if it is missing."""
+    for universe in settings.run.universes:
+        if not has_summary(run, universe):
+            write_summary(run, settings, universe)
+    accuracy = None if settings.input.confidential else read_accuracy(run)
+    return write_report(run, settings, accuracy)
+
+
+PRODUCT = Product(
+    settings=TopdownSettings,
+    stages=topdown_stages,
+    check=check,
+    budget=print_topdown_budget,
+    finished=topdown_finished,
+    report=report,
+    refuse=check_spine_settings,
+)
+
+
+def _run_all(run: RunDirectory, settings: TopdownSettings) -> None:
     root, universes = str(run.root), settings.run.universes
     ingested = ingest.submit(root)
-    _finish(run, {"ingest": [ingested]})
+    finish(run, {"ingest": [ingested]})
     if ingested.result().facts:
         run.update_manifest(input_digests=dict(ingested.result().facts))
     spines = {
         universe: build_spine.submit(root, universe, wait_for=[ingested]) for universe in universes
     }
-    _finish(run, {f"{universe} spine": [spine] for universe, spine in spines.items()})
+    finish(run, {f"{universe} spine": [spine] for universe, spine in spines.items()})
     measured = _measure(run, spines)
     summarised = {
         f"{universe} spine summary": [summarise_spine.submit(root, universe, wait_for=[spine])]
@@ -114,8 +106,8 @@ def _run_all(run: RunDirectory, settings: Settings) -> None:
     }
     publish_tables(run, settings)
     released = _release(run, _estimate(run, universes, measured))
-    _finish(run, summarised)
-    _finish(run, {"report": [report_run.submit(root, wait_for=[released])]})
+    finish(run, summarised)
+    finish(run, {"report": [report_run.submit(root, wait_for=[released])]})
 
 
 Measured = dict[tuple[str, str], list[PrefectFuture]]
@@ -126,7 +118,7 @@ def _measure(run: RunDirectory, spines: dict[str, PrefectFuture]) -> Measured:
     """Charge the ledger, then draw the noise of every geolevel and write its constraints."""
     root = str(run.root)
     charged = charge_ledger.submit(root, wait_for=list(spines.values()))
-    _finish(run, {"ledger": [charged]})
+    finish(run, {"ledger": [charged]})
     constrained = {
         universe: constrain.submit(root, universe, wait_for=[spine])
         for universe, spine in spines.items()
@@ -139,7 +131,7 @@ def _measure(run: RunDirectory, spines: dict[str, PrefectFuture]) -> Measured:
         for universe in spines
         for geolevel, shards in _shards(run, universe).items()
     }
-    _finish(
+    finish(
         run,
         {f"{universe} constraints": [future] for universe, future in constrained.items()}
         | {
@@ -169,7 +161,7 @@ def _estimate(
                     estimate.submit(str(run.root), universe, geolevel, s.name, wait_for=wait_for)
                     for s in geolevel_shards
                 ]
-        _finish(run, wave)
+        finish(run, wave)
     return above
 
 
@@ -180,11 +172,11 @@ def _release(run: RunDirectory, blocks: dict[str, list[PrefectFuture]]) -> Prefe
         universe: write_microdata.submit(root, universe, wait_for=estimated)
         for universe, estimated in blocks.items()
     }
-    _finish(run, {f"{universe} microdata": [future] for universe, future in written.items()})
+    finish(run, {f"{universe} microdata": [future] for universe, future in written.items()})
     checked = check_release.submit(root, wait_for=list(written.values()))
-    _finish(run, {"checks": [checked]})
+    finish(run, {"checks": [checked]})
     published = publish_release.submit(root, wait_for=[checked])
-    _finish(run, {"release": [published]})
+    finish(run, {"release": [published]})
     return published
 
 
@@ -194,11 +186,3 @@ def _shards(run: RunDirectory, universe: str) -> dict[str, list[Shard]]:
     for shard in read_shards(run.spine(universe)):
         shards.setdefault(shard.geolevel, []).append(shard)
     return shards
-
-
-def _finish(run: RunDirectory, stages: dict[str, list[PrefectFuture]]) -> None:
-    """Wait for stages and enter them in the manifest."""
-    finish_stage(stages)
-    run.record_stages(
-        {stage: [future.result() for future in made] for stage, made in stages.items()}
-    )

@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from flows.topdown import PRESETS
+from flows.running import PRESETS
 from geography.rules import GEOLEVEL_ORDER
 from tasks.ingest.findings import Finding
 from tasks.ingest.layouts import LAYOUTS
 from tasks.measurement.accounting import budget_report
-from tasks.settings import (
+from tasks.settings.base import PrivacySettings
+from tasks.settings.load import load_settings
+from tasks.settings.topdown import (
     AianRange,
     BudgetSettings,
+    CensusTables,
     GeographySettings,
     GeolevelPasses,
-    InputSettings,
-    PrivacySettings,
     RunSettings,
-    Settings,
     StructuralZero,
+    TopdownSettings,
     UniverseSettings,
-    load_settings,
 )
 from tasks.spine.build import check_spine_settings
 from tasks.workload.schema import ATTRIBUTE_SIZES, COARSENINGS
@@ -37,14 +37,14 @@ DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 
 SECTIONS: dict[str, type[BaseModel]] = {
-    "`[input]`": InputSettings,
+    "`[input]`": CensusTables,
     "`[privacy]`": PrivacySettings,
     "`[geography]`": GeographySettings,
     "`[run]`": RunSettings,
     "`[budget.persons]` and `[budget.units]`": BudgetSettings,
     "`[workload.persons]` and `[workload.units]`": UniverseSettings,
 }
-FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, Settings)
+FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, TopdownSettings)
 
 WHOLE_FILE = """\
 preset = "pl94_2020_us"
@@ -67,10 +67,10 @@ def settings_page() -> str:
     return (DOCS / "settings.md").read_text(encoding="utf-8")
 
 
-def settings_of(folder: Path, text: str) -> Settings:
+def settings_of(folder: Path, text: str) -> TopdownSettings:
     path = folder / "settings.toml"
     path.write_text(text, encoding="utf-8")
-    settings = load_settings(path, presets=PRESETS)
+    settings = load_settings(TopdownSettings, path, presets=PRESETS)
     check_spine_settings(settings)
     return settings
 

@@ -14,7 +14,7 @@ from tasks.files import replacing
 from tasks.measurement.measure import true_answers
 from tasks.measurement.run import shard_histograms
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.files import read_spine
 from tasks.spine.shards import read_shards
 from tasks.workload.queries import marginal_query
@@ -23,12 +23,12 @@ ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""
 
 
-def has_truth(run: RunDirectory, settings: Settings) -> bool:
+def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether the confidential histograms are still there to compare with."""
     return all(run.histogram(universe).exists() for universe in settings.run.universes)
 
 
-def write_accuracy(run: RunDirectory, settings: Settings) -> None:
+def write_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the errors of every universe to the confidential folder of the run."""
     rows = [row for universe in settings.run.universes for row in _errors(run, settings, universe)]
     table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
@@ -46,7 +46,7 @@ def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
     return pq.read_table(path).to_pandas() if path.exists() else None
 
 
-def _errors(run: RunDirectory, settings: Settings, universe: str) -> Iterator[dict]:
+def _errors(run: RunDirectory, settings: TopdownSettings, universe: str) -> Iterator[dict]:
     spine = read_spine(run.spine(universe))
     schema = settings.schema_of(universe)
     names = list(dict.fromkeys(("total", *settings.budget_of(universe).query_shares["Block"])))

@@ -12,13 +12,13 @@ from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
 from tasks.ingest.invariants import FACILITY_COLUMNS, read_invariants
 from tasks.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from validation.outcome import Outcome, write_outcomes
 from validation.run_checks import run_checks
 from validation.run_files import ExpectedUniverse
 
 
-def expected_universe(settings: Settings, universe: str) -> ExpectedUniverse:
+def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
     """What the settings promise about a universe's files."""
     budget = settings.budget_of(universe)
     geolevels = tuple(budget.geolevel_shares)
@@ -42,7 +42,7 @@ def expected_universe(settings: Settings, universe: str) -> ExpectedUniverse:
     )
 
 
-def check_run(run: RunDirectory, settings: Settings) -> tuple[Outcome, ...]:
+def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:
     """Check the finished, still unpublished run and write the public outcomes.
 
     Raises CheckFailed, naming the first check that failed; the release is then withheld.

@@ -10,7 +10,8 @@ from tasks.handles import Artifact
 from tasks.release.certificate import write_certificate
 from tasks.release.report import write_report
 from tasks.run_directory import RunDirectory
-from tasks.settings import frozen_settings
+from tasks.settings.load import frozen_settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.steps import step
 from tasks.timing import stopwatch
 
@@ -23,7 +24,7 @@ def check_release(run_root: str) -> Artifact:
     if run.release.exists():
         return run.artifact(path, reused=True)
     with stopwatch() as seconds:
-        outcomes = check_run(run, frozen_settings(run.settings))
+        outcomes = check_run(run, frozen_settings(TopdownSettings, run.settings))
     return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
 
 
@@ -33,7 +34,7 @@ def publish_release(run_root: str) -> Artifact:
     run = RunDirectory(Path(run_root))
     reused = run.release.exists()
     if not reused:
-        write_certificate(run, frozen_settings(run.settings))
+        write_certificate(run, frozen_settings(TopdownSettings, run.settings))
         publish(run)
     return Artifact(run.release.name, reused=reused)
 
@@ -42,7 +43,7 @@ def publish_release(run_root: str) -> Artifact:
 def report_run(run_root: str) -> Artifact:
     """Compare the estimates with the truth, in confidence, and write the public report."""
     run = RunDirectory(Path(run_root))
-    settings = frozen_settings(run.settings)
+    settings = frozen_settings(TopdownSettings, run.settings)
     with stopwatch() as seconds:
         if has_truth(run, settings):
             write_accuracy(run, settings)

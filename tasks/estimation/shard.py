@@ -24,7 +24,7 @@ from tasks.measurement.constraints import (
 from tasks.measurement.files import read_constraints, read_measurements
 from tasks.measurement.measure import DPQUERY_SUFFIX
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.shards import Shard, read_shards
 from tasks.workload.budget import Budget
 from tasks.workload.queries import marginal_query
@@ -82,7 +82,7 @@ class ShardConstraints:
 
 
 def estimate_shard(
-    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
+    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
 ) -> tuple[SolveRecord, ...]:
     """Estimate the geounits of a shard from published measurements, constraints and the parents'
     estimates, and write them; returns the records of the solves.
@@ -148,7 +148,7 @@ class _Family:
 
 
 def _families(
-    run: RunDirectory, settings: Settings, universe: str, spine: Spine, shard: Shard
+    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
 ) -> Iterator[_Family]:
     """The shard's parents in order, each with its estimate; one family without one at the root."""
     schema = settings.schema_of(universe)
@@ -201,7 +201,7 @@ def bounded_type_of_cell(schema: Schema) -> np.ndarray:
     return np.zeros(schema.n_cells, dtype=np.int64)
 
 
-def passes_of(settings: Settings, universe: str, geolevel: str) -> Passes:
+def passes_of(settings: TopdownSettings, universe: str, geolevel: str) -> Passes:
     """The passes that the settings ask for at a geolevel, with the rounder's queries built."""
     chosen = settings.passes_of(universe, geolevel)
     schema = settings.schema_of(universe)

@@ -8,7 +8,8 @@ from pathlib import Path
 from tasks.estimation.shard import estimate_shard
 from tasks.handles import Artifact
 from tasks.run_directory import RunDirectory
-from tasks.settings import frozen_settings
+from tasks.settings.load import frozen_settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.files import read_spine
 from tasks.spine.shards import shard_of
 from tasks.steps import step
@@ -24,7 +25,7 @@ def estimate(run_root: str, universe: str, geolevel: str, shard: str) -> Artifac
     facts: Counter[str] = Counter()
     with stopwatch() as seconds:
         if not reused:
-            settings = frozen_settings(run.settings)
+            settings = frozen_settings(TopdownSettings, run.settings)
             spine = read_spine(run.spine(universe))
             part = shard_of(run.spine(universe), geolevel, shard)
             records = estimate_shard(run, settings, universe, spine, part)

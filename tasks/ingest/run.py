@@ -12,35 +12,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from tasks.errors import InputRefused
 from tasks.files import replacing
 from tasks.ingest.findings import write_findings
 from tasks.ingest.histograms import write_histogram
+from tasks.ingest.identity import store_identity
 from tasks.ingest.inputs import IngestResult, InputCheck, check_inputs
 from tasks.ingest.invariants import write_invariants, write_state_totals
 from tasks.ingest.tables import IDENTITY
 from tasks.measurement.digests import (
-    INPUT_DIGESTS,
     PERSON_COLUMNS,
     InputDigest,
     input_digest,
 )
-from tasks.measurement.ledger import open_ledger
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
-
-TABLES = ("persons", "units", "geography")
+from tasks.settings.topdown import TopdownSettings
 
 RULES_FILE = "rules.json"
 """Public outcome of every rule on the input: pass or fail."""
 
-INPUT_FILES = "input_files.json"
-"""Sizes and times of the input files, in the run's confidential folder."""
 
-
-def check_input_of(settings: Settings) -> InputCheck:
+def check_input_of(settings: TopdownSettings) -> InputCheck:
     """Read and check the tables that the settings name; messages show their file names."""
-    tables = {name: getattr(settings.input, name) for name in TABLES}
+    tables = settings.input.paths()
     universes = settings.run.universes
     return check_inputs(
         **tables,
@@ -50,7 +43,7 @@ def check_input_of(settings: Settings) -> InputCheck:
     )
 
 
-def ingest_input(run: RunDirectory, settings: Settings) -> None:
+def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
     Keyed digests of the people are stored with the histograms, unless the run is not private. The
@@ -64,13 +57,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
         part.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")
     write_findings(run.confidential / "findings.json", check.findings)
     result = check.accepted(with_counts=not settings.input.confidential)
-    if settings.is_private:
-        ledger = open_ledger(Path(settings.privacy.ledger))
-        digests = input_digests(result, ledger.key())
-        with replacing(run.confidential / INPUT_DIGESTS) as part:
-            part.write_text(json.dumps({k: asdict(digest) for k, digest in digests.items()}))
-    with replacing(run.confidential / INPUT_FILES) as part:
-        part.write_text(json.dumps(_local_files(settings)), encoding="utf-8")
+    store_identity(run, settings, lambda key: input_digests(result, key))
     run.geography.parent.mkdir(parents=True, exist_ok=True)
     run.histogram("persons").parent.mkdir(parents=True, exist_ok=True)
     for universe, histogram in result.histograms.items():
@@ -97,49 +84,6 @@ def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
         columns = {"block_geocode": geocode[units.row], "cell": units.col, "units": units.data}
         digests["units"] = input_digest("units", columns, key)
     return digests
-
-
-def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
-    """The keyed digests that the ingest of this run stored; empty if there are none."""
-    try:
-        stored = json.loads((run.confidential / INPUT_DIGESTS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return {
-        kind: InputDigest(digest["whole"], tuple(digest["parts"]))
-        for kind, digest in stored.items()
-    }
-
-
-def refuse_changed_input(run: RunDirectory, settings: Settings) -> None:
-    """Raise InputRefused if a table is no longer the file that the run has read.
-
-    Files are compared by size and time of modification; tables that are gone, and tables on
-    object stores, cannot be compared and count as unchanged.
-    """
-    try:
-        known = json.loads((run.confidential / INPUT_FILES).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return
-    now = _local_files(settings)
-    for name, seen in known.items():
-        if now.get(name, seen) != seen:
-            file = getattr(settings.input, name).rpartition("/")[2]
-            raise InputRefused(
-                f"{file} has changed since this run read it; put the old file back, or start a "
-                "new run with another --run-dir."
-            )
-
-
-def _local_files(settings: Settings) -> dict[str, list[int]]:
-    """Size and time of modification of the tables that are local files."""
-    found = {}
-    for name in TABLES:
-        path = Path(getattr(settings.input, name))
-        if path.is_file():
-            status = path.stat()
-            found[name] = [status.st_size, status.st_mtime_ns]
-    return found
 
 
 def read_geography(path: Path) -> pd.DataFrame:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.handles import Artifact
-from tasks.ingest.run import ingest_input, refuse_changed_input, stored_digests
+from tasks.ingest.identity import refuse_changed_input, stored_digests
+from tasks.ingest.run import ingest_input
 from tasks.run_directory import RunDirectory
-from tasks.settings import frozen_settings
+from tasks.settings.load import frozen_settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.steps import step
 from tasks.timing import stopwatch
 
@@ -16,7 +18,7 @@ from tasks.timing import stopwatch
 def ingest(run_root: str) -> Artifact:
     """Check the tables, and write geography, invariants and confidential block histograms."""
     run = RunDirectory(Path(run_root))
-    settings = frozen_settings(run.settings)
+    settings = frozen_settings(TopdownSettings, run.settings)
     reused = run.state_totals.exists()
     with stopwatch() as seconds:
         if reused:

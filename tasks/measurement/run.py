@@ -10,30 +10,23 @@ from scipy import sparse
 
 from geography.levels import Spine
 from tasks.errors import BudgetRefused
-from tasks.files import sha256_of_file
 from tasks.ingest.histograms import read_histogram
+from tasks.ingest.identity import stored_digests
 from tasks.ingest.invariants import inhabitable, read_invariants, read_state_totals
-from tasks.ingest.run import stored_digests
 from tasks.measurement.accounting import check_budget, guarantee_of
+from tasks.measurement.charging import charge_draws, random_source, single_draw
 from tasks.measurement.constraints import constraints_of_shard
 from tasks.measurement.files import write_constraints
-from tasks.measurement.ledger import (
-    Draw,
-    charge,
-    open_ledger,
-    record_publication,
-    refuse_redraw,
-)
+from tasks.measurement.ledger import Draw
 from tasks.measurement.measure import MeasuredShard, measure_shard
-from tasks.measurement.randomness import RandomSource, SeededRandom, SystemRandom
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.files import read_spine
 from tasks.spine.shards import Shard, read_shards
 from validation.shares import unbalanced_paths
 
 
-def measurement_files(run: RunDirectory, settings: Settings) -> list[Path]:
+def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
     return [
         run.dpqueries(universe, shard.geolevel, shard.name)
@@ -42,45 +35,31 @@ def measurement_files(run: RunDirectory, settings: Settings) -> list[Path]:
     ]
 
 
-def all_measured(run: RunDirectory, settings: Settings) -> bool:
+def all_measured(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether every noisy measurement of the run has been published."""
     return all(path.exists() for path in measurement_files(run, settings))
 
 
-def charge_run(run: RunDirectory, settings: Settings) -> None:
+def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
     """Check that what will be measured costs what the settings say, then enter it in the ledger.
 
-    The shares are recomputed along every path from the stored spines. Measurements that are there
-    must be those that the ledger knows, and none that it knows may be missing. Runs that are not
-    private draw nothing worth recording. Raises BudgetRefused before any noise is drawn.
+    The shares are recomputed along every path from the stored spines. Raises BudgetRefused before
+    any noise is drawn.
     """
     budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
     for universe, budget in budgets.items():
         check_budget(budget)
         check_shares_of_spine(read_spine(run.spine(universe)), universe)
-    if not settings.is_private:
-        return
-    manifest = run.read_manifest()
-    was_charged = "ledger" in manifest["stages"]
-    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
-    charge(
-        ledger,
-        dataset=settings.privacy.dataset,
-        product=manifest["product"],
-        run_id=manifest["run_id"],
+    charge_draws(
+        run,
+        settings,
         draws=[
             Draw(universe, budget.mechanism, guarantee_of(budget))
             for universe, budget in budgets.items()
         ],
         inputs=stored_digests(run),
-        must_be_charged=was_charged,
+        files=measurement_files(run, settings),
     )
-    for path in measurement_files(run, settings):
-        name = path.relative_to(run.root).as_posix()
-        if path.exists():
-            record_publication(ledger, manifest["run_id"], name, sha256_of_file(path))
-        else:
-            refuse_redraw(ledger, manifest["run_id"], name)
 
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:
@@ -98,7 +77,7 @@ def check_shares_of_spine(spine: Spine, universe: str) -> None:
         )
 
 
-def constrain_universe(run: RunDirectory, settings: Settings, universe: str) -> int:
+def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
     """Write the constraints of every geolevel; returns the number of files."""
     spine = read_spine(run.spine(universe))
     schema = settings.schema_of(universe)
@@ -113,17 +92,12 @@ def constrain_universe(run: RunDirectory, settings: Settings, universe: str) -> 
     return len(shards)
 
 
-def measure_once(run: RunDirectory, settings: Settings, universe: str, shard: Shard) -> None:
+def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
     """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
 
     Raises BudgetRefused if the ledger knows that this run has published the shard before.
     """
     path = run.dpqueries(universe, shard.geolevel, shard.name)
-    run_id, name = run.read_manifest()["run_id"], path.relative_to(run.root).as_posix()
-    ledger = None
-    if settings.is_private:
-        ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-        refuse_redraw(ledger, run_id, name)
     spine = read_spine(run.spine(universe))
     schema = settings.schema_of(universe)
     level = spine.geolevel(shard.geolevel)
@@ -135,13 +109,16 @@ def measure_once(run: RunDirectory, settings: Settings, universe: str, shard: Sh
         level.plb_shares,
         level.plb_share_code[part],
     )
-    source: RandomSource = SystemRandom()
-    if settings.privacy.seed is not None:
-        source = SeededRandom(settings.privacy.seed, universe, shard.geolevel, shard.name)
-    budget = settings.budget_of(universe)
-    measure_shard(path, measured, budget, schema, source, is_private=settings.is_private)
-    if ledger is not None:
-        record_publication(ledger, run_id, name, sha256_of_file(path))
+    source = random_source(settings, universe, shard.geolevel, shard.name)
+    with single_draw(run, settings, path):
+        measure_shard(
+            path,
+            measured,
+            settings.budget_of(universe),
+            schema,
+            source,
+            is_private=settings.is_private,
+        )
 
 
 def shard_histograms(

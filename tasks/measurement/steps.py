@@ -12,7 +12,8 @@ from tasks.measurement.run import (
     measure_once,
 )
 from tasks.run_directory import RunDirectory
-from tasks.settings import frozen_settings
+from tasks.settings.load import frozen_settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.shards import shard_of
 from tasks.steps import step
 from tasks.timing import stopwatch
@@ -22,7 +23,7 @@ from tasks.timing import stopwatch
 def charge_ledger(run_root: str) -> Artifact:
     """Recompute the shares, and enter the run in the ledger before anything is drawn."""
     run = RunDirectory(Path(run_root))
-    settings = frozen_settings(run.settings)
+    settings = frozen_settings(TopdownSettings, run.settings)
     if all_measured(run, settings):
         return Artifact("", reused=True)
     with stopwatch() as seconds:
@@ -35,7 +36,7 @@ def constrain(run_root: str, universe: str) -> Artifact:
     """Write the constraints that the declared invariants put on every geounit."""
     run = RunDirectory(Path(run_root))
     with stopwatch() as seconds:
-        written = constrain_universe(run, frozen_settings(run.settings), universe)
+        written = constrain_universe(run, frozen_settings(TopdownSettings, run.settings), universe)
     folder = f"measurements/{universe}"
     return Artifact(folder, seconds=seconds(), facts=(("constraint files", written),))
 
@@ -49,5 +50,5 @@ def measure(run_root: str, universe: str, geolevel: str, shard: str) -> Artifact
     with stopwatch() as seconds:
         if not reused:
             part = shard_of(run.spine(universe), geolevel, shard)
-            measure_once(run, frozen_settings(run.settings), universe, part)
+            measure_once(run, frozen_settings(TopdownSettings, run.settings), universe, part)
     return run.artifact(path, seconds=seconds(), reused=reused)

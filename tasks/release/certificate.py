@@ -10,7 +10,7 @@ from tasks.measurement.constraints import MOST_PERSONS_PER_ADDRESS
 from tasks.release.document import Document, Figure, Section, Table, to_html, to_markdown
 from tasks.release.privacy_curve import privacy_curve
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.workload.budget import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 CERTIFICATE = "certificate"
@@ -31,7 +31,7 @@ _MEANING = {
 }
 
 
-def write_certificate(run: RunDirectory, settings: Settings) -> None:
+def write_certificate(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write `certificate.html` and `certificate.md` beside the checked microdata."""
     document = certificate(run, settings)
     for ending, text in (("md", to_markdown(document)), ("html", to_html(document))):
@@ -39,7 +39,7 @@ def write_certificate(run: RunDirectory, settings: Settings) -> None:
             part.write_text(text, encoding="utf-8")
 
 
-def certificate(run: RunDirectory, settings: Settings) -> Document:
+def certificate(run: RunDirectory, settings: TopdownSettings) -> Document:
     """What was protected, with which parameters, what is stated exactly, and what was checked."""
     manifest = run.read_manifest()
     universes = settings.run.universes
@@ -132,7 +132,7 @@ def _allocation(report: dict) -> Section:
     )
 
 
-def _exact_statements(settings: Settings) -> Section:
+def _exact_statements(settings: TopdownSettings) -> Section:
     zeros = [
         f"{zero.name}: {universe} with "
         + " and ".join(f"{name} in {list(levels)}" for name, levels in zero.where.items())

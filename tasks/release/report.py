@@ -17,10 +17,12 @@ from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.release.document import NONE, Document, Section, Table, to_html
 from tasks.release.spine_section import spine_section
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 
 
-def write_report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame | None) -> Path:
+def write_report(
+    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
+) -> Path:
     """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
     path = run.report
     with replacing(path) as part:
@@ -28,7 +30,7 @@ def write_report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame |
     return path
 
 
-def report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame | None) -> Document:
+def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None) -> Document:
     """The report as a document; see the module's docstring."""
     manifest = run.read_manifest()
     stamp = None
@@ -52,7 +54,7 @@ def report(run: RunDirectory, settings: Settings, accuracy: pd.DataFrame | None)
     )
 
 
-def _release(run: RunDirectory, settings: Settings) -> Section:
+def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
     rows = []
     for universe in settings.run.universes:
         cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
@@ -93,7 +95,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
     return Section("Accuracy", tuple(blocks))
 
 
-def _noise(settings: Settings) -> Section:
+def _noise(settings: TopdownSettings) -> Section:
     blocks: list[str | Table] = [
         "Standard deviation of the noise in each answer, before geounits were bypassed; a dash "
         "where a query is not asked."

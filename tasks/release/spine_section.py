@@ -9,7 +9,7 @@ from geography.rules import GEOLEVEL_ORDER
 from tasks.release.document import NONE, Figure, Section, Table
 from tasks.release.figures import bar_chart, line_chart
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.summary import read_summary
 
 CATEGORY_NAMES = {
@@ -31,7 +31,7 @@ SPINE_NAMES = {
 STATISTICS = {"mean": "mean", "q50": "median", "q90": "90%", "q99": "99%", "max": "largest"}
 
 
-def spine_section(run: RunDirectory, settings: Settings, universe: str) -> Section:
+def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -> Section:
     """Tables and charts of the spine summary of a universe."""
     summary = read_summary(run, universe)
     spine = settings.geography.spine

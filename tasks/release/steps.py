@@ -8,7 +8,8 @@ from tasks.handles import Artifact
 from tasks.ingest.invariants import read_invariants
 from tasks.release.microdata import read_block_estimates, write_persons, write_units
 from tasks.run_directory import RunDirectory
-from tasks.settings import frozen_settings
+from tasks.settings.load import frozen_settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.steps import step
 from tasks.timing import stopwatch
 
@@ -17,7 +18,7 @@ from tasks.timing import stopwatch
 def write_microdata(run_root: str, universe: str) -> Artifact:
     """Turn block estimates into one row a person, housing unit or facility."""
     run = RunDirectory(Path(run_root))
-    settings = frozen_settings(run.settings)
+    settings = frozen_settings(TopdownSettings, run.settings)
     schema = settings.schema_of(universe)
     for folder in (run.release, run.unchecked_release):
         if (folder / f"mdf_{universe}.csv").exists():

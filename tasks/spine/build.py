@@ -21,7 +21,7 @@ from geography.rules import (
 from geography.spine import Spine, build_spine
 from tasks.errors import InputRefused
 from tasks.ingest.invariants import FACILITY_COLUMNS, inhabitable
-from tasks.settings import GeographySettings, Settings
+from tasks.settings.topdown import GeographySettings, TopdownSettings
 
 
 def spine_rules(settings: GeographySettings) -> SpineRules:
@@ -39,7 +39,7 @@ def spine_rules(settings: GeographySettings) -> SpineRules:
     )
 
 
-def check_spine_settings(settings: Settings) -> None:
+def check_spine_settings(settings: TopdownSettings) -> None:
     """Refuse rules and geolevel shares that make no spine, before any input is read."""
     try:
         spine_rules(settings.geography)
@@ -50,7 +50,7 @@ def check_spine_settings(settings: Settings) -> None:
 
 
 def universe_spine(
-    settings: Settings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> Spine:
     """The spine of a universe over the blocks that can hold somebody.
 
@@ -66,7 +66,7 @@ def universe_spine(
 
 
 def aian_spine(
-    settings: Settings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> Spine:
     """The AIAN spine of the same budget, which a universe's own spine is compared with."""
     shares = on_aian_spine(settings.budget_of(universe).geolevel_shares)
@@ -87,7 +87,7 @@ def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction
 
 
 def universe_categories(
-    settings: Settings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> tuple[Category, ...]:
     """The off-spine entity categories of a universe; raises InputRefused as `universe_spine`."""
     blocks, group_quarters = _inhabited(universe, geography, invariants)
@@ -101,7 +101,7 @@ def universe_categories(
 
 
 def _built(
-    settings: Settings,
+    settings: TopdownSettings,
     universe: str,
     geography: pd.DataFrame,
     invariants: pd.DataFrame,

@@ -8,7 +8,8 @@ from tasks.handles import Artifact
 from tasks.ingest.invariants import read_invariants
 from tasks.ingest.run import read_geography
 from tasks.run_directory import RunDirectory
-from tasks.settings import frozen_settings
+from tasks.settings.load import frozen_settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.build import universe_spine
 from tasks.spine.files import BLOCKS, read_spine, write_spine
 from tasks.spine.shards import SHARDS, cut_spine, write_shards
@@ -25,7 +26,7 @@ def build_spine(run_root: str, universe: str) -> Artifact:
     reused = (folder / SHARDS).exists()
     with stopwatch() as seconds:
         if not reused:
-            settings = frozen_settings(run.settings)
+            settings = frozen_settings(TopdownSettings, run.settings)
             geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
             spine = universe_spine(settings, universe, geography, invariants)
             write_spine(spine, folder)
@@ -43,6 +44,6 @@ def summarise_spine(run_root: str, universe: str) -> Artifact:
     reused = has_summary(run, universe)
     with stopwatch() as seconds:
         if not reused:
-            write_summary(run, frozen_settings(run.settings), universe)
+            write_summary(run, frozen_settings(TopdownSettings, run.settings), universe)
     path = str(summary_folder(run, universe).relative_to(run.root))
     return Artifact(path, seconds=seconds(), reused=reused)

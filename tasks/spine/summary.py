@@ -17,7 +17,7 @@ from tasks.files import replacing
 from tasks.ingest.invariants import read_invariants
 from tasks.ingest.run import read_geography
 from tasks.run_directory import RunDirectory
-from tasks.settings import Settings
+from tasks.settings.topdown import TopdownSettings
 from tasks.spine.build import aian_spine, on_aian_spine, universe_categories
 from tasks.spine.files import read_spine
 from tasks.workload.budget import Budget
@@ -37,7 +37,7 @@ def has_summary(run: RunDirectory, universe: str) -> bool:
     return _file(run, universe, _FRAMES[-1]).exists()
 
 
-def write_summary(run: RunDirectory, settings: Settings, universe: str) -> None:
+def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
     """Compare a universe's spine with the AIAN spine of the same budget, and store the figures.
 
     Reads the run's geography, declared invariants and spine. For persons the predicted standard

@@ -64,7 +64,8 @@ def nodes(n_blocks: int, n_others: int):
     from tasks.measurement.constraints import LOWER_BOUND, UPPER_BOUND, constraints_of_shard
     from tasks.measurement.measure import DPQUERY_SUFFIX, MeasuredShard, noisy_answers
     from tasks.measurement.randomness import SeededRandom
-    from tasks.settings import load_settings
+    from tasks.settings.load import load_settings
+    from tasks.settings.topdown import TopdownSettings
     from tasks.spine.build import universe_spine
     from tasks.spine.shards import Shard
     from tasks.workload.queries import marginal_query
@@ -72,7 +73,7 @@ def nodes(n_blocks: int, n_others: int):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "settings.toml"
         path.write_text(SETTINGS.format(folder=SHARED.resolve()))
-        settings = load_settings(path, presets=REPOSITORY / "flows" / "settings")
+        settings = load_settings(TopdownSettings, path, presets=REPOSITORY / "flows" / "settings")
     result = check_input_of(settings).accepted()
     spine: Spine = universe_spine(settings, "persons", result.geography, result.invariants)
     schema, budget = settings.schema_of("persons"), settings.budget_of("persons")

@@ -157,8 +157,3 @@ def test_run_directory_with_other_files_is_left_alone(settings: Path, capsys) ->
     assert code == 2
     assert "not empty" in capsys.readouterr().err
     assert (folder / "thesis.txt").exists()
-
-
-def test_flows_that_are_not_here_say_so(settings: Path, capsys) -> None:
-    assert main(["run", "trips", str(settings)]) == 2
-    assert "not in this version" in capsys.readouterr().err

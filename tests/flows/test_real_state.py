@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from flows.topdown import PRESETS, prepare, run_stages
+from flows.running import prepare, run_stages
+from flows.topdown import PRODUCT
 from tasks.ingest.histograms import read_histogram
 from tasks.release.microdata import read_block_estimates
 from tasks.run_directory import RunDirectory
-from tasks.settings import load_settings
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
@@ -31,9 +31,9 @@ def run_state(
         f'units = "{state / "units.parquet"}"\ngeography = "{geography}"\n'
         '[privacy]\ndataset = "state"\n'
     )
-    settings = load_settings(settings_file, presets=PRESETS, overrides=overrides)
+    settings = PRODUCT.load(settings_file, overrides)
     run = prepare(settings, folder / "run")
-    run_stages(run, settings)
+    run_stages(PRODUCT, run, settings)
     return run
 
 

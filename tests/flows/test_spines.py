@@ -127,11 +127,11 @@ def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, c
 
 
 def test_report_of_an_unfinished_run_is_refused(small_county: Path, tmp_path: Path, capsys) -> None:
-    from flows.topdown import PRESETS, prepare
-    from tasks.settings import load_settings
+    from flows.running import prepare
+    from flows.topdown import PRODUCT
 
     settings = write_settings(tmp_path, small_county, preset="dhc_equal")
-    run = prepare(load_settings(settings, presets=PRESETS), tmp_path / "run")
+    run = prepare(PRODUCT.load(settings), tmp_path / "run")
     assert main(["report", str(run.root)]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1 and "has no release yet" in message

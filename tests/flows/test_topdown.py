@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.cli import main
-from flows.topdown import PRESETS, prepare, run_stages
+from flows.running import prepare, run_stages
+from flows.topdown import PRODUCT
 from tasks.errors import CheckFailed
 from tasks.measurement.ledger import open_ledger, summary
 from tasks.run_directory import RunDirectory
-from tasks.settings import load_settings
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
@@ -43,9 +43,9 @@ def write_settings(folder: Path, county: Path, *, preset: str = "pl94_2020_us", 
 
 
 def run_settings(settings_file: Path, run_directory: Path) -> RunDirectory:
-    settings = load_settings(settings_file, presets=PRESETS)
+    settings = PRODUCT.load(settings_file)
     run = prepare(settings, run_directory)
-    run_stages(run, settings)
+    run_stages(PRODUCT, run, settings)
     return run
 
 

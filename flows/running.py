@@ -1,0 +1,131 @@
+"""What the flows of all products share: how a run is prepared, entered, and its stages recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow
+from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run
+
+from flows.progress import finish_stage
+from flows.runners import task_runner
+from tasks.errors import InputRefused, SpineflowError
+from tasks.run_directory import RunDirectory, settings_digest, start_run
+from tasks.settings.base import ProductSettings
+from tasks.settings.load import dump_settings, frozen_settings, load_settings
+
+PRESETS = Path(__file__).parent / "settings"
+
+
+@dataclass(frozen=True)
+class Product:
+    """What the command line, deployments and the parent flow need of a product.
+
+    settings : the model of its settings file; its PRODUCT is the name of the flow.
+    stages : flow that runs all stages of a prepared run, given the run directory as a string;
+        returns the release's folder.
+    check : reads and checks the input, prints the outcome of its rules; raises InputRefused.
+    budget : prints what a run would cost, as JSON if asked; True as second argument.
+    finished : prints the summary at the end of a run.
+    report : writes the public report of a finished run again, and returns its path.
+    refuse : further checks of the settings before anything is read; raises InputRefused.
+    """
+
+    settings: type[ProductSettings]
+    stages: Flow
+    check: Callable[[Any], None]
+    budget: Callable[[Any, bool], None]
+    finished: Callable[[RunDirectory, Any], None]
+    report: Callable[[RunDirectory, Any], Path]
+    refuse: Callable[[Any], None] = lambda settings: None
+
+    @property
+    def name(self) -> str:
+        """Name of the flow."""
+        return self.settings.PRODUCT
+
+    def load(self, path: str | Path, overrides: Sequence[str] = ()) -> ProductSettings:
+        """Settings from a file, checked as far as they can be without the input."""
+        settings = load_settings(self.settings, path, presets=PRESETS, overrides=overrides)
+        self.refuse(settings)
+        if settings.run.runner == "dask" and find_spec("prefect_dask") is None:
+            raise InputRefused(
+                'run.runner = "dask" needs prefect-dask: install spineflow[dask], or choose '
+                "threads."
+            )
+        return settings
+
+
+def default_run_directory(settings: ProductSettings) -> Path:
+    """`runs/` and a name from the dataset and settings: the same settings continue one run."""
+    digest = settings_digest(dump_settings(settings))
+    return Path("runs") / f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
+
+
+def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
+    """Start or continue the run of these settings in a directory; nothing is measured yet."""
+    run = RunDirectory(Path(run_directory).resolve())
+    with run.locked():
+        start_run(
+            run,
+            product=settings.PRODUCT,
+            settings_text=dump_settings(settings),
+            private=settings.is_private,
+        )
+    return run
+
+
+def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
+    """Run a prepared run's stages with the task runner that the settings choose."""
+    stages = product.stages.with_options(task_runner=task_runner(settings.run))
+    return stages(str(run.root))
+
+
+def run_settings_file(
+    product: Product, settings_file: str, run_directory: str | None, overrides: Sequence[str] | None
+) -> str:
+    """Run a settings file on this machine, from start to release; what deployments call."""
+    settings = product.load(settings_file, overrides or ())
+    return run_stages(
+        product, prepare(settings, run_directory or default_run_directory(settings)), settings
+    )
+
+
+def stages_run_name() -> str:
+    """Name of a stages flow run: the product and the folder of the run."""
+    flow_name = flow_run.flow_name.removesuffix("-stages")
+    return f"{flow_name}-{Path(flow_run.parameters['run_directory']).name}"
+
+
+@contextmanager
+def entered(
+    run_directory: str, model: type[ProductSettings]
+) -> Iterator[tuple[RunDirectory, ProductSettings]]:
+    """Hold a prepared run while its stages run; its manifest tells how they ended.
+
+    Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use.
+    """
+    run = RunDirectory(Path(run_directory))
+    with run.locked():
+        run.refuse_edited_settings()
+        try:
+            yield run, frozen_settings(model, run.settings)
+        except SpineflowError as error:
+            if not run.release.exists():
+                run.update_manifest(status="failed", reason=str(error))
+            raise
+        run.update_manifest(status="complete", reason="")
+
+
+def finish(run: RunDirectory, stages: dict[str, list[PrefectFuture]]) -> None:
+    """Wait for stages and enter them in the manifest; raises the error of the first that failed."""
+    finish_stage(stages)
+    run.record_stages(
+        {stage: [future.result() for future in made] for stage, made in stages.items()}
+    )

@@ -1,0 +1,79 @@
+"""Tying a run's noise to the ledger: charged before the first draw, published once, known after.
+
+Every product measures through these functions, so that none can spend what the ledger does not
+know, nor publish what it has published before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.files import sha256_of_file
+from tasks.measurement.digests import InputDigest
+from tasks.measurement.ledger import Draw, charge, open_ledger, record_publication, refuse_redraw
+from tasks.measurement.randomness import RandomSource, SeededRandom, SystemRandom
+from tasks.run_directory import RunDirectory
+from tasks.settings.base import ProductSettings
+
+
+def charge_draws(
+    run: RunDirectory,
+    settings: ProductSettings,
+    *,
+    draws: Sequence[Draw],
+    inputs: Mapping[str, InputDigest],
+    files: Iterable[Path],
+) -> None:
+    """Enter a run's draws in the ledger, and check the measurements that are there against it.
+
+    `inputs` are the digests of the people drawn from, by kind (`tasks.ingest.identity`).
+    `files` are the files of noisy measurements that the run publishes, there yet or not: those
+    that are there must be those that the ledger knows, and none that it knows may be missing. A
+    run that was charged before is not charged again. Runs that are not private draw nothing worth
+    recording. Raises BudgetRefused before any noise is drawn.
+    """
+    if not settings.is_private:
+        return
+    manifest = run.read_manifest()
+    was_charged = "ledger" in manifest["stages"]
+    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
+    charge(
+        ledger,
+        dataset=settings.privacy.dataset,
+        product=manifest["product"],
+        run_id=manifest["run_id"],
+        draws=draws,
+        inputs=inputs,
+        must_be_charged=was_charged,
+    )
+    for path in files:
+        name = path.relative_to(run.root).as_posix()
+        if path.exists():
+            record_publication(ledger, manifest["run_id"], name, sha256_of_file(path))
+        else:
+            refuse_redraw(ledger, manifest["run_id"], name)
+
+
+@contextmanager
+def single_draw(run: RunDirectory, settings: ProductSettings, path: Path) -> Iterator[None]:
+    """The block draws the noise of one file and publishes it; afterwards the ledger knows it.
+
+    Raises BudgetRefused, before the block, if this run has published the file before.
+    """
+    if not settings.is_private:
+        yield
+        return
+    run_id, name = run.read_manifest()["run_id"], path.relative_to(run.root).as_posix()
+    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+    refuse_redraw(ledger, run_id, name)
+    yield
+    record_publication(ledger, run_id, name, sha256_of_file(path))
+
+
+def random_source(settings: ProductSettings, *key: str) -> RandomSource:
+    """The system's randomness, or what a seed and the key of a draw fix."""
+    if settings.privacy.seed is not None:
+        return SeededRandom(settings.privacy.seed, *key)
+    return SystemRandom()
