@@ -127,6 +127,35 @@ def _parser() -> argparse.ArgumentParser:
         "--ledger", default="ledger.db", metavar="FILE", help="ledger file (default: %(default)s)"
     )
     ledger.add_argument("--json", action="store_true", help="print JSON")
+
+    serve = add(
+        "serve",
+        _serve,
+        "register the flows with a Prefect server and run them from this machine",
+        "Register the flows with the Prefect server at PREFECT_API_URL, and run what is started "
+        "from its UI on this machine until interrupted.",
+    )
+    deploy = add(
+        "deploy",
+        _deploy,
+        "register the flows with a Prefect server, for the workers of a work pool",
+        "Register the flows with the Prefect server at PREFECT_API_URL. Workers of the pool run "
+        "them: prefect worker start --pool POOL.",
+    )
+    deploy.add_argument(
+        "--pool",
+        default="spineflow",
+        help="work pool; made, of type process, if it is missing (default: %(default)s)",
+    )
+    for sub in (serve, deploy):
+        sub.add_argument(
+            "flows",
+            nargs="*",
+            default=list(MODULES),
+            choices=[*MODULES, list(MODULES)],
+            metavar="FLOW",
+            help=f"flows to register (default: all of {', '.join(MODULES)})",
+        )
     return parser
 
 
@@ -229,6 +258,22 @@ def _ledger(options: argparse.Namespace) -> int:
             raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
         set_cap(ledger, options.dataset, _exact(options.rho))
     print_ledger(summary(ledger), as_json=options.json)
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from flows.deployments import serve
+
+    serve(options.flows)
+    return 0
+
+
+def _deploy(options: argparse.Namespace) -> int:
+    from flows.deployments import deploy
+
+    for name in deploy(options.flows, options.pool):
+        print(f"registered {name}")
+    print(f"Start a worker with: prefect worker start --pool {options.pool}")
     return 0
 
 

@@ -9,6 +9,7 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.futures import PrefectFuture, as_completed
 
 from tasks.errors import SpineflowError
+from tasks.timing import stopwatch
 
 Listener = Callable[[str, int, int], None]
 """Called with the name of a stage, and how many of its tasks are done and planned."""
@@ -34,19 +35,24 @@ def finish_stage(stages: dict[str, Sequence[PrefectFuture]]) -> None:
     owner = {future: stage for stage, futures in stages.items() for future in futures}
     done = dict.fromkeys(stages, 0)
     artifacts = {
-        stage: create_progress_artifact(0.0, key=_key(stage), description=stage)
+        stage: create_progress_artifact(0.0, key=_key(stage), description=f"{stage}: started")
         for stage, futures in stages.items()
         if len(futures) > 1
     }
     for stage, futures in stages.items():
         _tell(stage, 0, len(futures))
-    for future in as_completed(list(owner)):
-        stage = owner[future]
-        done[stage] += 1
-        _tell(stage, done[stage], len(stages[stage]))
-        if stage in artifacts:
-            share = 100.0 * done[stage] / len(stages[stage])
-            update_progress_artifact(artifacts[stage], progress=share)
+    with stopwatch() as elapsed:
+        for future in as_completed(list(owner)):
+            stage = owner[future]
+            done[stage] += 1
+            _tell(stage, done[stage], len(stages[stage]))
+            if stage in artifacts:
+                planned = len(stages[stage])
+                update_progress_artifact(
+                    artifacts[stage],
+                    progress=100.0 * done[stage] / planned,
+                    description=_told(stage, done[stage], planned, elapsed()),
+                )
     raise_first_error(list(owner))
 
 
@@ -57,6 +63,17 @@ def raise_first_error(futures: Sequence[PrefectFuture]) -> None:
     ours = [error for error in errors if isinstance(error, SpineflowError)]
     if errors:
         raise (ours or errors)[0]
+
+
+def _told(stage: str, done: int, planned: int, seconds: float) -> str:
+    """How far a stage is, and what is left of it at the speed so far.
+
+    The tasks of a stage are cut to be of equal cost, so the speed so far is a fair guess.
+    """
+    if done == planned:
+        return f"{stage}: {planned} of {planned} tasks in {seconds:.0f} s"
+    left = seconds * (planned - done) / done
+    return f"{stage}: {done} of {planned} tasks, about {left:.0f} s left"
 
 
 def _tell(stage: str, done: int, planned: int) -> None:

@@ -1,32 +1,78 @@
-"""Tables shown in the Prefect UI: public numbers only."""
+"""What the Prefect UI shows beside the DAG: public numbers only."""
 
 from __future__ import annotations
 
-from prefect.artifacts import create_table_artifact
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_table_artifact,
+)
 
+from tasks.files import NOT_PRIVATE
 from tasks.measurement.accounting import budget_report
+from tasks.release.document import Table
+from tasks.release.report import solves_table
+from tasks.release.run_sections import checks_table
 from tasks.run_directory import RunDirectory
+from tasks.settings.base import ProductSettings
 from tasks.settings.topdown import TopdownSettings
 from tasks.spine.files import read_spine
 
 
-def publish_tables(run: RunDirectory, settings: TopdownSettings) -> None:
-    """The budget by geolevel and query, and the number of geounits, of every universe."""
+def publish_table(table: Table, *, key: str, description: str) -> None:
+    """Show a table; numbers in it are shown as they are."""
+    create_table_artifact(
+        [dict(zip(table.headers, row, strict=True)) for row in table.rows],
+        key=key,
+        description=description,
+    )
+
+
+def publish_budgets(settings: TopdownSettings) -> None:
+    """What every query at every geolevel is measured with."""
     for universe in settings.run.universes:
         report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
         create_table_artifact(
             report["queries"], key=f"budget-{universe}", description=f"rho {report['rho']}"
         )
+
+
+def publish_geounits(run: RunDirectory, settings: TopdownSettings) -> None:
+    """The number of geounits of every universe's spine."""
+    for universe in settings.run.universes:
         spine = read_spine(run.spine(universe))
-        create_table_artifact(
-            [
-                {
-                    "geolevel": level.name,
-                    "geounits": len(level),
-                    "bypassed": int(level.bypassed.sum()),
-                }
-                for level in spine.geolevels
-            ],
+        rows = tuple(
+            (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
+        )
+        publish_table(
+            Table(("geolevel", "geounits", "bypassed"), rows),
             key=f"geounits-{universe}",
             description=f"{spine.kind} spine",
         )
+
+
+def publish_solves(run: RunDirectory) -> None:
+    """How the least-squares and rounding problems ended."""
+    publish_table(
+        solves_table(run),
+        key="solver-outcomes",
+        description="Every least-squares and rounding problem, by how it ended",
+    )
+
+
+def publish_outcome(run: RunDirectory, settings: ProductSettings) -> None:
+    """The checks of a finished run, and where its release and report are."""
+    table = checks_table(run)
+    publish_table(
+        table, key="checks", description="Independent checks of the result before its release"
+    )
+    stamp = "" if settings.is_private else f"**{NOT_PRIVATE}**: for testing only.\n\n"
+    create_markdown_artifact(
+        f"{stamp}{len(table.rows)} checks passed.\n\n"
+        f"| | |\n|---|---|\n| dataset | {settings.privacy.dataset} |\n"
+        f"| release | `{run.release}` |\n| report | `{run.report}` |\n",
+        key="release",
+        description=f"{settings.PRODUCT} of {settings.privacy.dataset}",
+    )
+    if run.report.exists():
+        create_link_artifact(run.report.as_uri(), key="report", link_text="the public report")

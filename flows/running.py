@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from prefect import Flow
+from prefect import Flow, tags
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
@@ -28,6 +28,7 @@ class Product:
     """What the command line, deployments and the parent flow need of a product.
 
     settings : the model of its settings file; its PRODUCT is the name of the flow.
+    flow : flow that runs a settings file; what a deployment calls.
     stages : flow that runs all stages of a prepared run, given the run directory as a string;
         returns the release's folder.
     check : reads and checks the input, prints the outcome of its rules; raises InputRefused.
@@ -38,6 +39,7 @@ class Product:
     """
 
     settings: type[ProductSettings]
+    flow: Flow
     stages: Flow
     check: Callable[[Any], None]
     budget: Callable[[Any, bool], None]
@@ -82,19 +84,31 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
 
 
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
-    """Run a prepared run's stages with the task runner that the settings choose."""
+    """Run a prepared run's stages with the task runner that the settings choose.
+
+    The flow run and its tasks are tagged with the dataset, the product and the runner.
+    """
     stages = product.stages.with_options(task_runner=task_runner(settings.run))
-    return stages(str(run.root))
+    with tags(settings.privacy.dataset, product.name, settings.run.runner):
+        return stages(str(run.root))
 
 
 def run_settings_file(
-    product: Product, settings_file: str, run_directory: str | None, overrides: Sequence[str] | None
+    product: Product, settings_file: str, run_directory: str = "", overrides: Sequence[str] = ()
 ) -> str:
-    """Run a settings file on this machine, from start to release; what deployments call."""
-    settings = product.load(settings_file, overrides or ())
-    return run_stages(
-        product, prepare(settings, run_directory or default_run_directory(settings)), settings
-    )
+    """Run a settings file on this machine, from start to release; what deployments call.
+
+    Without a run directory the run goes to `runs/` beside the settings file: a worker's own
+    working directory is a temporary one.
+    """
+    settings = product.load(settings_file, overrides)
+    beside = Path(settings_file).resolve().parent / default_run_directory(settings)
+    return run_stages(product, prepare(settings, run_directory or beside), settings)
+
+
+def settings_run_name() -> str:
+    """Name of the flow run of a settings file: the flow and the file's name."""
+    return f"{flow_run.flow_name}-{Path(flow_run.parameters['settings_file']).stem}"
 
 
 def stages_run_name() -> str:

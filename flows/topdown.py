@@ -18,8 +18,20 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 
 from flows.console import print_rules, print_topdown_budget, topdown_finished
-from flows.public_tables import publish_tables
-from flows.running import Product, entered, finish, run_settings_file, stages_run_name
+from flows.public_tables import (
+    publish_budgets,
+    publish_geounits,
+    publish_outcome,
+    publish_solves,
+)
+from flows.running import (
+    Product,
+    entered,
+    finish,
+    run_settings_file,
+    settings_run_name,
+    stages_run_name,
+)
 from tasks.checks.accuracy import read_accuracy
 from tasks.checks.steps import check_release, publish_release, report_run
 from tasks.estimation.steps import estimate
@@ -36,17 +48,15 @@ from tasks.spine.steps import build_spine, summarise_spine
 from tasks.spine.summary import has_summary, write_summary
 
 
-@flow(name="topdown", persist_result=False)
-def topdown(
-    settings_file: str, run_directory: str | None = None, overrides: list[str] | None = None
-) -> str:
+@flow(name="topdown", flow_run_name=settings_run_name, persist_result=False)
+def topdown(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
     """Run a settings file on this machine; what a deployment calls.
 
     Args:
-        settings_file: TOML settings, as for `spineflow run topdown`.
-        run_directory: folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, below `runs/`.
-        overrides: `section.key=value` strings that win over the file.
+        settings_file: Full path of the TOML settings, as the worker sees it.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, in runs/ beside the settings.
+        overrides: Settings that win over the file, each written as section.key=value.
     """
     return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
 
@@ -80,6 +90,7 @@ def report(run: RunDirectory, settings: TopdownSettings) -> Path:
 
 PRODUCT = Product(
     settings=TopdownSettings,
+    flow=topdown,
     stages=topdown_stages,
     check=check,
     budget=print_topdown_budget,
@@ -91,6 +102,7 @@ PRODUCT = Product(
 
 def _run_all(run: RunDirectory, settings: TopdownSettings) -> None:
     root, universes = str(run.root), settings.run.universes
+    publish_budgets(settings)
     ingested = ingest.submit(root)
     finish(run, {"ingest": [ingested]})
     if ingested.result().facts:
@@ -104,10 +116,13 @@ def _run_all(run: RunDirectory, settings: TopdownSettings) -> None:
         f"{universe} spine summary": [summarise_spine.submit(root, universe, wait_for=[spine])]
         for universe, spine in spines.items()
     }
-    publish_tables(run, settings)
-    released = _release(run, _estimate(run, universes, measured))
+    publish_geounits(run, settings)
+    estimated = _estimate(run, universes, measured)
+    publish_solves(run)
+    released = _release(run, estimated)
     finish(run, summarised)
     finish(run, {"report": [report_run.submit(root, wait_for=[released])]})
+    publish_outcome(run, settings)
 
 
 Measured = dict[tuple[str, str], list[PrefectFuture]]

@@ -5,7 +5,6 @@ Accuracy against the input is shown for inputs that are not confidential, and on
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from tasks.files import NOT_PRIVATE, replacing
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.release.document import NONE, Document, Section, Table, to_html
+from tasks.release.run_sections import checks_section, stages_section
 from tasks.release.spine_section import spine_section
 from tasks.run_directory import RunDirectory
 from tasks.settings.topdown import TopdownSettings
@@ -41,7 +41,7 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
         sections.append(_accuracy(accuracy))
     sections.append(_noise(settings))
     sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
-    sections += [_solves(run), _checks(run), _stages(manifest)]
+    sections += [_solves(run), checks_section(run), stages_section(run)]
     return Document(
         f"Report of run {manifest['run_id']}",
         (
@@ -117,7 +117,8 @@ def _or_dash(value: float | None) -> str:
     return NONE if value is None else f"{value:.3g}"
 
 
-def _solves(run: RunDirectory) -> Section:
+def solves_table(run: RunDirectory) -> Table:
+    """How the least-squares and rounding problems ended, by geolevel, stage and solver."""
     files = sorted((run.root / "solves").glob("*/*/*.parquet"))
     solves = pd.concat(
         [
@@ -139,36 +140,15 @@ def _solves(run: RunDirectory) -> Section:
         (*key, int(row.solves), int(row.relaxed), int(row.iterations), f"{row.residual:.1e}")
         for key, row in counted.iterrows()
     )
-    headers = (*order, "solves", "relaxed", "most iterations", "largest residual")
+    return Table((*order, "solves", "relaxed", "most iterations", "largest residual"), rows)
+
+
+def _solves(run: RunDirectory) -> Section:
     return Section(
         "How the estimates were found",
         (
             "Every least-squares and rounding problem, by how it ended. A relaxed solve had to "
             "give up agreement with an earlier pass; sums, bounds and invariants hold in any case.",
-            Table(headers, rows),
+            solves_table(run),
         ),
     )
-
-
-def _checks(run: RunDirectory) -> Section:
-    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
-    rows = tuple(
-        (
-            c["universe"],
-            c["name"].replace("_", " "),
-            "passed" if c["passed"] else "FAILED",
-            c["detail"],
-        )
-        for c in checks
-    )
-    return Section("Checks", (Table(("universe", "check", "outcome", "what it saw"), rows),))
-
-
-def _stages(manifest: dict) -> Section:
-    # The report's own time is known only once it is written.
-    rows = tuple(
-        (name, float(stage["seconds"] or 0.0))
-        for name, stage in manifest["stages"].items()
-        if name != "report"
-    )
-    return Section("Seconds of work", (Table(("stage", "seconds"), rows),))
