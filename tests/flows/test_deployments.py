@@ -1,0 +1,197 @@
+"""Deployments on a real server, on SQLite and on PostgreSQL, run by a worker of a process pool."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.cli import main
+from flows.demo import SETTINGS
+from flows.registry import MODULES, product
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE = 240
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def running(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
+    """A process that is stopped, children and all, when the block ends."""
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command, env=environment, stdout=stream, stderr=stream, start_new_session=True
+        )
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, 15)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                process.wait()
+
+
+def wait_until(condition, what: str) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.3)
+
+
+def asked(url: str, body: dict | None = None) -> Any:
+    """JSON answer of the server; None while it does not answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or "true")
+    except OSError:
+        return None
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """Connection URL of a PostgreSQL server of our own, on a free port of this machine."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not binaries:
+        pytest.skip("needs Debian's postgresql")
+    binary = binaries[-1].parent
+    # The server refuses to run as root; Debian's package brings a user for it.
+    as_owner = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    data, port = folder / "data", free_port()
+    folder.mkdir()
+    if as_owner:
+        for above in (folder, *folder.parents[:3]):
+            above.chmod(0o755)
+        shutil.chown(folder, "postgres")
+    initialise = [binary / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync"]
+    subprocess.run([*as_owner, *initialise], check=True, capture_output=True)
+    server = [binary / "postgres", "-D", data, "-p", str(port), "-k", folder, "-c", "fsync=off"]
+    with running([*as_owner, *map(str, server)], dict(os.environ), folder.parent / "postgres.log"):
+        ready = [str(binary / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+        wait_until(lambda: subprocess.run(ready).returncode == 0, "PostgreSQL")
+        yield f"postgresql+asyncpg://postgres@127.0.0.1:{port}/postgres"
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(request, tmp_path_factory) -> Iterator[dict[str, str]]:
+    """Environment in which a Prefect server, and a worker of the pool `spineflow`, are running."""
+    folder = tmp_path_factory.mktemp(request.param)
+    port = free_port()
+    environment = os.environ | {
+        "PREFECT_HOME": str(folder / "home"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
+    with ExitStack() as stack:
+        if request.param == "postgresql":
+            database = stack.enter_context(postgres(folder / "postgres"))
+            environment["PREFECT_API_DATABASE_CONNECTION_URL"] = database
+        start = [*prefect, "server", "start", "--port", str(port)]
+        stack.enter_context(running(start, environment, folder / "server.log"))
+        api = environment["PREFECT_API_URL"]
+        wait_until(lambda: asked(f"{api}/health"), "the Prefect server")
+        deployed = subprocess.run(
+            [sys.executable, "-m", "flows.cli", "deploy"],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert deployed.returncode == 0, deployed.stderr
+        assert all(f"registered {name}/settings-file" in deployed.stdout for name in MODULES)
+        worker = [*prefect, "worker", "start", "--pool", "spineflow"]
+        stack.enter_context(running(worker, environment, folder / "worker.log"))
+        yield environment
+
+
+def run_deployment(server: dict[str, str], name: str, parameters: dict) -> dict:
+    """Start a deployment as the UI does, and wait for the flow run to end."""
+    api = server["PREFECT_API_URL"]
+    deployment = asked(f"{api}/deployments/name/{name}/settings-file")
+    created = asked(
+        f"{api}/deployments/{deployment['id']}/create_flow_run", {"parameters": parameters}
+    )
+    ended = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+    def finished() -> dict | None:
+        run = asked(f"{api}/flow_runs/{created['id']}")
+        return run if run and run["state_type"] in ended else None
+
+    return wait_until(finished, "the flow run")
+
+
+@pytest.mark.slow
+def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text(SETTINGS.replace("input/", f"{county}/"), encoding="utf-8")
+    run = run_deployment(server, "topdown", {"settings_file": str(settings)})
+    assert run["state_type"] == "COMPLETED", run["state"]["message"]
+    releases = list((tmp_path / "runs").glob("demo-county-topdown-*/release/mdf_persons.parquet"))
+    assert len(releases) == 1
+
+    api = server["PREFECT_API_URL"]
+    artifacts = asked(f"{api}/artifacts/filter", {})
+    keys = {artifact["key"] for artifact in artifacts}
+    assert {"budget-persons", "geounits-units", "solver-outcomes", "checks", "report"} <= keys
+    stages = asked(f"{api}/flow_runs/filter", {"flows": {"name": {"any_": ["topdown-stages"]}}})
+    assert {"demo-county", "topdown", "threads"} == set(stages[0]["tags"])
+
+
+@pytest.mark.slow
+def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.toml"
+    run = run_deployment(server, "topdown", {"settings_file": str(missing)})
+    assert run["state_type"] == "FAILED"
+    assert "no such settings file" in run["state"]["message"]
+
+
+def test_prefect_yaml_names_every_flow() -> None:
+    declared = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text(encoding="utf-8"))
+    entrypoints = {
+        deployment["entrypoint"]: deployment["name"] for deployment in declared["deployments"]
+    }
+    flows = [product(name).flow for name in MODULES]
+    assert entrypoints == {
+        f"{flow.fn.__module__}.{flow.fn.__name__}": "settings-file" for flow in flows
+    }
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
+    flow = product(name).flow
+    assert flow.name == name
+    assert flow.description
+    schema = flow.to_deployment("settings-file")._parameter_openapi_schema
+    assert set(schema.properties) == {"settings_file", "run_directory", "overrides"}
+    assert schema.required == ["settings_file"]
+    assert all(field.get("description") for field in schema.properties.values())
+
+
+def test_deploying_needs_a_server(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert main(["deploy"]) == 2
+    assert "prefect server start" in capsys.readouterr().err
