@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -230,7 +231,10 @@ def _budget(options: argparse.Namespace) -> int:
     settings = asked.load(options.settings, options.overrides)
     if options.curve is not None:
         _draw_curve(settings, Path(options.curve))
-    asked.budget(settings, options.json)
+    if options.json:
+        print(json.dumps(asked.costs(settings), indent=2))
+    else:
+        asked.print_costs(settings)
     return 0
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from typing import Any
 
 from pyarrow import parquet
 from rich.console import Console
@@ -23,6 +24,7 @@ from rich.table import Table
 from tasks.files import NOT_PRIVATE
 from tasks.ingest.inputs import InputCheck
 from tasks.measurement.accounting import budget_report, noise_deviation
+from tasks.release.publication import marker_address
 from tasks.run_directory import RunDirectory
 from tasks.settings.base import ProductSettings
 from tasks.settings.topdown import TopdownSettings
@@ -94,6 +96,8 @@ def print_finished(run: RunDirectory, settings: ProductSettings, lines: Sequence
     if certificate.exists():
         print(f"certificate: {certificate}")
     print(f"report: {run.report}")
+    if settings.release.publish_to is not None:
+        print(f"published: {marker_address(settings.release.publish_to, settings.PRODUCT)}")
 
 
 def print_rules(check: InputCheck, *, with_counts: bool) -> None:
@@ -108,17 +112,18 @@ def print_rules(check: InputCheck, *, with_counts: bool) -> None:
         print(finding.sentence(with_counts=with_counts), file=sys.stderr)
 
 
-def print_topdown_budget(settings: TopdownSettings, as_json: bool) -> None:
+def topdown_costs(settings: TopdownSettings) -> dict[str, Any]:
     """What a run would cost, per universe; see `budget_report`."""
-    reports = {
+    return {
         universe: budget_report(settings.budget_of(universe), settings.schema_of(universe))
         for universe in settings.run.universes
     }
-    if as_json:
-        print(json.dumps(reports, indent=2))
-        return
+
+
+def print_topdown_costs(settings: TopdownSettings) -> None:
+    """The same as tables, with what an attacker learns about an attribute."""
     console = page()
-    for universe, report in reports.items():
+    for universe, report in topdown_costs(settings).items():
         console.print(
             f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
             f"rho {report['rho']} ({_decimal(report['rho'])}), "

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     "topdown": "flows.topdown",
+    "products": "flows.products",
 }
 """Module of every flow; its `PRODUCT` describes it."""
 

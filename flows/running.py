@@ -16,6 +16,8 @@ from prefect.runtime import flow_run
 from flows.progress import finish_stage
 from flows.runners import task_runner
 from tasks.errors import InputRefused, SpineflowError
+from tasks.release.publication import refuse_taken_place
+from tasks.release.steps import publish_copy
 from tasks.run_directory import RunDirectory, settings_digest, start_run
 from tasks.settings.base import ProductSettings
 from tasks.settings.load import dump_settings, frozen_settings, load_settings
@@ -32,7 +34,8 @@ class Product:
     stages : flow that runs all stages of a prepared run, given the run directory as a string;
         returns the release's folder.
     check : reads and checks the input, prints the outcome of its rules; raises InputRefused.
-    budget : prints what a run would cost, as JSON if asked; True as second argument.
+    costs : what a run would cost, as what JSON can hold.
+    print_costs : prints that for people.
     finished : prints the summary at the end of a run.
     report : writes the public report of a finished run again, and returns its path.
     refuse : further checks of the settings before anything is read; raises InputRefused.
@@ -42,7 +45,8 @@ class Product:
     flow: Flow
     stages: Flow
     check: Callable[[Any], None]
-    budget: Callable[[Any, bool], None]
+    costs: Callable[[Any], dict[str, Any]]
+    print_costs: Callable[[Any], None]
     finished: Callable[[RunDirectory, Any], None]
     report: Callable[[RunDirectory, Any], Path]
     refuse: Callable[[Any], None] = lambda settings: None
@@ -74,6 +78,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
     """Start or continue the run of these settings in a directory; nothing is measured yet."""
     run = RunDirectory(Path(run_directory).resolve())
     with run.locked():
+        refuse_taken_place(run, settings)
         start_run(
             run,
             product=settings.PRODUCT,
@@ -128,10 +133,13 @@ def entered(
     run = RunDirectory(Path(run_directory))
     with run.locked():
         run.refuse_edited_settings()
+        settings = frozen_settings(model, run.settings)
         try:
-            yield run, frozen_settings(model, run.settings)
+            yield run, settings
+            if settings.release.publish_to is not None:
+                finish(run, {"publication": [publish_copy.submit(str(run.root))]})
         except SpineflowError as error:
-            if not run.release.exists():
+            if run.read_manifest()["status"] != "complete":
                 run.update_manifest(status="failed", reason=str(error))
             raise
         run.update_manifest(status="complete", reason="")

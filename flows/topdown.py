@@ -17,7 +17,7 @@ from pathlib import Path
 from prefect import flow
 from prefect.futures import PrefectFuture
 
-from flows.console import print_rules, print_topdown_budget, topdown_finished
+from flows.console import print_rules, print_topdown_costs, topdown_costs, topdown_finished
 from flows.public_tables import (
     publish_budgets,
     publish_geounits,
@@ -93,7 +93,8 @@ PRODUCT = Product(
     flow=topdown,
     stages=topdown_stages,
     check=check,
-    budget=print_topdown_budget,
+    costs=topdown_costs,
+    print_costs=print_topdown_costs,
     finished=topdown_finished,
     report=report,
     refuse=check_spine_settings,

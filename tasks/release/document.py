@@ -30,6 +30,16 @@ code { font-size: .85em; overflow-wrap: anywhere; }
 """
 
 
+@dataclass(frozen=True)
+class Link:
+    """A cell of a table that leads to another page, by a path relative to the document."""
+
+    text: str
+    target: str
+
+
+Cell = str | int | float | Link
+
 NONE = "–"
 """Cell of a column of numbers where there is none."""
 
@@ -39,7 +49,7 @@ class Table:
     """Rows of cells under headers; numbers are set to the right."""
 
     headers: tuple[str, ...]
-    rows: tuple[tuple[str | int | float, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -117,13 +127,15 @@ def to_html(document: Document) -> str:
     )
 
 
-def _shown(cell: str | int | float) -> str:
+def _shown(cell: Cell) -> str:
+    if isinstance(cell, Link):
+        return cell.text
     if isinstance(cell, bool | str):
         return str(cell)
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.4g}"
 
 
-def _is_number(cell: str | int | float) -> bool:
+def _is_number(cell: Cell) -> bool:
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
@@ -140,21 +152,30 @@ def _markdown_table(table: Table) -> str:
     rows: Sequence[Sequence[str]] = [
         list(table.headers),
         rule,
-        *([_shown(cell).replace("|", "\\|") for cell in row] for row in table.rows),
+        *([_markdown_cell(cell) for cell in row] for row in table.rows),
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _shown(cell).replace("|", "\\|")
+    return f"[{text}]({cell.target})" if isinstance(cell, Link) else text
+
+
+def _html_cell(cell: Cell) -> str:
+    text = html.escape(_shown(cell))
+    return f'<a href="{html.escape(cell.target)}">{text}</a>' if isinstance(cell, Link) else text
 
 
 def _html_table(table: Table) -> str:
     numeric = _numeric_columns(table)
 
-    def row(cells: Sequence[str | int | float], tag: str) -> str:
+    def row(cells: Sequence[Cell], tag: str) -> str:
         shown = ""
         for cell, is_numeric in zip(cells, numeric, strict=True):
-            text = _shown(cell)
-            kind = "number" if is_numeric else "wrap" if len(text) > 60 else ""
+            kind = "number" if is_numeric else "wrap" if len(_shown(cell)) > 60 else ""
             attribute = f' class="{kind}"' if kind else ""
-            shown += f"<{tag}{attribute}>{html.escape(text)}</{tag}>"
+            shown += f"<{tag}{attribute}>{_html_cell(cell)}</{tag}>"
         return f"<tr>{shown}</tr>"
 
     head = row(table.headers, "th")

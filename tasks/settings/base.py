@@ -6,13 +6,14 @@ product's model inherits from `ProductSettings` and adds its own sections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tasks.errors import InputRefused
+from tasks.stores import carries_secrets, is_url
 
 
 def _fraction(value: Any) -> Fraction:
@@ -60,6 +61,14 @@ class Section(BaseModel):
         values = {name: getattr(self, name) for name, field in fields if _is_path(field)}
         return {name: value for name, value in values.items() if value is not None}
 
+    def located_paths(self, prefix: str = "") -> Iterator[tuple[str, str]]:
+        """Every path in this section and in those below, with its dotted key."""
+        for name, path in self.paths().items():
+            yield prefix + name, path
+        for name in type(self).model_fields:
+            if isinstance(section := getattr(self, name), Section):
+                yield from section.located_paths(f"{prefix}{name}.")
+
 
 def _is_path(field: Any) -> bool:
     """Whether a field is a FilePath, alone or beside None."""
@@ -96,6 +105,17 @@ class RunnerSettings(Section):
     dask_address: str | None = None
 
 
+class ReleaseSettings(Section):
+    """Where a release goes besides the run directory."""
+
+    publish_to: FilePath | None = None
+    """Folder or fsspec URL to which the checked release is copied."""
+
+
+WithPreset = Callable[["type[ProductSettings]", Mapping[str, Any]], Mapping[str, Any]]
+"""Merges the preset that a product's table names, if it names one, beneath the table."""
+
+
 class ProductSettings(Section):
     """The settings that every product has; see `tasks.settings.load` for how they are read."""
 
@@ -106,6 +126,7 @@ class ProductSettings(Section):
     input: InputSettings
     privacy: PrivacySettings
     run: RunnerSettings = RunnerSettings()
+    release: ReleaseSettings = ReleaseSettings()
 
     @model_validator(mode="after")
     def _testing_needs_public_data(self) -> Self:
@@ -122,12 +143,38 @@ class ProductSettings(Section):
         return not self.privacy.infinite and self.privacy.seed is None
 
     @classmethod
+    def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
+        """A settings file's table with everything that it leaves to presets."""
+        return with_preset(cls, own)
+
+    @classmethod
     def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         """The preset less what the file's own settings replace as a whole; by default, nothing."""
         return preset
 
+    def refuse_unfit_addresses(self, refuse: Refuse) -> None:
+        """Refuse URLs that hold secrets, since settings are frozen in runs, and a remote ledger."""
+        for key, path in self.located_paths():
+            if is_url(path) and carries_secrets(path):
+                refuse(
+                    f"{key} holds a user, a password or a query; give the address alone, and "
+                    "credentials in the environment"
+                )
+        if is_url(self.privacy.ledger):
+            refuse("privacy.ledger must be a path; the ledger is a file that is locked and synced")
+
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Check what a single field cannot show; call `refuse` with a sentence about the first."""
+
+
+def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with the keys of both; where both have one, `top` wins, and tables are merged."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        merged[key] = merged_tables(below, value) if both else value
+    return merged
 
 
 def refuse_in(file_name: str) -> Refuse:

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from tasks.errors import InputRefused
 from tasks.files import NOT_PRIVATE
-from tasks.settings.base import ProductSettings, refuse_in
+from tasks.settings.base import ProductSettings, merged_tables, refuse_in
+from tasks.stores import is_url
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 
@@ -34,8 +35,11 @@ def load_settings(
     merged = _read_toml(path)
     for override in overrides:
         _apply_override(merged, override)
-    preset = merged.get("preset")
-    if preset is not None:
+
+    def with_preset(of: type[ProductSettings], own: Mapping[str, Any]) -> Mapping[str, Any]:
+        preset = own.get("preset")
+        if preset is None:
+            return own
         file = presets / f"{preset}.toml"
         known = sorted(entry.stem for entry in presets.glob("*.toml"))
         if not isinstance(preset, str) or not file.exists():
@@ -43,8 +47,9 @@ def load_settings(
                 f"{path.name}: unknown preset {preset!r}{_nearest(str(preset), known)}; "
                 f"there are {', '.join(known)}."
             )
-        merged = _merge(model.without_replaced(_read_toml(file), merged), merged)
-    return _validated(model, merged, path)
+        return merged_tables(of.without_replaced(_read_toml(file), own), own)
+
+    return _validated(model, model.expanded(merged, with_preset), path)
 
 
 def frozen_settings(model: type[Settings], path: Path) -> Settings:
@@ -54,7 +59,7 @@ def frozen_settings(model: type[Settings], path: Path) -> Settings:
 
 def dump_settings(settings: ProductSettings) -> str:
     """TOML of the merged settings, which `frozen_settings` reads back to an equal object."""
-    text = tomli_w.dumps(_plain(settings.model_dump(mode="python")))
+    text = tomli_w.dumps(_plain(settings.model_dump(mode="python", by_alias=True)))
     return text if settings.is_private else f"# {NOT_PRIVATE}\n{text}"
 
 
@@ -77,15 +82,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise InputRefused(f"{path.name} is not UTF-8 text; save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise InputRefused(f"{path.name} is not valid TOML: {error}.") from None
-
-
-def _merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in top.items():
-        below = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        merged[key] = _merge(below, value) if both else value
-    return merged
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
@@ -111,9 +107,10 @@ def _validated(model: type[Settings], tree: Mapping[str, Any], path: Path) -> Se
         raise InputRefused(_sentence(model, error, path)) from None
 
     def absolute(name: str) -> str:
-        return name if "://" in name else str((path.parent / name).resolve())
+        return name if is_url(name) else str((path.parent / name).resolve())
 
     settings = settings.with_absolute_paths(absolute)
+    settings.refuse_unfit_addresses(refuse_in(path.name))
     settings.refuse_what_does_not_fit(refuse_in(path.name))
     return settings
 

@@ -29,6 +29,9 @@ from tasks.workload.schema import UNIVERSE_ATTRIBUTES, Schema
 Universe = Literal["persons", "units"]
 UNIVERSES: tuple[Universe, ...] = get_args(Universe)
 
+Estimator = Literal["topdown", "block_by_block", "full_information"]
+ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+
 
 class CensusTables(InputSettings):
     """The three tables of the Census Edited File layout."""
@@ -66,6 +69,8 @@ class RunSettings(RunnerSettings):
     """What is run, and on what."""
 
     universes: tuple[Universe, ...] = UNIVERSES
+    estimator: Estimator = "topdown"
+    """How noisy measurements become counts; see `tasks.estimation.estimators`."""
 
     @model_validator(mode="after")
     def _universes_are_distinct(self) -> RunSettings:
@@ -130,7 +135,10 @@ class TopdownSettings(ProductSettings):
         return Schema(universe, self.workload[universe].attributes)
 
     def budget_of(self, universe: str) -> Budget:
-        """The budget of a universe, with measured queries only and names normalised."""
+        """The budget of a universe, with measured queries only and names normalised.
+
+        Block by block, the blocks alone are measured, with the whole budget.
+        """
         section = self.budget[universe]
         if section.mechanism == DISCRETE_LAPLACE:
             total = section.epsilon
@@ -138,21 +146,31 @@ class TopdownSettings(ProductSettings):
             total = section.rho
         else:
             total = rho_from_epsilon_simple(section.epsilon, section.delta)
+        geolevel_shares = dict(section.geolevels)
+        if self.blocks_only:
+            geolevel_shares = {name: Fraction(name == "Block") for name in geolevel_shares}
         return Budget(
             universe,
             section.mechanism,
             total,
             section.delta,
-            dict(section.geolevels),
+            geolevel_shares,
             {
                 geolevel: {
-                    normalize_query_name(name): share for name, share in shares.items() if share
+                    normalize_query_name(name): share
+                    for name, share in shares.items()
+                    if share and geolevel_shares[geolevel]
                 }
                 for geolevel, shares in section.queries.items()
-                if geolevel in section.geolevels
+                if geolevel in geolevel_shares
             },
             self.privacy.infinite,
         )
+
+    @property
+    def blocks_only(self) -> bool:
+        """Whether the blocks alone are measured, and state totals are no invariants."""
+        return self.run.estimator == "block_by_block"
 
     def passes_of(self, universe: str, geolevel: str) -> GeolevelPasses:
         """Passes at a geolevel with `all` and `all but NAME` spelt out."""

@@ -98,7 +98,6 @@ def test_no_curve_without_noise(settings: Path, capsys) -> None:
             ["workload.units", "'hispanic'", "occupancy"],
         ),
         (['workload.units.attributes=["hispanic"]'], ["budget.units.queries", "missing"]),
-        (["run.runner=dask"], ["prefect-dask"]),
         (['budget.persons.delta="2"'], ["budget.persons.delta", "below 1"]),
         (["budget.persons.mechanism=gaussian"], ["budget.persons.mechanism"]),
         (["budget.persons.mechanism=discrete_laplace"], ["budget.persons", "epsilon"]),
@@ -157,3 +156,9 @@ def test_run_directory_with_other_files_is_left_alone(settings: Path, capsys) ->
     assert code == 2
     assert "not empty" in capsys.readouterr().err
     assert (folder / "thesis.txt").exists()
+
+
+def test_dask_without_its_package_is_refused(settings: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("flows.running.find_spec", lambda name: None)
+    assert main(["budget", "topdown", str(settings), "--set", "run.runner=dask"]) == 2
+    assert "spineflow[dask]" in capsys.readouterr().err

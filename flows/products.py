@@ -1,0 +1,110 @@
+"""The products flow: several products of one dataset, one after the other, on one page.
+
+Each product is a run of its own in a folder of the parent's run directory, charged to the same
+ledger, so that `spineflow resume` continues the product that was interrupted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from flows.registry import product
+from flows.running import (
+    Product,
+    entered,
+    prepare,
+    run_settings_file,
+    run_stages,
+    settings_run_name,
+    stages_run_name,
+)
+from tasks.handles import Artifact
+from tasks.release.products import publish_index, write_products_report
+from tasks.run_directory import RunDirectory
+from tasks.settings.products import ProductsSettings
+from tasks.timing import stopwatch
+
+
+@flow(name="products", flow_run_name=settings_run_name, persist_result=False)
+def products(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+    """Run several products of one dataset, all charged to one ledger.
+
+    Args:
+        settings_file: Full path of the TOML settings, as the worker sees it.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, in runs/ beside the settings.
+        overrides: Settings that win over the file, each written as section.key=value.
+    """
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+
+
+@flow(name="products-stages", flow_run_name=stages_run_name, persist_result=False)
+def products_stages(run_directory: str) -> str:
+    """All products of a prepared run; finished ones are reused. Returns the index's folder."""
+    with entered(run_directory, ProductsSettings) as (run, settings):
+        for name, own in settings.products.chosen().items():
+            part = prepare(own, run.root / name)
+            with stopwatch() as seconds:
+                run_stages(product(name), part, own)
+            run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
+        publish_index(run, settings)
+        write_products_report(run, settings)
+    return str(run.release)
+
+
+def check(settings: ProductsSettings) -> None:
+    """Check the input of every product."""
+    for name, own in settings.products.chosen().items():
+        print(f"{name}:")
+        product(name).check(own)
+
+
+def refuse(settings: ProductsSettings) -> None:
+    """The further checks of every product's settings."""
+    for name, own in settings.products.chosen().items():
+        product(name).refuse(own)
+
+
+def costs(settings: ProductsSettings) -> dict[str, Any]:
+    """What every product would cost, by name."""
+    return {name: product(name).costs(own) for name, own in settings.products.chosen().items()}
+
+
+def print_costs(settings: ProductsSettings) -> None:
+    """The same, one product after the other."""
+    for name, own in settings.products.chosen().items():
+        print(f"{name}:")
+        product(name).print_costs(own)
+
+
+def finished(run: RunDirectory, settings: ProductsSettings) -> None:
+    """The summaries of all products, then the page that links them."""
+    for name, own in settings.products.chosen().items():
+        print(f"{name}:")
+        product(name).finished(RunDirectory(run.root / name), own)
+    print(f"all products: {run.report}")
+
+
+def report(run: RunDirectory, settings: ProductsSettings) -> Path:
+    """Write the report of every product, and the page that links them, again."""
+    for name, own in settings.products.chosen().items():
+        part = RunDirectory(run.root / name)
+        with part.locked():
+            product(name).report(part, own)
+    return write_products_report(run, settings)
+
+
+PRODUCT = Product(
+    settings=ProductsSettings,
+    flow=products,
+    stages=products_stages,
+    check=check,
+    costs=costs,
+    print_costs=print_costs,
+    finished=finished,
+    report=report,
+    refuse=refuse,
+)
