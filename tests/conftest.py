@@ -14,8 +14,14 @@ import flows  # noqa: F401  Sets the environment before Prefect is imported.
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 
-os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="spineflow-prefect-")
+_prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
+os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing of Prefect's behind."""
+    _prefect_home.cleanup()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -53,3 +59,105 @@ def prefect_server():
 
     with prefect_test_harness(server_startup_timeout=300):
         yield
+
+
+@pytest.fixture(scope="session")
+def run_groups():
+    """Function that runs a group-sizes settings file up to its checks, without Prefect."""
+    from tasks.estimation.group_sizes.run import estimate_run, estimated_counts
+    from tasks.ingest.group_sizes.run import ingest_groups
+    from tasks.ingest.group_sizes.run_files import read_plan, read_regions
+    from tasks.measurement.group_sizes.run import charge_run, measure_level
+    from tasks.release.group_sizes.tables import write_tables
+    from tasks.run_directory import RunDirectory, start_run
+    from tasks.settings.group_sizes import GroupSizesSettings
+    from tasks.settings.load import dump_settings, load_settings
+
+    def run(file: Path, folder: Path) -> tuple[RunDirectory, GroupSizesSettings]:
+        settings = load_settings(GroupSizesSettings, file, presets=file.parent)
+        run = RunDirectory(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        start_run(
+            run,
+            product=settings.PRODUCT,
+            settings_text=dump_settings(settings),
+            private=settings.is_private,
+        )
+        ingest_groups(run, settings)
+        charge_run(run, settings)
+        plan, hierarchy = read_plan(run), read_regions(run)
+        for level in plan.levels:
+            measure_level(run, settings, level.level)
+        estimate_run(run, settings)
+        write_tables(
+            run.unchecked_release,
+            hierarchy,
+            estimated_counts(run, plan, hierarchy),
+            plan.smallest_size,
+            is_private=settings.is_private,
+        )
+        return run, settings
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def groups_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with a generated specification and persons of detailed groups, in `params`, `data`."""
+    from tasks.ingest.detailed_groups.generate import generate_persons, generate_specification
+    from tasks.ingest.detailed_groups.parameters import read_specification
+
+    folder = tmp_path_factory.mktemp("groups")
+    states = ("44", "25", "72")
+    generate_specification(folder / "params", states=states, run_pr=True)
+    codes = list(read_specification(str(folder / "params")).names)
+    generate_persons(folder / "data", codes, persons=6000, tracts=24, states=states, seed=2)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Function from overrides of settings to a run of detailed groups that has been measured.
+
+    Returns the run directory and the settings. Noise is repeatable; equal overrides share one run.
+    """
+    from functools import cache
+
+    from tasks.ingest.detailed_groups.run import ingest_input, run_parameters, tabulate
+    from tasks.ingest.detailed_groups.run_files import read_shards
+    from tasks.measurement.detailed_groups.run import (
+        has_stage_1,
+        measure_tables_once,
+        measure_totals_once,
+    )
+    from tasks.run_directory import RunDirectory, start_run
+    from tasks.settings.detailed_groups import DetailedGroupsSettings
+    from tasks.settings.load import dump_settings, load_settings
+
+    @cache
+    def measure(*overrides: str):
+        folder = tmp_path_factory.mktemp("measured-groups")
+        file = folder / "settings.toml"
+        file.write_text(
+            f'input = {{parameters = "{groups_input}/params", data = "{groups_input}/data", '
+            'confidential = false}\nprivacy = {dataset = "groups", seed = 5}\n'
+        )
+        settings = load_settings(DetailedGroupsSettings, file, presets=folder, overrides=overrides)
+        run = RunDirectory(folder / "run")
+        run.root.mkdir()
+        start_run(
+            run,
+            product=DetailedGroupsSettings.PRODUCT,
+            settings_text=dump_settings(settings),
+            private=False,
+        )
+        ingest_input(run, settings)
+        for item in run_parameters(run, settings).budgets:
+            tabulate(run, item.region_type, item.level)
+        for shard in read_shards(run):
+            if has_stage_1(run, shard):
+                measure_totals_once(run, settings, shard)
+            measure_tables_once(run, settings, shard)
+        return run, settings
+
+    return measure

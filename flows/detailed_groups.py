@@ -1,0 +1,245 @@
+"""The detailed-groups flow: SafeTab-P's adaptive tables for detailed race and ethnicity groups.
+
+    ingest -> count, level by level -> charge -> stage 1 -> stage 2, shard by shard
+           -> suppression -> marginals -> coterminous geographies, alone (if asked), pass by pass
+           -> files -> checks -> release -> report
+
+Stage 2 of a shard waits for its stage 1 alone. All data travel through the run directory; what the
+tasks hand to each other are names and digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.futures import PrefectFuture
+from pyarrow import parquet
+from rich.table import Table
+
+from flows.console import page, print_finished, print_rules
+from flows.public_tables import publish_outcome, publish_table
+from flows.running import (
+    Product,
+    entered,
+    finish,
+    run_settings_file,
+    settings_run_name,
+    stages_run_name,
+)
+from tasks.checks.detailed_groups.accuracy import read_accuracy
+from tasks.checks.detailed_groups.steps import check_groups, publish_groups, report_groups
+from tasks.ingest.detailed_groups.parameters import read_specification
+from tasks.ingest.detailed_groups.run import check_input_of, parameters_of, run_parameters
+from tasks.ingest.detailed_groups.run_files import (
+    Shard,
+    measured_folder,
+    read_shards,
+)
+from tasks.ingest.detailed_groups.steps import count_groups, ingest_groups
+from tasks.measurement.detailed_groups.run import guarantee_of, has_stage_1
+from tasks.measurement.detailed_groups.steps import charge_groups, measure_tables, measure_totals
+from tasks.postprocess.detailed_groups.run import stages_of
+from tasks.postprocess.detailed_groups.steps import STEPS
+from tasks.release.detailed_groups.budget import budget_report
+from tasks.release.detailed_groups.report import write_report
+from tasks.release.detailed_groups.steps import write_groups
+from tasks.release.document import Table as ReportTable
+from tasks.run_directory import RunDirectory
+from tasks.settings.detailed_groups import DetailedGroupsSettings
+
+
+@flow(name="detailed-groups", flow_run_name=settings_run_name, persist_result=False)
+def detailed_groups(
+    settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()
+) -> str:
+    """Release adaptive tables for detailed race and ethnicity groups (SafeTab-P).
+
+    Args:
+        settings_file: Full path of the TOML settings, as the worker sees it.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, in runs/ beside the settings.
+        overrides: Settings that win over the file, each written as section.key=value.
+    """
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+
+
+@flow(name="detailed-groups-stages", flow_run_name=stages_run_name, persist_result=False)
+def detailed_groups_stages(run_directory: str) -> str:
+    """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
+    with entered(run_directory, DetailedGroupsSettings) as (run, settings):
+        _run_all(run, settings)
+        publish_outcome(run, settings)
+    return str(run.release)
+
+
+def refuse(settings: DetailedGroupsSettings) -> None:
+    """Refuse parameters or a specification that contradict themselves, before input is read.
+
+    Working out the costs refuses budgets whose noise is too wide for its threshold to be known.
+    """
+    costs(settings)
+
+
+def check(settings: DetailedGroupsSettings) -> None:
+    """Check parameters, persons and geography against every rule; draw no noise."""
+    found = check_input_of(settings)
+    with_counts = not settings.input.confidential
+    print_rules(found, with_counts=with_counts)
+    found.accepted(with_counts=with_counts)
+
+
+def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
+    """What a run would cost, and what it buys, by pass."""
+    return budget_report(
+        parameters_of(settings),
+        read_specification(settings.input.parameters),
+        settings.explorer,
+        infinite=settings.privacy.infinite,
+    )
+
+
+def print_costs(settings: DetailedGroupsSettings) -> None:
+    """The same as tables."""
+    console = page()
+    for region_pass, report in costs(settings).items():
+        native = report["native"]
+        symbol = "epsilon" if "epsilon" in native else "rho"
+        console.print(
+            f"\n[bold]{region_pass}[/bold]: {symbol} {native[symbol]}, {native['neighbors']}; "
+            f"bounded rho {report['rho']}, epsilon {report['epsilon']['tight']} at delta "
+            f"{report['delta']}"
+        )
+        columns = {
+            "region type": "region_type",
+            "level": "level",
+            "budget": "budget",
+            "groups of a person": "stability",
+            "95 % margin": "margin",
+            "total only": "margin_total_only",
+            "1.96 s.d.": "margin_by_formula",
+            "target": "margin_target",
+            "suppressed up to": "suppression_threshold",
+        }
+        needed = sorted({name for level in report["levels"] for name in level["needed_budget"]})
+        table = Table(*columns, *(f"budget for {name.replace('_', ' ')}" for name in needed))
+        for level in report["levels"]:
+            cells = [level[key] for key in columns.values()]
+            cells += [_decimal(level["needed_budget"].get(name)) for name in needed]
+            table.add_row(*("" if cell is None else str(cell) for cell in cells))
+        console.print(table)
+
+
+def finished(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """The summary at the end of a run: what is in the release, and what it cost."""
+    rows = parquet.read_metadata(run.release / "population_groups.parquet").num_rows
+    guarantee = guarantee_of(run_parameters(run, settings))
+    symbol = "epsilon" if guarantee.definition == "pure_dp" else "rho"
+    cost = "infinite" if settings.privacy.infinite else f"{float(guarantee.parameter):.4f}"
+    measured = sum(n_groups for _, _, n_groups in _groups_of_levels(run, settings))
+    print_finished(
+        run,
+        settings,
+        [f"{measured:,} groups measured, {rows:,} rows released", f"{symbol} {cost}, unbounded"],
+    )
+
+
+def report(run: RunDirectory, settings: DetailedGroupsSettings) -> Path:
+    """Write the report again."""
+    return write_report(run, settings, None if settings.input.confidential else read_accuracy(run))
+
+
+PRODUCT = Product(
+    settings=DetailedGroupsSettings,
+    flow=detailed_groups,
+    stages=detailed_groups_stages,
+    check=check,
+    costs=costs,
+    print_costs=print_costs,
+    finished=finished,
+    report=report,
+    refuse=refuse,
+)
+
+
+def _run_all(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    root = str(run.root)
+    ingested = ingest_groups.submit(root)
+    finish(run, {"ingest": [ingested]})
+    run.update_manifest(input_digests=dict(ingested.result().facts))
+    shards = read_shards(run)
+    counted = [
+        count_groups.submit(root, region_type, level, wait_for=[ingested])
+        for region_type, level in dict.fromkeys((s.region_type, s.level) for s in shards)
+    ]
+    finish(run, {"counts": counted})
+    charged = charge_groups.submit(root, wait_for=counted)
+    finish(run, {"ledger": [charged]})
+    _measure(run, shards, charged)
+    publish_table(
+        ReportTable(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings))),
+        key="population-groups",
+        description="Population groups measured",
+    )
+    _release(run, settings)
+
+
+def _measure(run: RunDirectory, shards: Sequence[Shard], charged: PrefectFuture) -> None:
+    """Both stages of every shard; the second of each after its first."""
+    root = str(run.root)
+    totals = {
+        shard: measure_totals.submit(
+            root, shard.region_type, shard.level, shard.name, wait_for=[charged]
+        )
+        for shard in shards
+        if has_stage_1(run, shard)
+    }
+    tables = [
+        measure_tables.submit(
+            root,
+            shard.region_type,
+            shard.level,
+            shard.name,
+            wait_for=[totals.get(shard, charged)],
+        )
+        for shard in shards
+    ]
+    finish(run, {"stage 1": list(totals.values()), "stage 2": tables})
+
+
+def _release(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Postprocess each pass, write the release, check it, and publish what has passed."""
+    root, passes = str(run.root), run_parameters(run, settings).passes
+    before: dict[str, list[PrefectFuture]] = {name: [] for name in passes}
+    for stage in stages_of(settings):
+        for name in passes:
+            before[name] = [STEPS[stage].submit(root, name, wait_for=before[name])]
+        finish(run, {stage: [future for made in before.values() for future in made]})
+    made = [future for futures in before.values() for future in futures]
+    for stage, task in {
+        "files": write_groups,
+        "checks": check_groups,
+        "release": publish_groups,
+        "report": report_groups,
+    }.items():
+        made = [task.submit(root, wait_for=made)]
+        finish(run, {stage: made})
+
+
+def _groups_of_levels(
+    run: RunDirectory, settings: DetailedGroupsSettings
+) -> list[tuple[str, int, int]]:
+    """Region type, level and number of measured groups of every level: public."""
+    found = []
+    for item in run_parameters(run, settings).budgets:
+        folder = measured_folder(run, item.region_type, item.level)
+        rows = [parquet.read_metadata(path).num_rows for path in sorted(folder.glob("*.parquet"))]
+        found.append((item.region_type, item.level, sum(rows)))
+    return found
+
+
+def _decimal(fraction: str | None) -> str | None:
+    return None if fraction is None else f"{float(Fraction(fraction)):.6g}"

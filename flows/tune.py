@@ -1,0 +1,170 @@
+"""The tune flow: search for the smallest budget that meets a criterion, on data that may be known.
+
+    read the input -> for each trial: spine and constraints -> replicates -> criterion
+                   -> settings of the best variant -> report
+
+A trial is some settings under some losses. Trials are asked for one after the other, as the search
+needs them; the replicates of one run side by side. What is finished is kept in the run directory,
+so a search that was interrupted asks the same trials again and finds their replicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from flows.running import (
+    Product,
+    entered,
+    finish,
+    run_settings_file,
+    settings_run_name,
+    stages_run_name,
+)
+from flows.topdown import PRODUCT as TOPDOWN
+from tasks.errors import CheckFailed
+from tasks.run_directory import RunDirectory
+from tasks.settings.tune import TuneSettings
+from tasks.tuning.criterion import described, is_met
+from tasks.tuning.grid import Losses, loss_grid, search_geolevels, smallest
+from tasks.tuning.report import release_settings, write_tuning_report
+from tasks.tuning.steps import prepare, read_tuning_data, replicate
+from tasks.tuning.trials import Outcome, new_trial, values_of
+
+
+@flow(name="tune", flow_run_name=settings_run_name, persist_result=False)
+def tune(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+    """Search for the smallest budget that meets a criterion, on data that are not confidential.
+
+    Args:
+        settings_file: Full path of the TOML settings, as the worker sees it.
+        run_directory: Folder of the search; a started one with the same settings is continued.
+            Left out, it is named after the dataset and the settings, in runs/ beside the settings.
+        overrides: Settings that win over the file, each written as section.key=value.
+    """
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+
+
+@flow(name="tune-stages", flow_run_name=stages_run_name, persist_result=False)
+def tune_stages(run_directory: str) -> str:
+    """The whole search; finished replicates are reused. Returns the release's folder."""
+    with entered(run_directory, TuneSettings) as (run, settings):
+        finish(run, {"ingest": [read_tuning_data.submit(str(run.root))]})
+        search = _Search(run, settings)
+        found = {
+            name: outcome
+            for name in settings.variants
+            if (outcome := search.best_of(name)) is not None
+        }
+        if found:
+            release_settings(run, settings, min(found.values(), key=lambda best: best.trial.total))
+        write_tuning_report(run, settings, search.outcomes, found)
+        if not found:
+            raise CheckFailed(
+                f"No variant meets the criterion that {described(settings.criterion)}; raise "
+                f"search.highest or relax the criterion. The trials are in {run.report}."
+            )
+    return str(run.release)
+
+
+@dataclass
+class _Search:
+    """Trials of a run so far, and how further ones are asked for."""
+
+    run: RunDirectory
+    settings: TuneSettings
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def best_of(self, variant: str) -> Outcome | None:
+        """The trial of a variant with the smallest losses that meet the criterion."""
+        search, universe = self.settings.search, self.settings.criterion.universe
+        budget = self.settings.variants[variant].budget_of(universe)
+        shares = budget.geolevel_shares
+
+        def at(total: Fraction) -> dict[str, Fraction]:
+            return {geolevel: total * share for geolevel, share in shares.items()}
+
+        def meets(losses: Losses) -> bool:
+            return self.tried(variant, losses).met
+
+        if search.method == "fixed":
+            outcome = self.tried(variant, at(budget.total))
+            return outcome if outcome.met else None
+        grid = loss_grid(search.lowest, search.highest, search.step)
+        if search.method == "total":
+            found = smallest(grid, lambda total: meets(at(total)))
+            losses = None if found is None else at(grid[found])
+        else:
+            losses = search_geolevels(tuple(shares), grid, search.step, meets)
+        return None if losses is None else self.tried(variant, losses)
+
+    def tried(self, variant: str, losses: Mapping[str, Fraction]) -> Outcome:
+        """Run the replicates of a trial, unless this search has asked for it before."""
+        trial = new_trial(self.run, self.settings, variant, losses)
+        known = [outcome for outcome in self.outcomes if outcome.trial.name == trial.name]
+        if known:
+            return known[0]
+        root, seeds = str(self.run.root), range(1, self.settings.search.replicates + 1)
+        prepared = prepare.submit(root, trial.name)
+        replicates = [
+            replicate.submit(root, trial.name, seed, wait_for=[prepared]) for seed in seeds
+        ]
+        finish(self.run, {f"trial {trial.name}": [prepared, *replicates]})
+        mean, error = values_of(self.run, trial.name, seeds)
+        outcome = Outcome(trial, mean, error, is_met(mean, self.settings.criterion))
+        self.outcomes.append(outcome)
+        return outcome
+
+
+def check(settings: TuneSettings) -> None:
+    """Check the input by the rules of the topdown flow, once for all variants."""
+    TOPDOWN.check(next(iter(settings.variants.values())))
+
+
+def refuse(settings: TuneSettings) -> None:
+    """The further checks of every variant's settings."""
+    for variant in settings.variants.values():
+        TOPDOWN.refuse(variant)
+
+
+def costs(settings: TuneSettings) -> dict[str, Any]:
+    """What each variant would cost as it is set, by name."""
+    return {name: TOPDOWN.costs(variant) for name, variant in settings.variants.items()}
+
+
+def print_costs(settings: TuneSettings) -> None:
+    """The same as tables."""
+    for name, variant in settings.variants.items():
+        print(f"{name}:")
+        TOPDOWN.print_costs(variant)
+
+
+def finished(run: RunDirectory, settings: TuneSettings) -> None:
+    """What was found, and where it is."""
+    trials = [stage for stage in run.read_manifest()["stages"] if stage.startswith("trial ")]
+    print(f"{len(trials)} trials of {settings.search.replicates} replicates")
+    print(f"settings: {run.release / 'settings.toml'}")
+    print(f"report: {run.report}")
+
+
+def report(run: RunDirectory, settings: TuneSettings) -> Path:
+    """The report of a finished search, which is written with its last trial."""
+    return run.report
+
+
+PRODUCT = Product(
+    settings=TuneSettings,
+    flow=tune,
+    stages=tune_stages,
+    check=check,
+    costs=costs,
+    print_costs=print_costs,
+    finished=finished,
+    report=report,
+    refuse=refuse,
+)

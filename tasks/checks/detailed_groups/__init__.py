@@ -1,0 +1,1 @@
+"""Checks of a detailed-groups release, and its error, which is confidential."""

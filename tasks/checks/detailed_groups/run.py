@@ -1,0 +1,97 @@
+"""What a detailed-groups run promises, and the independent checks that it kept it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from tasks.errors import CheckFailed
+from tasks.files import NOT_PRIVATE
+from tasks.ingest.detailed_groups.run import run_parameters, run_specification
+from tasks.ingest.invariants import read_invariants
+from tasks.ingest.run import read_geography
+from tasks.postprocess.detailed_groups.run import is_inhabitable
+from tasks.run_directory import RunDirectory
+from tasks.settings.detailed_groups import DetailedGroupsSettings
+from tasks.workload.detailed_groups.mapping import alone_counterparts
+from tasks.workload.detailed_groups.regions import PR, PUERTO_RICO, REGION_TYPES, region_types
+from validation.detailed_groups.run_checks import run_checks
+from validation.detailed_groups.universe import (
+    ExpectedRun,
+    expected_levels,
+    identical_regions,
+    region_of_blocks,
+)
+from validation.outcome import Outcome, write_outcomes
+
+
+def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> ExpectedRun:
+    """The promise of a run's settings, specification, geography and declared invariants."""
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    geography = read_geography(run.geography)
+    blocks = {name: geography[_is_in_pass(geography, name)] for name in parameters.passes}
+    mechanism = settings.mechanism
+    return ExpectedRun(
+        levels=expected_levels(
+            parameters, specification, blocks, infinite=settings.privacy.infinite
+        ),
+        passes={name: kind.region_pass for name, kind in REGION_TYPES.items()},
+        is_pure=parameters.is_pure,
+        stage_1_fraction=parameters.stage_1_fraction,
+        zero_suppression_chance=parameters.zero_suppression_chance,
+        allow_negative_counts=parameters.allow_negative_counts,
+        donor_order=mechanism.summary_levels if mechanism.coterminous else None,
+        coterminous=_coterminous(run, settings, parameters.passes) if mechanism.coterminous else {},
+        counterparts=alone_counterparts(specification)
+        if mechanism.suppress_alone_above_combination
+        else None,
+        is_private=settings.is_private,
+    )
+
+
+def _is_in_pass(geography: pd.DataFrame, region_pass: str) -> np.ndarray:
+    is_pr = (geography["TABBLKST"] == PUERTO_RICO).to_numpy()
+    return is_pr if region_pass == PR else ~is_pr
+
+
+def _coterminous(
+    run: RunDirectory, settings: DetailedGroupsSettings, passes: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """The set of every coterminous region, numbered across passes."""
+    geography = read_geography(run.geography)
+    inhabitable = None
+    if settings.mechanism.units_are_invariant:
+        inhabitable = is_inhabitable(read_invariants(run.invariants))
+    sets: dict[str, dict[str, int]] = {}
+    first = 0
+    for region_pass in passes:
+        here = _is_in_pass(geography, region_pass)
+        regions = {
+            kind.name: region_of_blocks(kind.name, geography[here])
+            for kind in region_types(region_pass)
+        }
+        found = identical_regions(regions, None if inhabitable is None else inhabitable[here])
+        for kind, known in found.items():
+            sets[kind] = {region: first + number for region, number in known.items()}
+        first += len({number for known in found.values() for number in known.values()})
+    return sets
+
+
+def check_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Outcome, ...]:
+    """Check the finished, still unpublished run and write the public outcomes.
+
+    Raises CheckFailed, naming the first check that failed; the release is then withheld.
+    """
+    outcomes = run_checks(run.root, expected_run(run, settings), run.unchecked_release)
+    stamp = None if settings.is_private else NOT_PRIVATE
+    write_outcomes(outcomes, run.checks, stamp=stamp)
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    if failed:
+        raise CheckFailed(
+            f"The check {failed[0].name.replace('_', ' ')} failed ({len(failed)} of "
+            f"{len(outcomes)} did) and the release is withheld: {failed[0].detail}; see "
+            f"{run.checks.name}/checks.json in the run directory."
+        )
+    return outcomes

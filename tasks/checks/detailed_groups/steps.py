@@ -1,0 +1,53 @@
+"""The steps that check a detailed-groups run, publish its release and report on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.checks.detailed_groups.accuracy import has_truth, read_accuracy, write_accuracy
+from tasks.checks.detailed_groups.run import check_run
+from tasks.checks.run import publish, stamp_files
+from tasks.handles import Artifact
+from tasks.release.detailed_groups.report import write_report
+from tasks.run_directory import RunDirectory
+from tasks.settings.detailed_groups import DetailedGroupsSettings
+from tasks.settings.load import frozen_settings
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("check groups", run_name="check")
+def check_groups(run_root: str) -> Artifact:
+    """Check measurements and release by code independent of what made them."""
+    run = RunDirectory(Path(run_root))
+    path = run.checks / "checks.json"
+    if run.release.exists():
+        return run.artifact(path, reused=True)
+    with stopwatch() as seconds:
+        outcomes = check_run(run, frozen_settings(DetailedGroupsSettings, run.settings))
+    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+
+
+@step("publish groups", run_name="publish release")
+def publish_groups(run_root: str) -> Artifact:
+    """Move the checked release to where readers look for it."""
+    run = RunDirectory(Path(run_root))
+    reused = run.release.exists()
+    if not reused:
+        publish(run)
+    return Artifact(run.release.name, reused=reused)
+
+
+@step("report groups", run_name="report")
+def report_groups(run_root: str) -> Artifact:
+    """Compare the release with the truth, in confidence, and write the public report."""
+    run = RunDirectory(Path(run_root))
+    settings = frozen_settings(DetailedGroupsSettings, run.settings)
+    with stopwatch() as seconds:
+        if has_truth(run, settings):
+            write_accuracy(run, settings)
+        accuracy = None if settings.input.confidential else read_accuracy(run)
+        path = write_report(run, settings, accuracy)
+        if not settings.is_private:
+            stamp_files(run)
+    return run.artifact(path, seconds=seconds())

@@ -1,0 +1,1 @@
+"""Input of detailed race and ethnicity groups: parameters, persons, geography, true counts."""

@@ -1,0 +1,1 @@
+"""Noisy counts of detailed race and ethnicity groups: the adaptive mechanism in two stages."""

@@ -1,0 +1,1 @@
+"""Postprocessing of detailed race and ethnicity groups: what of the measurements is shown."""

@@ -1,0 +1,36 @@
+"""The release of a run: its names and its files."""
+
+from __future__ import annotations
+
+from tasks.ingest.detailed_groups.region_names import read_run_names
+from tasks.ingest.detailed_groups.run import run_specification
+from tasks.postprocess.detailed_groups.run import groups_to_release
+from tasks.release.detailed_groups.files import T1, write_release
+from tasks.release.detailed_groups.tables import GroupNames
+from tasks.run_directory import RunDirectory
+from tasks.settings.detailed_groups import DetailedGroupsSettings
+
+
+def names_of(run: RunDirectory) -> GroupNames:
+    """Names of the iterations, and of the regions that the input names."""
+    iterations = run_specification(run).iterations
+    return GroupNames(
+        iteration_name={code: item.name for code, item in iterations.items()},
+        iteration_level={code: item.level for code, item in iterations.items()},
+        region_name=read_run_names(run),
+    )
+
+
+def write_run_release(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Write the release's files where they are checked before they are published."""
+    write_release(
+        run.unchecked_release,
+        groups_to_release(run, settings),
+        names_of(run),
+        is_private=settings.is_private,
+    )
+
+
+def has_unchecked_release(run: RunDirectory) -> bool:
+    """Whether the files have been written, and not been published yet."""
+    return (run.unchecked_release / T1).exists()

@@ -1,0 +1,85 @@
+"""Grids of losses, and the searches over them; what is asked of a point is the caller's."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+EXACT = Fraction(10**7)
+"""Loss of a geolevel that is taken as exact: its noise is 0 but with a chance below 1e-100."""
+
+SIGNIFICANT_DIGITS = 4
+
+
+def rounded(loss: Fraction) -> Fraction:
+    """A loss to four significant digits, so that the settings that are found can be read.
+
+    >>> rounded(Fraction(1, 3))
+    Fraction(3333, 10000)
+    """
+    return Fraction(f"{float(loss):.{SIGNIFICANT_DIGITS}g}")
+
+
+def loss_grid(lowest: Fraction, highest: Fraction, step: Fraction) -> tuple[Fraction, ...]:
+    """Losses `lowest * step^k` up to the first that is at least `highest`, each rounded.
+
+    >>> [str(loss) for loss in loss_grid(Fraction(1), Fraction(3), Fraction(2))]
+    ['1', '2', '4']
+    """
+    points = [lowest]
+    while points[-1] < highest:
+        points.append(points[-1] * step)
+    return tuple(rounded(point) for point in points)
+
+
+def smallest(points: Sequence, meets: Callable[[object], bool]) -> int | None:
+    """Position of the first point that meets the criterion; None if the last does not.
+
+    Bisection: every point after one that meets it is taken to meet it too. The last point is
+    asked first.
+    """
+    if not meets(points[-1]):
+        return None
+    return bisect_left(points[:-1], True, key=meets)
+
+
+Losses = Mapping[str, Fraction]
+"""Loss of every geolevel, root first."""
+
+
+def search_geolevels(
+    geolevels: Sequence[str],
+    grid: Sequence[Fraction],
+    step: Fraction,
+    meets: Callable[[Losses], bool],
+) -> Losses | None:
+    """A loss for every geolevel, found from the root down (TopDown paper, section 8.1).
+
+    First the smallest loss on the grid for each geolevel alone, all others being exact. Then, from
+    the root down, a geolevel joins those above it with that loss, those below still being exact,
+    and the losses of all that have joined are raised in proportion, by powers of `step`, until the
+    criterion is met. None if it cannot be met within the grid.
+    """
+
+    def exact_but(losses: Losses) -> dict[str, Fraction]:
+        return {geolevel: losses.get(geolevel, EXACT) for geolevel in geolevels}
+
+    alone = {}
+    for geolevel in geolevels:
+        found = smallest(grid, lambda loss, at=geolevel: meets(exact_but({at: loss})))
+        if found is None:
+            return None
+        alone[geolevel] = grid[found]
+    joined: dict[str, Fraction] = {}
+    for geolevel in geolevels:
+        joined[geolevel] = alone[geolevel]
+        raised = [
+            {name: rounded(loss * step**power) for name, loss in joined.items()}
+            for power in range(len(grid))
+        ]
+        found = smallest(raised, lambda losses: meets(exact_but(losses)))
+        if found is None:
+            return None
+        joined = raised[found]
+    return joined

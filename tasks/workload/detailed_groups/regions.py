@@ -1,0 +1,128 @@
+"""Region types of population groups, and the regions that each block belongs to.
+
+The United States and Puerto Rico are tabulated in separate passes, with their own budgets. Names
+of region types and forms of region ids are those of the production program: `1` for the nation,
+two digits for a state, five for a county, eleven for a tract, state and place code (seven) for a
+place, and the four digits of AIANNHCE for an American Indian, Alaska Native or Native Hawaiian
+area, which may lie in several states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+US, PR = "us", "pr"
+PUERTO_RICO = "72"
+
+DETAILED, COARSE = "detailed", "coarse"
+"""Granularities: the nation and the states have the detailed iterations, all else the coarse."""
+
+NATION = "1"
+NO_PLACE, NO_AIANNH = "99999", "9999"
+NO_REGION = -1
+
+BLOCK_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")
+"""What a block's regions are made of."""
+
+
+@dataclass(frozen=True)
+class RegionType:
+    """A summary level of a pass: its name, its pass and the granularity of its iterations."""
+
+    name: str
+    region_pass: str
+    granularity: str
+
+    @property
+    def config_name(self) -> str:
+        """The name as it stands in the budget keys of `config.json`, such as `pr_state`."""
+        return self.name.lower().replace("-", "_")
+
+
+REGION_TYPES: dict[str, RegionType] = {
+    name: RegionType(name, region_pass, granularity)
+    for name, region_pass, granularity in (
+        ("USA", US, DETAILED),
+        ("STATE", US, DETAILED),
+        ("COUNTY", US, COARSE),
+        ("TRACT", US, COARSE),
+        ("PLACE", US, COARSE),
+        ("AIANNH", US, COARSE),
+        ("PR-STATE", PR, DETAILED),
+        ("PR-COUNTY", PR, COARSE),
+        ("PR-TRACT", PR, COARSE),
+        ("PR-PLACE", PR, COARSE),
+    )
+}
+"""All region types by name, highest summary level of each pass first."""
+
+
+def region_types(region_pass: str) -> tuple[RegionType, ...]:
+    """The region types of a pass, highest summary level first."""
+    return tuple(kind for kind in REGION_TYPES.values() if kind.region_pass == region_pass)
+
+
+def region_ids(region_type: str, blocks: pd.DataFrame) -> pd.Series:
+    """Region id of every block, None where a block is in no region of the type.
+
+    `blocks` has the string columns `BLOCK_COLUMNS`, of the blocks of the type's pass.
+
+    >>> blocks = pd.DataFrame([["44", "001", "030100", "99999", "2415"]], columns=BLOCK_COLUMNS)
+    >>> region_ids("TRACT", blocks)[0], region_ids("PLACE", blocks)[0]
+    ('44001030100', None)
+    """
+    state = blocks["TABBLKST"].astype(object)
+    kind = region_type.removeprefix("PR-")
+    if kind == "USA":
+        return pd.Series(NATION, index=blocks.index, dtype=object)
+    if kind == "STATE":
+        return state
+    if kind == "COUNTY":
+        return state + blocks["TABBLKCOU"].astype(object)
+    if kind == "TRACT":
+        county = state + blocks["TABBLKCOU"].astype(object)
+        return county + blocks["TABTRACTCE"].astype(object)
+    if kind == "PLACE":
+        place = blocks["PLACEFP"].astype(object)
+        return (state + place).where(place != NO_PLACE, None)
+    area = blocks["AIANNHCE"].astype(object)
+    return area.where(area != NO_AIANNH, None)
+
+
+@dataclass(frozen=True)
+class RegionDomain:
+    """The regions of one type.
+
+    `ids` are the distinct region ids of the geography, ascending, inhabited or not, shape
+    (n_regions,), object. `region_of_area` is the position of each area's region, `NO_REGION` where
+    it has none, shape (n_areas,), int32.
+    """
+
+    ids: np.ndarray
+    region_of_area: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def areas_of(blocks: pd.DataFrame) -> tuple[np.ndarray, pd.DataFrame]:
+    """The areas whose blocks are in the same regions of every type.
+
+    `blocks` has the string columns `BLOCK_COLUMNS`. Returns the area of each block, shape
+    (n_blocks,), int32, and the areas by the same columns, in ascending order.
+    """
+    columns = list(BLOCK_COLUMNS)
+    areas = blocks[columns].drop_duplicates().sort_values(columns, ignore_index=True)
+    index = pd.MultiIndex.from_frame(areas)
+    area = index.get_indexer(pd.MultiIndex.from_frame(blocks[columns]))
+    return area.astype(np.int32), areas
+
+
+def region_domain(region_type: str, areas: pd.DataFrame) -> RegionDomain:
+    """The regions of a type among some areas, which are those of all passes."""
+    in_pass = (areas["TABBLKST"] == PUERTO_RICO) == (REGION_TYPES[region_type].region_pass == PR)
+    codes, ids = pd.factorize(region_ids(region_type, areas).where(in_pass, None), sort=True)
+    return RegionDomain(np.asarray(ids, dtype=object), codes.astype(np.int32))

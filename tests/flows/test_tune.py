@@ -1,0 +1,160 @@
+"""The search for budgets: planted criteria, interruption, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+from tasks.run_directory import RunDirectory
+from tasks.tuning.grid import loss_grid
+
+LOWEST, HIGHEST, STEP = Fraction(1, 10), Fraction(20), Fraction(3, 2)
+
+
+@pytest.fixture(scope="module")
+def small_county(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tasks.ingest.generate import generate_county
+
+    folder = tmp_path_factory.mktemp("small")
+    generate_county(folder, persons=1500, seed=5)
+    return folder
+
+
+def write_settings(folder: Path, county: Path, **replaced: str) -> Path:
+    text = f"""\
+[input]
+persons = "{county / "persons.parquet"}"
+units = "{county / "units.parquet"}"
+geography = "{county / "grfc.txt"}"
+confidential = false
+[privacy]
+dataset = "county"
+[topdown]
+preset = "pl94_2020_us"
+[criterion]
+kind = "error"
+quantity = "total population"
+level = "block"
+statistic = "predicted_standard_deviation"
+at_most = 20.0
+[search]
+method = "total"
+replicates = 2
+lowest = "{LOWEST}"
+highest = "{HIGHEST}"
+step = "{STEP}"
+"""
+    for old, new in replaced.items():
+        text = text.replace(f"{old} = ", f"{old} = {new} #", 1)
+    settings = folder / "tune.toml"
+    settings.write_text(text, encoding="utf-8")
+    return settings
+
+
+def total_of(run: Path) -> Fraction:
+    found = tomllib.loads((run / "release" / "settings.toml").read_text(encoding="utf-8"))
+    return Fraction(found["budget"]["persons"]["rho"])
+
+
+@pytest.fixture(scope="module")
+def searched(prefect_server, small_county: Path, tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("search")
+    settings = write_settings(folder, small_county)
+    assert main(["run", "tune", str(settings), "--run-dir", str(folder / "run")]) == 0
+    return settings, folder / "run"
+
+
+@pytest.mark.slow
+def test_the_smallest_total_of_a_planted_criterion_is_found(searched) -> None:
+    """The predicted deviation falls as 1 / sqrt(total), so what the criterion needs is known."""
+    _, run = searched
+    tried = next((run / "trials").iterdir())
+    value = json.loads((tried / "1.json").read_text(encoding="utf-8"))["value"]
+    settings = tomllib.loads((tried / "settings.toml").read_text(encoding="utf-8"))
+    total = float(Fraction(settings["budget"]["persons"]["rho"]))
+    needed = total * (value / 20.0) ** 2
+    grid = loss_grid(LOWEST, HIGHEST, STEP)
+    assert LOWEST < needed < HIGHEST
+    assert total_of(run) == next(loss for loss in grid if float(loss) >= needed)
+
+
+@pytest.mark.slow
+def test_what_is_found_is_ready_to_run(searched, tmp_path: Path, capsys) -> None:
+    _, run = searched
+    settings = run / "release" / "settings.toml"
+    assert main(["check", "topdown", str(settings)]) == 0
+    assert main(["budget", "topdown", str(settings), "--json"]) == 0
+    report = (run / "report" / "report.html").read_text(encoding="utf-8")
+    assert "predicted standard deviation of total population at block" in report
+
+
+@pytest.mark.slow
+def test_an_interrupted_search_keeps_its_replicates(searched, tmp_path: Path) -> None:
+    _, finished = searched
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished, run.root, symlinks=True)
+    found = total_of(run.root)
+    shutil.rmtree(run.release)
+    shutil.rmtree(run.report.parent)
+    replicates = sorted((run.root / "trials").glob("*/*.json"))
+    replicates[-1].unlink()
+    before = {path: path.stat().st_mtime_ns for path in replicates[:-1]}
+    assert main(["resume", str(run.root)]) == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert replicates[-1].exists()
+    assert total_of(run.root) == found
+
+
+@pytest.mark.slow
+def test_geolevels_get_losses_of_their_own(prefect_server, small_county, tmp_path: Path) -> None:
+    settings = write_settings(
+        tmp_path,
+        small_county,
+        method='"geolevels"',
+        replicates="1",
+        step='"8"',
+        lowest='"1"',
+        highest='"64"',
+    )
+    assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
+    found = tomllib.loads((tmp_path / "run/release/settings.toml").read_text(encoding="utf-8"))
+    shares = found["budget"]["persons"]["geolevels"].values()
+    assert sum(map(Fraction, shares)) == 1
+    assert len(set(shares)) > 1
+
+
+@pytest.mark.slow
+def test_a_criterion_out_of_reach_withholds_settings(
+    prefect_server, small_county, tmp_path, capsys
+):
+    settings = write_settings(tmp_path, small_county, at_most="1e-9", replicates="1")
+    run = tmp_path / "run"
+    assert main(["run", "tune", str(settings), "--run-dir", str(run)]) == 5
+    assert "raise search.highest" in capsys.readouterr().err
+    assert not (run / "release").exists()
+    assert (run / "report" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("replaced", "said"),
+    [
+        ({"confidential": "true"}, "input.confidential = false"),
+        ({"step": '"1"'}, "search.step"),
+        ({"highest": '"1/20"'}, "search.lowest"),
+        ({"method": '"guess"'}, "search.method"),
+        ({"kind": '"errors"'}, "criterion.kind"),
+    ],
+)
+def test_searches_that_make_no_sense_are_refused(
+    tmp_path: Path, county: Path, replaced: dict, said: str, capsys
+) -> None:
+    settings = write_settings(tmp_path, county, **replaced)
+    assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

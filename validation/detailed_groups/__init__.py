@@ -1,0 +1,1 @@
+"""Independent checks of a run over detailed race and ethnicity groups."""

@@ -1,0 +1,221 @@
+"""Noisy measurements of a run over detailed groups: each group once, at its noise and its loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks.workload.detailed_groups.iterations import AGE_BINS
+from validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
+from validation.outcome import Failures
+from validation.run_files import UnusableRunFile, parse_fraction, positions
+
+N_CELLS = np.array([1, *(2 * len(bins) for bins in AGE_BINS.values())])
+"""Counts of a group that received each table."""
+
+INFINITE = "inf"
+ROWS_PER_BATCH = 1 << 18
+CODED = ("region_type", "region_id", "iteration_code", "plb")
+MEASURED = "detailed_groups"
+COLUMNS = [
+    "region_type",
+    "region_id",
+    "iteration_code",
+    "table",
+    "total_only",
+    "value",
+    "variance",
+    "plb",
+]
+
+
+@dataclass
+class GroupCounts:
+    """Counts of all groups of a run, by the number of the group.
+
+    `table` and `is_shown` have shape (n_groups,); the counts of group g are
+    `cells[first_cell[g] : first_cell[g] + N_CELLS[table[g]]]`.
+    """
+
+    table: np.ndarray
+    first_cell: np.ndarray
+    cells: np.ndarray
+    is_shown: np.ndarray
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Sum of each group's counts, shape (n_groups,)."""
+        sums = np.concatenate([[0], np.cumsum(self.cells)])
+        return sums[self.first_cell + N_CELLS[self.table]] - sums[self.first_cell]
+
+
+def read_measurements(
+    run_directory: Path, expected: ExpectedRun, completeness: Failures, loss: Failures
+) -> GroupCounts:
+    """The measurements of all levels, checked on the way.
+
+    Completeness: every group of the universe was measured exactly once, no other was, and it has
+    as many counts as its table. Loss: the `plb` of each measurement is the level's budget for a
+    group measured by a total only and (1 - gamma) of it otherwise, or `inf` without noise; its
+    `variance` is that of the noise which this loss and the level's stability imply.
+    """
+    n = expected.n_groups
+    times = np.zeros(n, dtype=np.int64)
+    table = np.zeros(n, dtype=np.int8)
+    first_cell = np.zeros(n, dtype=np.int64)
+    parts: list[np.ndarray] = []
+    n_cells = 0
+    second_stage = 1 - expected.stage_1_fraction
+    for level in expected.levels:
+        for batch in read_level(run_directory, MEASURED, level, expected, COLUMNS):
+            group = group_numbers(batch, level, completeness)
+            known = group >= 0
+            own_table = batch.column("table").to_numpy()
+            counts, offsets = _counts(batch)
+            lengths = np.diff(offsets)
+            in_range = (own_table >= 0) & (own_table < N_CELLS.size)
+            right = in_range & (lengths == N_CELLS[np.where(in_range, own_table, 0)])
+            total_only = batch.column("total_only").to_numpy(zero_copy_only=False)
+            due_only = level.total_only[(group - level.first) % len(level.iterations)]
+            right &= (total_only == due_only) & ~(due_only & (own_table > 0))
+            completeness.add_each(
+                known & ~right,
+                lambda i, group=group, level=level: (
+                    f"{level.describe(group[i])} has another number of counts than its table"
+                ),
+            )
+            for is_only, share in ((True, Fraction(1)), (False, second_stage)):
+                check_noise(batch, total_only == is_only, level, share, expected, loss)
+            usable = known & right
+            np.add.at(times, group[known], 1)
+            table[group[usable]] = own_table[usable]
+            first_cell[group[usable]] = n_cells + offsets[:-1][usable]
+            parts.append(counts)
+            n_cells += counts.size
+    completeness.add_each(
+        times != 1,
+        lambda g: f"{expected.level_of(g).describe(g)} was measured {times[g]} times",
+    )
+    cells = np.concatenate([*parts, np.zeros(1, dtype=np.int64)])
+    # Groups that were not measured get a count of their own, so that later checks can go on.
+    first_cell[times == 0] = n_cells
+    return GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool))
+
+
+def noise_variance(loss: Fraction, stability: int, *, is_pure: bool) -> float:
+    """Variance of the discrete Gaussian of sigma^2 = s / (2 loss), or of the geometric of s / loss.
+
+    The geometric's is 2 r / (1 - r)^2 with r = exp(-loss / s). The discrete Gaussian's is a sum;
+    from sigma^2 = 30 on it is sigma^2 to within the accuracy of a float.
+    """
+    rate = float(loss) / stability
+    if is_pure:
+        return 1 / (2 * math.sinh(rate / 2) ** 2)
+    sigma_squared = 1 / (2 * rate)
+    if sigma_squared > 30:
+        return sigma_squared
+    values = range(1, 300)
+    weights = [math.exp(-rate * x * x) for x in values]
+    moment = math.fsum(w * x * x for w, x in zip(weights, values, strict=True))
+    return 2 * moment / (1 + 2 * math.fsum(weights))
+
+
+def check_noise(
+    batch: pa.RecordBatch,
+    rows: np.ndarray,
+    level: ExpectedLevel,
+    share: Fraction,
+    expected: ExpectedRun,
+    loss: Failures,
+) -> None:
+    """The rows of a mask spent this share of the level's budget, with noise of its variance."""
+    due = None if level.budget is None else level.budget * share
+    plb = batch.column("plb")
+    plb = plb if pa.types.is_dictionary(plb.type) else plb.dictionary_encode()
+    texts, codes = plb.dictionary.to_pylist(), plb.indices.to_numpy()
+    is_due = [
+        text == INFINITE if due is None else text != INFINITE and parse_fraction(text) == due
+        for text in texts
+    ]
+    loss.add_each(
+        rows & ~np.array(is_due, dtype=bool)[codes],
+        lambda i: (
+            f"a {level.region_type} group of level {level.level} was measured at a plb of "
+            f"{texts[codes[i]]} instead of {INFINITE if due is None else due}"
+        ),
+    )
+    noise = 0.0
+    if due is not None:
+        noise = noise_variance(due, level.stability, is_pure=expected.is_pure)
+    variance = batch.column("variance").to_numpy()
+    loss.add_each(
+        rows & ~np.isclose(variance, noise, rtol=1e-9, atol=1e-12),
+        lambda i: (
+            f"a {level.region_type} group of level {level.level} has the variance "
+            f"{variance[i]:.6g} instead of {noise:.6g}"
+        ),
+    )
+
+
+def read_level(
+    run_directory: Path, kind: str, level: ExpectedLevel, expected: ExpectedRun, columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a level's files of one kind, in batches.
+
+    Raises UnusableRunFile for a file that lacks a column or a value of one.
+    """
+    folder = run_directory / "measurements" / kind / expected.passes[level.region_type]
+    for path in sorted((folder / level.region_type / str(level.level)).rglob("*.parquet")):
+        refuse_missing_columns(path, columns)
+        coded = [name for name in CODED if name in columns]
+        with pq.ParquetFile(path, read_dictionary=coded) as file:
+            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
+                if any(column.null_count for column in batch.columns):
+                    raise UnusableRunFile(f"a value in {path.name} is missing")
+                yield batch
+
+
+def refuse_missing_columns(path: Path, columns: Sequence[str]) -> None:
+    """Raise UnusableRunFile for a Parquet file that lacks one of the columns."""
+    missing = set(columns) - set(pq.read_schema(path).names)
+    if missing:
+        raise UnusableRunFile(f"{path.name} has no column {min(missing)}")
+
+
+def group_numbers(
+    batch: pa.RecordBatch, level: ExpectedLevel, completeness: Failures
+) -> np.ndarray:
+    """Number of each row's group, -1 where it is not one of the level's."""
+    region = _position_of_text(batch.column("region_id"), level.regions)
+    iteration = _position_of_text(batch.column("iteration_code"), level.iterations)
+    known = (region >= 0) & (iteration >= 0)
+    if "region_type" in batch.schema.names:
+        known &= _position_of_text(batch.column("region_type"), (level.region_type,)) == 0
+    completeness.add_each(
+        ~known,
+        lambda _: f"a group outside the universe of {level.region_type} was measured",
+    )
+    group = level.first + region * len(level.iterations) + iteration
+    return np.where(known, group, -1)
+
+
+def _position_of_text(column: pa.Array, known: tuple[str, ...]) -> np.ndarray:
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    found = positions(column.dictionary, pa.array(known, pa.string()))
+    return found[column.indices.to_numpy()]
+
+
+def _counts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+    values = batch.column("value")
+    offsets = values.offsets.to_numpy().astype(np.int64)
+    counts = pc.cast(values.flatten(), pa.int64()).to_numpy()
+    return counts, offsets - offsets[0]

@@ -1,0 +1,357 @@
+"""The released files show the groups and counts that the rules give, and nothing else.
+
+The rows of t1.csv, t2.csv and population_groups.parquet are decoded from their own layouts, in
+batches, and compared with the expected counts by the number of their group. Rows may stand in any
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from tasks.workload.detailed_groups.iterations import AGE_BINS, OLDEST_AGE
+from validation.detailed_groups.measured import N_CELLS, GroupCounts, refuse_missing_columns
+from validation.detailed_groups.universe import ExpectedRun
+from validation.outcome import Failures
+from validation.run_files import UnusableRunFile
+
+NOT_PRIVATE = "NOT PRIVATE"
+T1, T2, TIDY = "t1.csv", "t2.csv", "population_groups.parquet"
+
+_KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
+_T1_COLUMNS = (*_KEY, "COUNT")
+_T2_COLUMNS = (*_KEY, "AGESTART", "AGEEND", "SEX", "COUNT")
+_TIDY_COLUMNS = (
+    "region_id",
+    "region_type",
+    "iteration_code",
+    "table",
+    "sex",
+    "age_start",
+    "age_end",
+    "count",
+)
+_TABLES = ("T01001", "T02001", "T02002", "T02003")
+_SEXES = {"1": 0, "2": 1, "male": 0, "female": 1}
+_MOST_BINS = max(map(len, AGE_BINS.values()))
+
+
+@dataclass(frozen=True)
+class ReleaseFailures:
+    """The checks that a release must pass, each with what was found wrong."""
+
+    shown: Failures
+    totals: Failures
+    keys: Failures
+    cells: Failures
+    marginals: Failures
+    negative: Failures
+    files: Failures
+
+
+@dataclass(frozen=True)
+class _Totals:
+    group: np.ndarray
+    count: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Rows of sex by age: sex is 0 or 1, ages are -1 for a marginal."""
+
+    group: np.ndarray
+    sex: np.ndarray
+    age_start: np.ndarray
+    age_end: np.ndarray
+    count: np.ndarray
+
+
+def check_release(
+    folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: ReleaseFailures
+) -> None:
+    """Check the three files of a release; `counts` are those that the rules give.
+
+    Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
+    that cannot be parsed.
+    """
+    due = counts.totals
+    for name, totals, cells in _read(folder, expected, counts, failures):
+        _check_totals(name, totals, expected, counts, due, failures)
+        _check_cells(name, cells, expected, counts, failures)
+
+
+class _GroupNumbers:
+    """Numbers of groups from the codes of rows."""
+
+    def __init__(self, expected: ExpectedRun) -> None:
+        self._levels: dict[str, list] = {}
+        for level in expected.levels:
+            self._levels.setdefault(level.region_type, []).append(
+                (
+                    level,
+                    {name: i for i, name in enumerate(level.regions)},
+                    {name: i for i, name in enumerate(level.iterations)},
+                )
+            )
+
+    def of_rows(
+        self, region_id: pa.Array, region_type: pa.Array, iteration: pa.Array
+    ) -> np.ndarray:
+        """Number of each row's group, -1 if it is none of the run."""
+        region, kind, code = (_encoded(column) for column in (region_id, region_type, iteration))
+        found = np.full(len(kind[0]), -1, dtype=np.int64)
+        for kind_code, name in enumerate(kind[1]):
+            rows = np.flatnonzero(kind[0] == kind_code)
+            for level, regions, iterations in self._levels.get(name, ()):
+                at_region = _looked_up(region, regions)[rows]
+                at_iteration = _looked_up(code, iterations)[rows]
+                known = (at_region >= 0) & (at_iteration >= 0)
+                number = level.first + at_region * len(level.iterations) + at_iteration
+                found[rows[known]] = number[known]
+        return found
+
+
+def _encoded(column: pa.Array) -> tuple[np.ndarray, list]:
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    return column.indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
+
+
+def _looked_up(column: tuple[np.ndarray, list], known: Mapping[str, int]) -> np.ndarray:
+    codes, texts = column
+    return np.array([known.get(text, -1) for text in texts], dtype=np.int64)[codes]
+
+
+def _read(
+    folder: Path, expected: ExpectedRun, counts: GroupCounts, failures: ReleaseFailures
+) -> Iterator[tuple[str, _Totals, _Cells]]:
+    """The two forms in which totals and cells are released, each with all its rows."""
+    numbers = _GroupNumbers(expected)
+    totals, cells = [], []
+    for batch in _text_batches(folder / T1, _T1_COLUMNS, expected, failures):
+        totals.append(_Totals(numbers.of_rows(*batch.columns[:3]), _integers(batch, "COUNT")))
+    for batch in _text_batches(folder / T2, _T2_COLUMNS, expected, failures):
+        cells.append(
+            _Cells(
+                numbers.of_rows(*batch.columns[:3]),
+                _looked_up(_encoded(batch.column("SEX")), _SEXES),
+                *(
+                    _looked_up(_encoded(batch.column(name)), _AGES)
+                    for name in ("AGESTART", "AGEEND")
+                ),
+                _integers(batch, "COUNT"),
+            )
+        )
+    yield "the text files", _joined(totals, _Totals), _joined(cells, _Cells)
+    totals, cells = [], []
+    for batch in _tidy_batches(folder / TIDY, expected, failures):
+        group = numbers.of_rows(*(batch.column(name) for name in _TIDY_COLUMNS[:3]))
+        table = _looked_up(_encoded(batch.column("table")), {t: i for i, t in enumerate(_TABLES)})
+        sex = _looked_up(_encoded(batch.column("sex")), {"total": 2, **_SEXES})
+        is_total = (table == 0) & (sex == 2)
+        count = batch.column("count").to_numpy()
+        _check_tables(group, table, is_total, counts, failures)
+        ages = [
+            batch.column(name).fill_null(-1).to_numpy().astype(np.int64)
+            for name in ("age_start", "age_end")
+        ]
+        totals.append(_Totals(group[is_total], count[is_total]))
+        own = ~is_total
+        cells.append(_Cells(group[own], sex[own], ages[0][own], ages[1][own], count[own]))
+    yield TIDY, _joined(totals, _Totals), _joined(cells, _Cells)
+
+
+_AGES = {"*": -1} | {str(age): age for age in range(OLDEST_AGE + 1)}
+
+
+def _check_totals(
+    name: str,
+    totals: _Totals,
+    expected: ExpectedRun,
+    counts: GroupCounts,
+    due: np.ndarray,
+    failures: ReleaseFailures,
+) -> None:
+    """Each group that is to be shown has one total, which is the sum of its counts."""
+    known = totals.group >= 0
+    failures.shown.add_each(~known, lambda _: f"{name}: a total is of a group outside the universe")
+    group, count = totals.group[known], totals.count[known]
+    times = np.bincount(group, minlength=expected.n_groups)
+    failures.shown.add_each(
+        times != counts.is_shown,
+        lambda g: (
+            f"{name}: {expected.level_of(g).describe(g)} has {times[g]} totals instead of "
+            f"{int(counts.is_shown[g])}"
+        ),
+    )
+    shown = counts.is_shown[group]
+    failures.totals.add_each(
+        shown & (count != due[group]),
+        lambda i: f"{name}: {_named(expected, group[i])} has another total than its counts",
+    )
+    _check_sign(name, group, count, expected, failures)
+
+
+def _check_cells(
+    name: str,
+    cells: _Cells,
+    expected: ExpectedRun,
+    counts: GroupCounts,
+    failures: ReleaseFailures,
+) -> None:
+    """Each group with a sex by age table has each of its cells and marginals once, as they are."""
+    known = (cells.group >= 0) & (cells.sex >= 0) & (cells.sex < 2)
+    table = counts.table[np.where(known, cells.group, 0)]
+    age_bin, width = _age_bins(table, cells.age_start, cells.age_end)
+    known &= (table > 0) & (age_bin >= 0) & counts.is_shown[np.where(known, cells.group, 0)]
+    failures.keys.add_each(
+        ~known, lambda _: f"{name}: a row is of a group or cell that is not to be shown"
+    )
+    rows = np.flatnonzero(known)
+    group, sex, age_bin, width = cells.group[rows], cells.sex[rows], age_bin[rows], width[rows]
+    count = cells.count[rows]
+    # The marginal of a sex is numbered after its cells.
+    slot = group * (2 * (_MOST_BINS + 1)) + sex * (_MOST_BINS + 1) + age_bin
+    distinct, times = np.unique(slot, return_counts=True)
+    failures.keys.add_each(times > 1, lambda _: f"{name}: a row of a group stands twice")
+    n_rows = np.bincount(distinct // (2 * (_MOST_BINS + 1)), minlength=expected.n_groups)
+    n_due = np.where(counts.is_shown & (counts.table > 0), N_CELLS[counts.table] + 2, 0)
+    failures.keys.add_each(
+        n_rows != n_due,
+        lambda g: (
+            f"{name}: {_named(expected, g)} has {n_rows[g]} rows of sex by age "
+            f"instead of {n_due[g]}"
+        ),
+    )
+    is_marginal = age_bin == width
+    first = counts.first_cell[group] + sex * width
+    sums = np.concatenate([[0], np.cumsum(counts.cells)])
+    marginal = sums[first + width] - sums[first]
+    failures.marginals.add_each(
+        is_marginal & (count != marginal),
+        lambda i: f"{name}: a marginal of {_named(expected, group[i])} is not the sum of its cells",
+    )
+    cell = counts.cells[first + np.where(is_marginal, 0, age_bin)]
+    failures.cells.add_each(
+        ~is_marginal & (count != cell),
+        lambda i: f"{name}: a cell of {_named(expected, group[i])} is not what was measured",
+    )
+    _check_sign(name, group, count, expected, failures)
+
+
+def _check_sign(
+    name: str,
+    group: np.ndarray,
+    count: np.ndarray,
+    expected: ExpectedRun,
+    failures: ReleaseFailures,
+) -> None:
+    if not expected.allow_negative_counts:
+        failures.negative.add_each(
+            count < 0, lambda i: f"{name}: {_named(expected, group[i])} has a negative count"
+        )
+
+
+def _check_tables(
+    group: np.ndarray,
+    table: np.ndarray,
+    is_total: np.ndarray,
+    counts: GroupCounts,
+    failures: ReleaseFailures,
+) -> None:
+    """Totals are in T01001, other rows in the table that their group received."""
+    due = np.where(is_total, 0, counts.table[np.maximum(group, 0)])
+    failures.keys.add_each(
+        (group >= 0) & (table != due), lambda _: f"{TIDY}: a row is in a table not its group's"
+    )
+
+
+def _named(expected: ExpectedRun, group: int) -> str:
+    return expected.level_of(group).describe(group)
+
+
+def _age_bins(
+    table: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Number of each row's age bin in its table, or the number of bins for a marginal, or -1."""
+    found = np.full(table.size, -1, dtype=np.int64)
+    width = np.zeros(table.size, dtype=np.int64)
+    for number, bins in AGE_BINS.items():
+        rows = table == number
+        last = np.array([*(first - 1 for first in bins[1:]), OLDEST_AGE])
+        bin_of_start = np.full(OLDEST_AGE + 2, -1)
+        bin_of_start[list(bins)] = np.arange(len(bins))
+        own_bin = bin_of_start[np.clip(start[rows], -1, OLDEST_AGE + 1)]
+        fits = (own_bin >= 0) & (end[rows] == last[own_bin])
+        is_marginal = (start[rows] == -1) & (end[rows] == -1)
+        found[rows] = np.where(is_marginal, len(bins), np.where(fits, own_bin, -1))
+        width[rows] = len(bins)
+    return found, width
+
+
+def _joined(parts: list, kind: type):
+    if not parts:
+        return kind(*(np.zeros(0, dtype=np.int64) for _ in kind.__dataclass_fields__))
+    columns = ([getattr(part, name) for part in parts] for name in kind.__dataclass_fields__)
+    return kind(*map(np.concatenate, columns))
+
+
+def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:
+    return batch.column(name).to_numpy()
+
+
+def _text_batches(
+    path: Path, columns: tuple[str, ...], expected: ExpectedRun, failures: ReleaseFailures
+) -> Iterator[pa.RecordBatch]:
+    if not path.is_file():
+        raise UnusableRunFile(f"the file {path.name} of the release is missing")
+    with path.open("rb") as text:
+        header = text.readline().rstrip(b"\r\n")
+        is_stamped = header == f"# {NOT_PRIVATE}".encode()
+        if is_stamped:
+            header = text.readline().rstrip(b"\r\n")
+        if header != "|".join(columns).encode():
+            raise UnusableRunFile(f"{path.name} does not have its layout's columns")
+        has_rows = bool(text.read(1))
+    _check_stamp(path, is_stamped, expected, failures)
+    if not has_rows:
+        return
+    coded = pa.dictionary(pa.int32(), pa.string())
+    types = dict.fromkeys(columns[:-1], coded) | {columns[-1]: pa.int64()}
+    with pyarrow.csv.open_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped), block_size=1 << 24),
+        parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=types, null_values=[], strings_can_be_null=False
+        ),
+    ) as reader:
+        yield from reader
+
+
+def _tidy_batches(
+    path: Path, expected: ExpectedRun, failures: ReleaseFailures
+) -> Iterator[pa.RecordBatch]:
+    if not path.is_file():
+        raise UnusableRunFile(f"the file {path.name} of the release is missing")
+    refuse_missing_columns(path, _TIDY_COLUMNS)
+    coded = ["region_id", "region_type", "iteration_code", "table", "sex"]
+    with pq.ParquetFile(path, read_dictionary=coded) as file:
+        stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()
+        _check_stamp(path, stamp == NOT_PRIVATE, expected, failures)
+        yield from file.iter_batches(batch_size=1 << 18, columns=list(_TIDY_COLUMNS))
+
+
+def _check_stamp(
+    path: Path, is_stamped: bool, expected: ExpectedRun, failures: ReleaseFailures
+) -> None:
+    if is_stamped == expected.is_private:
+        due = "without" if expected.is_private else "with"
+        failures.files.add(f"{path.name} should be {due} the stamp {NOT_PRIVATE}")
