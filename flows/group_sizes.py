@@ -1,0 +1,151 @@
+"""The group-sizes flow: how many groups of each size there are in every region, consistently.
+
+    ingest -> charge -> measure, level by level -> estimate -> tabulate -> checks -> release
+           -> report
+
+All data travel through the run directory; what the tasks hand to each other are names and digests.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from rich.table import Table
+
+from flows.console import page, print_finished, print_rules
+from flows.public_tables import publish_outcome, publish_table
+from flows.running import (
+    Product,
+    entered,
+    finish,
+    run_settings_file,
+    settings_run_name,
+    stages_run_name,
+)
+from tasks.checks.group_sizes.accuracy import read_accuracy
+from tasks.checks.group_sizes.steps import check_release, publish_release, report_run
+from tasks.estimation.group_sizes.steps import estimate
+from tasks.ingest.group_sizes.read import check_groups, plan_of, public_hierarchy
+from tasks.ingest.group_sizes.run_files import read_plan
+from tasks.ingest.group_sizes.steps import ingest
+from tasks.measurement.group_sizes.run import cost_report
+from tasks.measurement.group_sizes.steps import charge_ledger, measure
+from tasks.release.group_sizes.report import NEIGHBORS, noise_table, write_report
+from tasks.release.group_sizes.steps import tabulate
+from tasks.run_directory import RunDirectory
+from tasks.settings.group_sizes import GroupSizesSettings
+
+
+@flow(name="group-sizes", flow_run_name=settings_run_name, persist_result=False)
+def group_sizes(
+    settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()
+) -> str:
+    """Release the number of groups of every size in every region.
+
+    Args:
+        settings_file: Full path of the TOML settings, as the worker sees it.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, in runs/ beside the settings.
+        overrides: Settings that win over the file, each written as section.key=value.
+    """
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+
+
+@flow(name="group-sizes-stages", flow_run_name=stages_run_name, persist_result=False)
+def group_sizes_stages(run_directory: str) -> str:
+    """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
+    with entered(run_directory, GroupSizesSettings) as (run, settings):
+        _run_all(run)
+        publish_outcome(run, settings)
+    return str(run.release)
+
+
+def check(settings: GroupSizesSettings) -> None:
+    """Check the tables against every rule, and that the settings fit them; draw no noise."""
+    found = check_groups(settings)
+    with_counts = not settings.input.confidential
+    print_rules(found, with_counts=with_counts)
+    accepted = found.accepted(with_counts=with_counts)
+    plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
+
+
+def costs(settings: GroupSizesSettings) -> dict[str, Any]:
+    """What a run would cost, from the settings and the public hierarchy."""
+    # The number of groups changes nothing about the noise.
+    return {"groups": cost_report(plan_of(settings, public_hierarchy(settings), 0))}
+
+
+def print_costs(settings: GroupSizesSettings) -> None:
+    """The same as a table."""
+    plan = plan_of(settings, public_hierarchy(settings), 0)
+    cost = cost_report(plan)
+    print(
+        f"groups: {plan.mechanism}, {plan.calibration} calibration, epsilon "
+        f"{cost['epsilon']['tight']} ({NEIGHBORS[plan.bounded]}), rho {cost['rho']}"
+    )
+    noise = noise_table(plan)
+    table = Table(*noise.headers)
+    for row in noise.rows:
+        table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row))
+    page().print(table)
+
+
+def finished(run: RunDirectory, settings: GroupSizesSettings) -> None:
+    """The summary at the end of a run: what is in the release, and what it cost."""
+    plan = read_plan(run)
+    regions = ", ".join(f"{level.n_regions:,} {level.level}" for level in plan.levels)
+    sizes = f"size {plan.smallest_size} to {plan.largest_size}"
+    cost = "infinite" if plan.epsilon is None else str(plan.epsilon)
+    print_finished(
+        run,
+        settings,
+        [
+            f"{plan.groups:,} groups of {sizes}; {regions}",
+            f"{plan.mechanism}, {plan.calibration} calibration; epsilon {cost}, "
+            f"{NEIGHBORS[plan.bounded]}",
+        ],
+    )
+
+
+def report(run: RunDirectory, settings: GroupSizesSettings) -> Path:
+    """Write the report again."""
+    return write_report(run, settings, None if settings.input.confidential else read_accuracy(run))
+
+
+PRODUCT = Product(
+    settings=GroupSizesSettings,
+    flow=group_sizes,
+    stages=group_sizes_stages,
+    check=check,
+    costs=costs,
+    print_costs=print_costs,
+    finished=finished,
+    report=report,
+)
+
+
+def _run_all(run: RunDirectory) -> None:
+    root = str(run.root)
+    ingested = ingest.submit(root)
+    finish(run, {"ingest": [ingested]})
+    if ingested.result().facts:
+        run.update_manifest(input_digests=dict(ingested.result().facts))
+    plan = read_plan(run)
+    publish_table(
+        noise_table(plan), key="group-size-noise", description=f"{plan.mechanism}, every level"
+    )
+    charged = charge_ledger.submit(root, wait_for=[ingested])
+    finish(run, {"ledger": [charged]})
+    measured = [measure.submit(root, level.level, wait_for=[charged]) for level in plan.levels]
+    finish(run, {"measure": measured})
+    for stage, task in {
+        "estimate": estimate,
+        "tables": tabulate,
+        "checks": check_release,
+        "release": publish_release,
+        "report": report_run,
+    }.items():
+        measured = [task.submit(root, wait_for=measured)]
+        finish(run, {stage: measured})

@@ -1,0 +1,1 @@
+"""Checks of a group-sizes release, and its error, which is confidential."""

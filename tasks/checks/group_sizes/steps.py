@@ -1,0 +1,53 @@
+"""The steps that check a group-sizes run, publish its release and report on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.checks.group_sizes.accuracy import has_truth, read_accuracy, write_accuracy
+from tasks.checks.group_sizes.run import check_run
+from tasks.checks.run import publish, stamp_files
+from tasks.handles import Artifact
+from tasks.release.group_sizes.report import write_report
+from tasks.run_directory import RunDirectory
+from tasks.settings.group_sizes import GroupSizesSettings
+from tasks.settings.load import frozen_settings
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("check group sizes", run_name="check")
+def check_release(run_root: str) -> Artifact:
+    """Check the tables and the measurements by code independent of what made them."""
+    run = RunDirectory(Path(run_root))
+    path = run.checks / "checks.json"
+    if run.release.exists():
+        return run.artifact(path, reused=True)
+    with stopwatch() as seconds:
+        outcomes = check_run(run, frozen_settings(GroupSizesSettings, run.settings))
+    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+
+
+@step("publish group sizes", run_name="publish release")
+def publish_release(run_root: str) -> Artifact:
+    """Move the checked release to where readers look for it."""
+    run = RunDirectory(Path(run_root))
+    reused = run.release.exists()
+    if not reused:
+        publish(run)
+    return Artifact(run.release.name, reused=reused)
+
+
+@step("report group sizes", run_name="report")
+def report_run(run_root: str) -> Artifact:
+    """Compare the release with the truth, in confidence, and write the public report."""
+    run = RunDirectory(Path(run_root))
+    settings = frozen_settings(GroupSizesSettings, run.settings)
+    with stopwatch() as seconds:
+        if has_truth(run):
+            write_accuracy(run)
+        accuracy = None if settings.input.confidential else read_accuracy(run)
+        path = write_report(run, settings, accuracy)
+        if not settings.is_private:
+            stamp_files(run)
+    return run.artifact(path, seconds=seconds())

@@ -1,0 +1,1 @@
+"""Group sizes that are consistent between levels, from noisy vectors."""

@@ -1,0 +1,1 @@
+"""Noisy vectors of the group-sizes flow."""

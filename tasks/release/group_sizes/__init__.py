@@ -1,0 +1,1 @@
+"""The tables and the report of a group-sizes release."""

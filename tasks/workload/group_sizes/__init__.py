@@ -1,0 +1,1 @@
+"""What the group-size mechanisms ask: region hierarchies, measured vectors, calibrations."""

@@ -1,0 +1,170 @@
+"""What the tables of the group-sizes flow must satisfy.
+
+Every rule is about yes/no evidence: whether some row, region or group breaks it. Rules of the
+`regions` table are about public files.
+"""
+
+from __future__ import annotations
+
+from validation.input_rules import Rule
+
+
+def _never(table: str, column: str, name: str, statement: str, remedy: str) -> Rule:
+    return Rule(
+        name=name,
+        suite=table,
+        table=table,
+        column=column,
+        evidence=name,
+        statement=statement,
+        remedy=remedy,
+        allowed=(False,),
+    )
+
+
+REGION_RULES: tuple[Rule, ...] = (
+    _never(
+        "regions",
+        "region",
+        "regions_are_named",
+        "level and region must be filled in every row",
+        "fill the column; only the root has no parent",
+    ),
+    _never(
+        "regions",
+        "region",
+        "regions_stand_once",
+        "every region must stand in one row of its level",
+        "keep one row a region, with its one parent",
+    ),
+    _never(
+        "regions",
+        "level",
+        "level_names_are_plain",
+        "names of levels must be made of letters, digits, spaces and ._-",
+        "rename the level",
+    ),
+    _never(
+        "regions",
+        "parent",
+        "there_is_one_root",
+        "one level must have no parents, and one region",
+        "leave the parent of one region empty and give all others theirs",
+    ),
+    _never(
+        "regions",
+        "parent",
+        "levels_are_a_chain",
+        "every parent must be a region of the level above, the same for all regions of a level",
+        "correct the parents, or add the regions that are missing; all leaves have equal depth",
+    ),
+    _never(
+        "regions",
+        "region",
+        "depths_are_equal",
+        "every region above the finest level must have regions below it",
+        "add a region of the level below, or leave the region out; all leaves have equal depth",
+    ),
+)
+"""Rules of the hierarchy, in the order in which they are looked at."""
+
+
+def size_rules(smallest: int, largest: int) -> tuple[Rule, ...]:
+    """Rules of the table of sizes."""
+    return (
+        _region_is_known("sizes"),
+        _never(
+            "sizes",
+            "size",
+            "size_is_valid",
+            f"size must be a whole number from {smallest} to {largest} in every row",
+            _remedy_for_sizes(smallest),
+        ),
+        _never(
+            "sizes",
+            "count",
+            "count_is_valid",
+            "count must be a whole number, at least 0, in every row",
+            "correct the column; it is the number of groups of that size in that region",
+        ),
+    )
+
+
+def record_rules(smallest: int, largest: int, quantity: int) -> tuple[Rule, ...]:
+    """Rules of the table of persons; the last is about groups."""
+    amount = "1, 0 or empty" if quantity == 1 else f"a whole number from 0 to {quantity}"
+    return (
+        _never(
+            "records",
+            "person",
+            "person_stands_once",
+            "person must be filled, and stand in one row alone",
+            "give one row a person; who is in two groups could change both",
+        ),
+        _never(
+            "records",
+            "unit",
+            "unit_is_named",
+            "unit must be filled in every row",
+            "fill the column; a unit is what the persons of a group share",
+        ),
+        _region_is_known("records"),
+        _never(
+            "records",
+            "region",
+            "unit_lies_in_one_region",
+            "all rows of a unit must have the same region",
+            "correct the regions, or number the parts of the unit as units of their own",
+        ),
+        _never(
+            "records",
+            "quantity",
+            "quantity_is_valid",
+            f"quantity must be {amount} in every row",
+            "correct the column, or raise mechanism.largest_quantity, which adds noise",
+        ),
+        _never(
+            "records",
+            "quantity",
+            "size_is_valid",
+            f"the quantities of a unit must add to a size from {smallest} to {largest}",
+            _remedy_for_sizes(smallest),
+        ),
+    )
+
+
+def total_rule(table: str) -> Rule:
+    """The rule that the number of groups is the declared one."""
+    return _never(
+        table,
+        "count",
+        "total_is_as_declared",
+        "the number of groups must be that of invariants.groups",
+        "correct the table or the setting; the number is public and stated exactly",
+    )
+
+
+def census_rule(largest: int) -> Rule:
+    """The rule that a unit of census tables is not larger than the largest size."""
+    return _never(
+        "persons",
+        "MAFID",
+        "size_is_valid",
+        f"no unit may have more than {largest} persons",
+        "raise mechanism.largest_size",
+    )
+
+
+def _region_is_known(table: str) -> Rule:
+    return _never(
+        table,
+        "region",
+        "region_is_known",
+        "region must be a region of the finest level of the hierarchy in every row",
+        "correct the column, or add the region to the hierarchy",
+    )
+
+
+def _remedy_for_sizes(smallest: int) -> str:
+    remedy = "correct the column, or raise mechanism.largest_size"
+    return remedy if smallest == 0 else f"{remedy}; mechanism.smallest_size = 0 admits empty groups"

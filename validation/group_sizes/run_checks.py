@@ -1,0 +1,213 @@
+"""Checks of a finished group-sizes run: the paper's four conditions, from public files alone.
+
+Privacy accounting, consistency (children add to their parents), validity (non-negative integers,
+one for each size of each region) and faithfulness (every level adds to the number of groups).
+Nothing here uses the code that measured or estimated, and nothing opens `confidential/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from validation.group_sizes.calibration import (
+    HIERARCHY,
+    Promise,
+    check_measurements,
+    check_plan,
+    read_plan,
+)
+from validation.outcome import Failures, Outcome
+from validation.run_files import UnusableRunFile
+
+UNIVERSE = "groups"
+STAMP_LINE = b"# NOT PRIVATE\n"
+
+CHECKS: Mapping[str, str] = {
+    "privacy_accounting": "shares add to one, noise covers what a person can change at every level",
+    "consistency": "the regions below every region add to it in every size",
+    "validity": "one non-negative integer for every size of every region, Parquet and text alike",
+    "faithfulness": "every level adds to the number of groups, and so do the group totals",
+}
+"""Each check's name, and what it found when it passed."""
+
+RELAXED = ("hierarchical", "cumulative")
+"""Mechanisms that promise neither consistency nor faithfulness."""
+
+
+@dataclass(frozen=True)
+class Violations:
+    """How often a release breaks the sums.
+
+    `parents` counts pairs of region and size that their children do not add to, of `n_parents`;
+    `levels` the levels that do not add to the number of groups.
+    """
+
+    parents: int
+    n_parents: int
+    levels: int
+
+
+def run_checks(
+    root: Path, promise: Promise, release: Path, *, is_private: bool = True
+) -> tuple[Outcome, ...]:
+    """Check the run below `root` whose tables are in `release`; an outcome for each of `CHECKS`.
+
+    Of the relaxed baselines, violations of the sums are counted in the outcome's words and do not
+    fail it. A file that is missing or of another layout fails the checks that need it.
+    """
+    failures = {name: Failures() for name in CHECKS}
+    privacy, validity = failures["privacy_accounting"], failures["validity"]
+    consistency, faithfulness = failures["consistency"], failures["faithfulness"]
+    with _unusable_files_fail(privacy):
+        check_plan(root, promise, privacy)
+        check_measurements(root, privacy)
+    is_relaxed, found = False, None
+    with _unusable_files_fail(consistency, validity, faithfulness):
+        plan = read_plan(root)
+        is_relaxed = plan["mechanism"] in RELAXED
+        levels = released_counts(root, release)
+        check_text(release, is_private=is_private, failures=validity)
+        if min(int(counts.min()) for counts in levels) < 0:
+            validity.add("a count is negative")
+        found = count_violations(root, levels)
+        check_totals(root, release, levels, faithfulness)
+        if not is_relaxed:
+            if found.parents:
+                consistency.add("children do not add to their parent", found.parents)
+            if found.levels:
+                faithfulness.add("a level does not add to the number of groups", found.levels)
+    details = dict(CHECKS)
+    if is_relaxed and found is not None:
+        details["consistency"] = (
+            f"not promised by this mechanism: {found.parents} of {found.n_parents} counts are not "
+            "the sum of those below"
+        )
+        details["faithfulness"] = (
+            f"not promised by this mechanism: {found.levels} of {len(levels)} levels do not add to "
+            "the number of groups"
+        )
+    return tuple(failures[name].outcome(name, UNIVERSE, details[name]) for name in CHECKS)
+
+
+def released_counts(root: Path, release: Path) -> list[np.ndarray]:
+    """The released counts (n, n_sizes) of every level, regions in the order of the hierarchy.
+
+    Raises UnusableRunFile unless every size of every region stands exactly once.
+    """
+    plan, (names, regions, _) = read_plan(root), _hierarchy(root)
+    smallest, largest = plan["smallest_size"], plan["largest_size"]
+    n_sizes = largest - smallest + 1
+    table = pq.read_table(release / "group_sizes.parquet", read_dictionary=["level", "region"])
+    if table.schema.names != ["level", "region", "size", "count"]:
+        raise UnusableRunFile("group_sizes.parquet does not have the columns of its layout")
+    levels = []
+    n_rows = 0
+    for name, own in zip(names, regions, strict=True):
+        rows = table.filter(pc.equal(table["level"], name))
+        n_rows += len(rows)
+        region = pc.fill_null(pc.index_in(rows["region"], value_set=own), -1).to_numpy()
+        size = rows["size"].to_numpy()
+        cell = region.astype(np.int64) * n_sizes + size - smallest
+        known = (region >= 0) & (size >= smallest) & (size <= largest)
+        if not known.all() or (np.bincount(cell, minlength=len(own) * n_sizes) != 1).any():
+            raise UnusableRunFile(f"level {name} does not have every size of every region once")
+        counts = np.empty(len(own) * n_sizes, dtype=np.int64)
+        counts[cell] = rows["count"].to_numpy()
+        levels.append(counts.reshape(len(own), n_sizes))
+    if n_rows != len(table):
+        raise UnusableRunFile("group_sizes.parquet has levels that the hierarchy does not have")
+    return levels
+
+
+def count_violations(root: Path, levels: list[np.ndarray]) -> Violations:
+    """How often counts (n, n_sizes) of every level break the sums."""
+    groups = read_plan(root)["groups"]
+    *_, parents = _hierarchy(root)
+    wrong = n_parents = 0
+    for above, below, parent in zip(levels, levels[1:], parents[1:], strict=False):
+        sums = np.zeros_like(above)
+        np.add.at(sums, parent, below)
+        wrong += int((sums != above).sum())
+        n_parents += above.size
+    return Violations(wrong, n_parents, sum(int(level.sum()) != groups for level in levels))
+
+
+def check_text(release: Path, *, is_private: bool, failures: Failures) -> None:
+    """The text files hold the rows of the Parquet files, and both the stamp they must have."""
+    for name in ("group_sizes", "group_totals"):
+        path = release / f"{name}.csv"
+        with path.open("rb") as file:
+            is_stamped = file.read(len(STAMP_LINE)) == STAMP_LINE
+        metadata = pq.read_schema(release / f"{name}.parquet").metadata or {}
+        if is_stamped == is_private or (b"spineflow" in metadata) == is_private:
+            failures.add(f"{name} has the stamp of a run that is not private, or lacks it")
+        table = pq.read_table(release / f"{name}.parquet").replace_schema_metadata(None)
+        text = pyarrow.csv.read_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped)),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={field.name: field.type for field in table.schema},
+                strings_can_be_null=False,
+            ),
+        )
+        if not text.equals(table):
+            failures.add(f"{name}.csv does not hold the rows of {name}.parquet")
+
+
+def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: Failures) -> None:
+    """The group totals are the sums of the counts over sizes."""
+    names, regions, _ = _hierarchy(root)
+    totals = pq.read_table(release / "group_totals.parquet")
+    if totals.schema.names != ["level", "region", "groups"]:
+        raise UnusableRunFile("group_totals.parquet does not have the columns of its layout")
+    expected = {
+        (name, region): int(groups)
+        for name, own, counts in zip(names, regions, levels, strict=True)
+        for region, groups in zip(own.to_pylist(), counts.sum(axis=1), strict=True)
+    }
+    rows = totals.to_pylist()
+    if len(rows) != len(expected) or any(
+        expected.get((row["level"], row["region"])) != row["groups"] for row in rows
+    ):
+        failures.add("the group totals are not the sums over sizes")
+
+
+def _hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:
+    """Names of the levels, their regions, and the position of each region's parent above."""
+    try:
+        table = pq.read_table(root / HIERARCHY / "regions.parquet")
+    except (OSError, pa.ArrowException):
+        raise UnusableRunFile("hierarchy/regions.parquet cannot be read") from None
+    names = table["level"].unique().to_pylist()
+    regions, parents = [], []
+    for name in names:
+        own = table.filter(pc.equal(table["level"], name))
+        above = regions[-1] if regions else pa.array([""])
+        parent = pc.fill_null(pc.index_in(own["parent"], value_set=above), -1).to_numpy()
+        if (parent < 0).any() or len(own["region"].unique()) != len(own):
+            raise UnusableRunFile(f"the regions of level {name} are not a level of a tree")
+        regions.append(own["region"].combine_chunks())
+        parents.append(parent)
+    return names, regions, parents
+
+
+@contextmanager
+def _unusable_files_fail(*checks: Failures) -> Iterator[None]:
+    """Record a file that cannot be used as a failure of these checks, in words of our own."""
+    try:
+        yield
+    except UnusableRunFile as error:
+        for failures in checks:
+            failures.add(str(error))
+    except (pa.ArrowException, OSError) as error:
+        for failures in checks:
+            failures.add(f"a file cannot be read ({type(error).__name__})")
