@@ -69,7 +69,7 @@ def run_checks(
     outcomes: list[Outcome] = []
     for universe, promise in expected.items():
         failures = {name: Failures() for name in CHECKS}
-        with _unusable_files_fail(*failures.values()):
+        with unusable_files_fail(*failures.values()):
             spine = read_spine(run_directory, universe, promise.geolevels)
             release = ReleaseFile.of(release_directory, universe, is_private)
             _check_universe(run_directory, promise, spine, release, facilities, failures)
@@ -81,7 +81,7 @@ def _facilities(run_directory: Path, persons: ExpectedUniverse) -> pa.Table | No
     """Facilities of each block by the constraints on persons, None if they do not tell them."""
     if FACILITY_LOWER_BOUND not in persons.constraints:
         return None
-    with _unusable_files_fail():
+    with unusable_files_fail():
         spine = read_spine(run_directory, PERSONS, persons.geolevels)
         return facilities_by_block(run_directory, spine, persons.schema)
     return None
@@ -111,7 +111,7 @@ def _check_universe(
     above = estimates_above = None
     for level in spine.levels:
         estimates = no_estimates(n_cells)
-        with _unusable_files_fail(failures["estimates_are_counts"]):
+        with unusable_files_fail(failures["estimates_are_counts"]):
             estimates = read_estimates(
                 run_directory, universe, level, n_cells, failures["estimates_are_counts"]
             )
@@ -119,10 +119,10 @@ def _check_universe(
             check_children_add_to_parents(
                 above, estimates_above, level, estimates, failures["children_add_to_parents"]
             )
-        with _unusable_files_fail(constraint_failures.completeness):
+        with unusable_files_fail(constraint_failures.completeness):
             check_constraints(run_directory, expected, spine, level, estimates, constraint_failures)
         loss = CodedSums.zeros(level.n)
-        with _unusable_files_fail(completeness, loss_failures):
+        with unusable_files_fail(completeness, loss_failures):
             loss = check_measurements(run_directory, expected, level, completeness, loss_failures)
         losses.append(loss)
         above, estimates_above = level, estimates
@@ -130,7 +130,7 @@ def _check_universe(
         check_paths(spine, losses, expected.total, loss_failures)
 
     microdata = failures["microdata_tabulate_to_estimates"]
-    with _unusable_files_fail(microdata):
+    with unusable_files_fail(microdata):
         if universe == UNITS:
             if facilities is None:
                 raise UnusableRunFile("the number of facilities of each block is not known")
@@ -140,7 +140,7 @@ def _check_universe(
 
 
 @contextmanager
-def _unusable_files_fail(*checks: Failures) -> Iterator[None]:
+def unusable_files_fail(*checks: Failures) -> Iterator[None]:
     """Record a file that cannot be used as a failure of these checks.
 
     Arrow's and the system's own messages stay unsaid: they may quote contents and paths.

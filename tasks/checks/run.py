@@ -10,12 +10,15 @@ import pyarrow.parquet as pq
 from tasks.errors import CheckFailed
 from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
 from tasks.ingest.invariants import FACILITY_COLUMNS, read_invariants
+from tasks.ingest.run import read_geography
 from tasks.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
+from tasks.release.tabulations.run import has_legacy, tabulated_universes
 from tasks.run_directory import RunDirectory
 from tasks.settings.topdown import TopdownSettings
 from validation.outcome import Outcome, write_outcomes
 from validation.run_checks import run_checks
 from validation.run_files import ExpectedUniverse
+from validation.tabulations import Tabulated, check_tabulations
 
 
 def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
@@ -29,9 +32,11 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
         constraints = {TOTAL: geolevels}
     else:
         bounds = bound_names(settings.schema_of(universe))
-        constraints = dict.fromkeys(bounds, geolevels) | {STATE_TOTAL: ("State",)}
-        if "US" in geolevels:
-            constraints[TOTAL] = ("US",)
+        constraints = dict.fromkeys(bounds, geolevels)
+        if not settings.blocks_only:
+            constraints[STATE_TOTAL] = ("State",)
+            if "US" in geolevels:
+                constraints[TOTAL] = ("US",)
     return ExpectedUniverse(
         schema=settings.schema_of(universe),
         geolevels=geolevels,
@@ -61,6 +66,16 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
         facilities=facilities,
         is_private=settings.is_private,
     )
+    if tabulated_universes(settings):
+        outcomes += check_tabulations(
+            Tabulated(
+                run.unchecked_release,
+                read_geography(run.geography),
+                tabulated_universes(settings),
+                has_legacy(settings),
+                settings.is_private,
+            )
+        )
     stamp = None if settings.is_private else NOT_PRIVATE
     write_outcomes(outcomes, run.checks, stamp=stamp)
     failed = [outcome for outcome in outcomes if not outcome.passed]

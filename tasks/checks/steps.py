@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.checks.accuracy import has_truth, read_accuracy, write_accuracy
+from tasks.checks.accuracy.queries import read_accuracy
 from tasks.checks.run import check_run, publish, stamp_files
 from tasks.handles import Artifact
 from tasks.release.certificate import write_certificate
@@ -41,12 +41,10 @@ def publish_release(run_root: str) -> Artifact:
 
 @step("report", run_name="report")
 def report_run(run_root: str) -> Artifact:
-    """Compare the estimates with the truth, in confidence, and write the public report."""
+    """Write the public report."""
     run = RunDirectory(Path(run_root))
     settings = frozen_settings(TopdownSettings, run.settings)
     with stopwatch() as seconds:
-        if has_truth(run, settings):
-            write_accuracy(run, settings)
         accuracy = None if settings.input.confidential else read_accuracy(run)
         path = write_report(run, settings, accuracy)
         if not settings.is_private:

@@ -31,6 +31,13 @@ _MEANING = {
 }
 
 
+_METHODS = {
+    "topdown": "by the TopDown Algorithm",
+    "block_by_block": "block by block",
+    "full_information": "by the TopDown Algorithm, from the measurements of all geolevels combined",
+}
+
+
 def write_certificate(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write `certificate.html` and `certificate.md` beside the checked microdata."""
     document = certificate(run, settings)
@@ -54,10 +61,10 @@ def certificate(run: RunDirectory, settings: TopdownSettings) -> Document:
     return Document(
         f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
         (
-            "The files beside this certificate were made by the TopDown Algorithm: counts of the "
-            "confidential records were measured with random noise of a known distribution, and "
-            "everything else was computed from those noisy measurements, from the invariants "
-            "named below and from public geography.",
+            f"The files beside this certificate were made {_METHODS[settings.run.estimator]}: "
+            "counts of the confidential records were measured with random noise of a known "
+            "distribution, and everything else was computed from those noisy measurements, from "
+            "the invariants named below and from public geography.",
         ),
         (
             _guarantee(reports, privacy_curve(budgets)),
@@ -139,8 +146,9 @@ def _exact_statements(settings: TopdownSettings) -> Section:
         for universe in settings.run.universes
         for zero in settings.workload[universe].structural_zeros
     ]
+    totals = ("state totals", "the population of every state is released without noise")
     rows = (
-        ("state totals", "the population of every state is released without noise"),
+        *(() if settings.blocks_only else (totals,)),
         ("housing units", "the number of housing units of every block is released without noise"),
         (
             "group quarters",

@@ -19,11 +19,12 @@ p { margin: .5rem 0; max-width: 46rem; }
   border-radius: 4px; }
 .scroll { overflow-x: auto; margin: .8rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left;
+th, td { padding: .3rem .55rem; border-bottom: 1px solid var(--line); text-align: left;
   white-space: nowrap; }
 th { background: var(--tint); color: var(--soft); font-weight: 600; }
 td.number, th.number { text-align: right; }
 td.wrap { white-space: normal; min-width: 12rem; }
+details { margin: .8rem 0; } summary { cursor: pointer; color: var(--soft); font-weight: 600; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: .9rem; }
 code { font-size: .85em; overflow-wrap: anywhere; }
@@ -61,11 +62,22 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Details:
+    """Blocks that a page folds away under a line that says what they are."""
+
+    summary: str
+    blocks: tuple[str | Table | Figure, ...]
+
+
+Block = str | Table | Figure | Details
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it: paragraphs, tables and figures."""
+    """A heading and what stands under it: paragraphs, tables, figures and folded details."""
 
     title: str
-    blocks: tuple[str | Table | Figure, ...]
+    blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True)
@@ -93,11 +105,7 @@ def to_markdown(document: Document) -> str:
     parts += document.introduction
     for section in document.sections:
         parts.append(f"## {section.title}")
-        for block in section.blocks:
-            if isinstance(block, Table):
-                parts.append(_markdown_table(block))
-            else:
-                parts.append(f"*{block.caption}*" if isinstance(block, Figure) else block)
+        parts += [_markdown(block) for block in section.blocks]
     return "\n\n".join(parts) + "\n"
 
 
@@ -110,14 +118,7 @@ def to_html(document: Document) -> str:
     parts += [f"<p>{html.escape(text)}</p>" for text in document.introduction]
     for section in document.sections:
         parts.append(f"<h2>{html.escape(section.title)}</h2>")
-        for block in section.blocks:
-            if isinstance(block, Table):
-                parts.append(_html_table(block))
-            elif isinstance(block, Figure):
-                caption = html.escape(block.caption)
-                parts.append(f"<figure>{block.svg}<figcaption>{caption}</figcaption></figure>")
-            else:
-                parts.append(f"<p>{html.escape(block)}</p>")
+        parts += [_html(block) for block in section.blocks]
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -125,6 +126,27 @@ def to_html(document: Document) -> str:
         '<link rel="icon" href="data:,">\n'
         f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _markdown(block: Block) -> str:
+    if isinstance(block, Table):
+        return _markdown_table(block)
+    if isinstance(block, Details):
+        return "\n\n".join([f"**{block.summary}**", *map(_markdown, block.blocks)])
+    return f"*{block.caption}*" if isinstance(block, Figure) else block
+
+
+def _html(block: Block) -> str:
+    if isinstance(block, Table):
+        return _html_table(block)
+    if isinstance(block, Figure):
+        caption = html.escape(block.caption)
+        return f"<figure>{block.svg}<figcaption>{caption}</figcaption></figure>"
+    if isinstance(block, Details):
+        inside = "\n".join(map(_html, block.blocks))
+        summary = html.escape(block.summary)
+        return f"<details>\n<summary>{summary}</summary>\n{inside}\n</details>"
+    return f"<p>{html.escape(block)}</p>"
 
 
 def _shown(cell: Cell) -> str:

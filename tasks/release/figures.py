@@ -1,4 +1,4 @@
-"""Charts as SVG markup that stands inside an HTML page: lines and bars, drawn by hand.
+"""Charts as SVG markup that stands inside an HTML page: lines, bars and boxes, drawn by hand.
 
 A chart is 500 units wide, so that its text can be read on a telephone and at its natural size on
 a desk. Series differ by colour and by dash or shade, axes carry their labels, and every chart has
@@ -58,8 +58,10 @@ def line_chart(
         parts.append(_text(left - 8, y + 5, _number(tick), anchor="end", fill=SOFT))
     for tick in x_axis.ticks():
         x = x_axis(tick)
+        label = _number(tick)
         parts.append(_rule(x, bottom, x, bottom + 5, SOFT))
-        parts.append(_text(x, bottom + 21, _number(tick), anchor="middle", fill=SOFT))
+        place = min(x, WIDTH - CHARACTER * len(label) / 2)
+        parts.append(_text(place, bottom + 21, label, anchor="middle", fill=SOFT))
     parts.append(_rule(left, bottom, right, bottom, SOFT))
     for position, points in enumerate(series.values()):
         path = _path([(x_axis(x), y_axis(y)) for x, y in zip(*points, strict=True)], steps=steps)
@@ -103,6 +105,47 @@ def bar_chart(
             parts.append(_bar(left, bar_y, length, thickness, position))
             parts.append(_text(left + length + 6, bar_y + thickness - 4, _number(numbers[row])))
     parts.append(_rule(left, top, left, bottom, SOFT))
+    parts.append(_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
+    return _svg(title, bottom + 50, parts)
+
+
+def box_chart(
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[Sequence[float]]],
+    *,
+    title: str,
+    value_label: str,
+) -> str:
+    """Horizontal boxes, one a series in every group, each of five ascending quantiles.
+
+    A line reaches from the first to the last, a box from the second to the fourth, with a mark at
+    the third. Raises ValueError without boxes, and for values that are not finite or not five.
+    """
+    boxes = [box for column in series.values() for box in column]
+    if any(len(box) != 5 for box in boxes):
+        raise ValueError("a box needs five values")
+    values = _finite([value for box in boxes for value in box])
+    thickness, gap, between = 14, 4, 16
+    legend, top = _legend(series, _bar_key)
+    left = 10 + CHARACTER * max(len(group) for group in groups)
+    group_height = len(series) * (thickness + gap) - gap
+    bottom = top + len(groups) * (group_height + between)
+    axis = _Axis.over(values, left, WIDTH - 30, spacing=56, from_zero=True)
+    parts = [legend]
+    for tick in axis.ticks():
+        x = axis(tick)
+        parts.append(_rule(x, top, x, bottom, SOFT if abs(tick) < 1e-12 else GRID))
+        parts.append(_text(x, bottom + 19, _number(tick), anchor="middle", fill=SOFT))
+    for row, group in enumerate(groups):
+        y = top + between / 2 + row * (group_height + between)
+        parts.append(_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
+        for position, column in enumerate(series.values()):
+            box_y = y + position * (thickness + gap)
+            middle = box_y + thickness / 2
+            low, first, median, third, high = (axis(value) for value in column[row])
+            parts.append(_rule(low, middle, high, middle, INK))
+            parts.append(_bar(first, box_y, max(third - first, 1), thickness, position))
+            parts.append(_rule(median, box_y - 1, median, box_y + thickness + 1, INK))
     parts.append(_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
     return _svg(title, bottom + 50, parts)
 
@@ -165,7 +208,9 @@ class _Axis:
             [value for value in choice if self.low * 0.999 <= value <= self.high * 1.001]
             for choice in choices
         ]
-        return next((ticks for ticks in within if len(ticks) <= self.n_ticks), within[-1])
+        # Between 2 and 5, for example, no choice has any: the ends tell the scale then.
+        held = [ticks for ticks in within if ticks] or [[self.low, self.high]]
+        return next((ticks for ticks in held if len(ticks) <= self.n_ticks), held[-1])
 
     def _step(self) -> float:
         """1, 2 or 5 times a power of ten."""

@@ -46,7 +46,8 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
         f"Report of run {manifest['run_id']}",
         (
             f"TopDown release of the dataset {settings.privacy.dataset}, spine "
-            f"{settings.geography.spine}, settings {manifest['settings_digest'][:12]}, code "
+            f"{settings.geography.spine}, estimator {settings.run.estimator}, settings "
+            f"{manifest['settings_digest'][:12]}, code "
             f"{manifest['code_version']}.",
         ),
         tuple(sections),
@@ -68,12 +69,14 @@ def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
                 cost["delta"] or "0",
             )
         )
+    exact = "housing units and group-quarters facilities"
+    if not settings.blocks_only:
+        exact = f"state totals, {exact}"
     return Section(
         "The release",
         (
-            "Microdata that reproduce the block estimates row by row. The invariants (state "
-            "totals, housing units and group-quarters facilities) are exact; everything else "
-            "carries noise.",
+            f"Microdata that reproduce the block estimates row by row. The invariants ({exact}) "
+            "are exact; everything else carries noise.",
             Table(("universe", "rows", "rho", "epsilon", "delta"), tuple(rows)),
         ),
     )

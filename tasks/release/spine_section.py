@@ -37,15 +37,16 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     spine = settings.geography.spine
     counted = "population" if universe == "persons" else "occupied housing units"
     imposed = "counts are made non-negative and whole"
-    if universe == "persons":
+    if universe == "persons" and not settings.blocks_only:
         imposed = f"the exact totals of the states are used and {imposed}"
     noise = " This run drew no noise; the prediction is for its budget." * settings.privacy.infinite
+    taker = "blocks" if settings.blocks_only else "parent"
     moved = ""
     if set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"]):
         moved = " Its tracts take the budget of the geolevels that it does not have."
     blocks: list[str | Table | Figure] = [
         f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
-        "below. A bypassed geounit is not measured: its share of the budget went to its parent.",
+        f"below. A bypassed geounit is not measured: its share of the budget went to its {taker}.",
         _geounits(_of(summary.geounits, spine), _of(summary.fan_out, spine)),
         *_fan_out_chart(_of(summary.fan_out, spine), universe),
     ]

@@ -1,4 +1,4 @@
-"""The step that writes microdata."""
+"""The steps that write microdata, and that copy a release to where it is published."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from tasks.handles import Artifact
 from tasks.ingest.invariants import read_invariants
 from tasks.release.microdata import read_block_estimates, write_persons, write_units
+from tasks.release.publication import copy_release, marker_address, place_of
 from tasks.run_directory import RunDirectory
 from tasks.settings.load import frozen_settings
 from tasks.settings.topdown import TopdownSettings
@@ -40,3 +41,14 @@ def write_microdata(run_root: str, universe: str) -> Artifact:
             )
     facts = (("rows", written.n_rows),)
     return run.artifact(written.csv, seconds=seconds(), facts=facts)
+
+
+@step("copy release", run_name="copy release")
+def publish_copy(run_root: str) -> Artifact:
+    """Copy the checked release to where the settings say, whole or not at all."""
+    run = RunDirectory(Path(run_root))
+    place = place_of(run)
+    with stopwatch() as seconds:
+        is_new = copy_release(run, place)
+    marker = marker_address(place, run.read_manifest()["product"])
+    return Artifact(marker, seconds=seconds(), reused=not is_new)

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tasks.release.figures import WIDTH, bar_chart, line_chart
+from tasks.release.figures import WIDTH, bar_chart, box_chart, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 CURVE = {
@@ -103,3 +103,40 @@ def test_one_point_can_be_drawn() -> None:
             {"s": ([3], [3])}, title="t", x_label="x", y_label="y", log_x=log, log_y=log
         )
         assert "nan" not in svg and "inf" not in svg
+
+
+def test_boxes_reach_from_quantile_to_quantile() -> None:
+    svg = box_chart(
+        ["block", "tract"],
+        {"first": [[-40, -10, 0, 10, 40], [-2, -1, 0, 1, 2]], "second": [[-20, -5, 0, 5, 20]] * 2},
+        title="Errors",
+        value_label="persons",
+    )
+    root = ElementTree.fromstring(svg)
+    assert {"block", "tract", "first", "second", "persons", "0"} <= set(texts(svg))
+    boxes = [numbers(box, "x", "width") for box in root.iter(f"{SVG}rect")][2:]
+    assert len(boxes) == 4
+    middle = {round(x + width / 2, 1) for x, width in boxes}
+    assert max(middle) - min(middle) <= 0.2, "all are centred on 0"
+    widths = [width for _, width in boxes]
+    assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
+    assert all(0 < x < x + width < WIDTH for x, width in boxes)
+
+
+def test_boxes_need_five_finite_values() -> None:
+    for box, message in (([1, 2, 3], "five"), ([1, 2, 3, 4, float("nan")], "finite")):
+        with pytest.raises(ValueError, match=message):
+            box_chart(["a"], {"b": [box]}, title="t", value_label="v")
+
+
+def test_logarithmic_axis_between_round_values_has_ticks() -> None:
+    svg = line_chart({"all": ([1, 2], [3.2, 4.8])}, title="t", x_label="x", y_label="y", log_y=True)
+    assert {"3.2", "4.8"} <= set(texts(svg))
+
+
+def test_last_label_of_an_axis_stays_in_the_frame() -> None:
+    svg = line_chart(
+        {"all": ([1, 100_000], [1, 2])}, title="t", x_label="x", y_label="y", log_x=True
+    )
+    labels = [e for e in ElementTree.fromstring(svg).iter(f"{SVG}text") if e.text == "100,000"]
+    assert float(labels[0].get("x")) + 7 * 7.6 / 2 <= WIDTH

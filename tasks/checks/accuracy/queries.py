@@ -30,7 +30,11 @@ def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 def write_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the errors of every universe to the confidential folder of the run."""
-    rows = [row for universe in settings.run.universes for row in _errors(run, settings, universe)]
+    rows = [
+        row
+        for universe in settings.run.universes
+        for row in errors_of_universe(run, settings, universe)
+    ]
     table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
     with replacing(run.confidential / ACCURACY) as part:
         pq.write_table(table, part)
@@ -46,7 +50,10 @@ def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
     return pq.read_table(path).to_pandas() if path.exists() else None
 
 
-def _errors(run: RunDirectory, settings: TopdownSettings, universe: str) -> Iterator[dict]:
+def errors_of_universe(
+    run: RunDirectory, settings: TopdownSettings, universe: str
+) -> Iterator[dict]:
+    """The rows of `read_accuracy` for one universe, from its estimates and its histograms."""
     spine = read_spine(run.spine(universe))
     schema = settings.schema_of(universe)
     names = list(dict.fromkeys(("total", *settings.budget_of(universe).query_shares["Block"])))

@@ -1,0 +1,35 @@
+"""A published P.L. 94-171 release as input for experiments: tables, and settings to run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.release.tabulations.input_tables import InputTables, write_input_tables
+from tasks.release.tabulations.published import published_blocks, read_published
+
+SETTINGS = """\
+# Made from a published release: fictional records that tabulate to its block counts.
+preset = "pl94_2020_us"
+
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = false
+
+[privacy]
+dataset = "published"
+ledger = "ledger.db"
+"""
+
+
+def write_published_input(release: Path, folder: Path) -> tuple[Path, InputTables]:
+    """Write the input tables of a state's published files into a folder, with their settings.
+
+    Returns the settings file and the tables. A settings file that is there already is kept.
+    """
+    tables = write_input_tables(published_blocks(read_published(release)), folder)
+    settings = folder / "settings.toml"
+    if not settings.exists():
+        settings.write_text(SETTINGS, encoding="utf-8")
+    return settings, tables

@@ -1,0 +1,1 @@
+"""Accuracy of a run against the confidential truth; everything written here is confidential."""

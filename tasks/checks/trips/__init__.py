@@ -1,0 +1,1 @@
+"""Checks of a trips run, and its accuracy against the confidential truth."""

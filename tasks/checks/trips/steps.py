@@ -1,0 +1,55 @@
+"""The steps that check a finished trips run, publish its release and report on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.checks.run import publish, stamp_files
+from tasks.checks.trips.accuracy import has_truth, read_accuracy, write_accuracy
+from tasks.checks.trips.run import check_run
+from tasks.handles import Artifact
+from tasks.release.trips.certificate import write_certificate
+from tasks.release.trips.report import write_report
+from tasks.run_directory import RunDirectory
+from tasks.settings.load import frozen_settings
+from tasks.settings.trips import TripsSettings
+from tasks.steps import step
+from tasks.timing import stopwatch
+
+
+@step("check", run_name="check")
+def check_trips(run_root: str) -> Artifact:
+    """Check measurements, estimates and table by code independent of what made them."""
+    run = RunDirectory(Path(run_root))
+    path = run.checks / "checks.json"
+    if run.release.exists():
+        return run.artifact(path, reused=True)
+    with stopwatch() as seconds:
+        outcomes = check_run(run, frozen_settings(TripsSettings, run.settings))
+    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+
+
+@step("publish release", run_name="publish release")
+def publish_trips(run_root: str) -> Artifact:
+    """Add the certificate, and move the checked release to where readers look for it."""
+    run = RunDirectory(Path(run_root))
+    reused = run.release.exists()
+    if not reused:
+        write_certificate(run, frozen_settings(TripsSettings, run.settings))
+        publish(run)
+    return Artifact(run.release.name, reused=reused)
+
+
+@step("report", run_name="report")
+def report_trips(run_root: str) -> Artifact:
+    """Compare the release with the truth, in confidence, and write the public report."""
+    run = RunDirectory(Path(run_root))
+    settings = frozen_settings(TripsSettings, run.settings)
+    with stopwatch() as seconds:
+        if has_truth(run):
+            write_accuracy(run, settings)
+        accuracy = None if settings.input.confidential else read_accuracy(run)
+        path = write_report(run, settings, accuracy)
+        if not settings.is_private:
+            stamp_files(run)
+    return run.artifact(path, seconds=seconds())

@@ -1,0 +1,1 @@
+"""The release of trips: the table, its range queries, the certificate and the report."""

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.linalg import null_space
+
+from geography.categories import Category
+from geography.variance import entity_variances, measurement_precision
+from geography.vector_variance import VectorPrecision, vector_estimate
+
+
+def random_precision(rng, spine, k: int, *, rank: int, holes: bool) -> list[VectorPrecision]:
+    precision = []
+    for level in spine.geolevels:
+        is_block = level.name == "Block"
+        factors = rng.normal(size=(2, k, k if is_block else rank))
+        matrices = factors @ factors.transpose(0, 2, 1)
+        if is_block:
+            matrices += 0.1 * np.eye(k)
+        elif holes:
+            matrices[0] = 0.0
+        precision.append(VectorPrecision(matrices, rng.integers(2, size=len(level))))
+    return precision
+
+
+def dense_variances(spine, precision, possible, targets, known_sums=None) -> np.ndarray:
+    """Of each target (n_blocks * k,), from the information matrix of all blocks at once."""
+    n_blocks, k = possible.shape
+    information = np.zeros((n_blocks * k, n_blocks * k))
+    for level, level_precision in zip(spine.geolevels, precision, strict=True):
+        ancestor = spine.ancestors(level.name)
+        for geounit in range(len(level)):
+            rows = np.kron((ancestor == geounit).astype(float), np.eye(k))
+            matrix = level_precision.matrices[level_precision.code[geounit]]
+            information += rows.T @ matrix @ rows
+    free = np.eye(n_blocks * k)[:, possible.ravel()]
+    if known_sums is not None:
+        state = np.asarray(known_sums)[spine.ancestors("State")]
+        sums = np.array([np.repeat(state == number, k) for number in np.unique(state)], float)
+        free = free @ null_space(sums @ free)
+    covariance = free @ np.linalg.inv(free.T @ information @ free) @ free.T
+    return np.array([target @ covariance @ target for target in targets])
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 100_000),
+    k=st.integers(1, 3),
+    holes=st.booleans(),
+    only_children=st.booleans(),
+    known=st.sampled_from(["no", "each state", "split states"]),
+)
+def test_recursion_agrees_with_the_dense_matrix(
+    make_random_spine, seed, k, holes, only_children, known
+):
+    rng = np.random.default_rng(seed)
+    spine = make_random_spine(seed, depth=int(rng.integers(3, 5)), most_children=4)
+    precision = random_precision(rng, spine, k, rank=int(rng.integers(1, k + 1)), holes=holes)
+    if only_children:
+        parent = spine.geolevel("Block").parent
+        alone = np.bincount(parent)[parent] == 1
+        matrices = np.append(precision[-1].matrices, np.zeros((1, k, k)), axis=0)
+        precision[-1] = VectorPrecision(matrices, np.where(alone, 2, precision[-1].code))
+        full = precision[-2].matrices + 0.3 * np.eye(k)
+        precision[-2] = VectorPrecision(full, precision[-2].code)
+    possible = rng.random((spine.n_blocks, k)) < 0.7
+    possible[np.arange(spine.n_blocks), rng.integers(k, size=spine.n_blocks)] = True
+    known_sums = None
+    if known != "no":
+        n_states = len(spine.geolevel("State"))
+        known_sums = (
+            np.arange(n_states) if known == "each state" else rng.integers(2, size=n_states)
+        )
+    entity = rng.integers(-1, 3, size=spine.n_blocks)
+    weights = rng.integers(-1, 2, size=k).astype(float)
+    found = vector_estimate(spine, precision, possible, known_sums=known_sums).variances(
+        entity, 3, weights
+    )
+    targets = [np.kron((entity == number).astype(float), weights) for number in range(3)]
+    expected = dense_variances(spine, precision, possible, targets, known_sums)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_vectors_of_one_are_the_scalar_recursion(make_random_spine):
+    spine = make_random_spine(5, depth=5)
+    scalar = measurement_precision(spine, is_pure=False, privacy_loss=2.0)
+    precision = [
+        VectorPrecision(values[:, None, None], np.arange(len(values))) for values in scalar
+    ]
+    entity = np.random.default_rng(5).integers(3, size=spine.n_blocks).astype(np.int32)
+    category = Category("c", entity, np.array(["a", "b", "c"], dtype=object), outside=-1)
+    estimate = vector_estimate(spine, precision, np.ones((spine.n_blocks, 1), dtype=bool))
+    np.testing.assert_allclose(
+        estimate.variances(entity, 3, np.ones(1)), entity_variances(spine, category, scalar)
+    )
+
+
+def test_example_of_the_docstring(make_spine):
+    spine = make_spine(
+        [[-1], [0], [0, 0]], [[Fraction(1, 3)], [Fraction(1, 3)], [Fraction(1, 3)] * 2]
+    )
+    one, none = np.ones((1, 1, 1)), np.zeros((1, 1, 1))
+    precision = [
+        VectorPrecision(matrices, np.zeros(n, dtype=int))
+        for matrices, n in ((none, 1), (one, 1), (one, 2))
+    ]
+    possible = np.ones((2, 1), dtype=bool)
+    entity = np.array([0, -1])
+    estimate = vector_estimate(spine, precision, possible)
+    assert estimate.variances(entity, 1, np.ones(1)) == pytest.approx([2 / 3])
+    estimate = vector_estimate(spine, precision, possible, known_sums=np.zeros(1, dtype=int))
+    assert estimate.variances(entity, 1, np.ones(1)) == pytest.approx([1 / 2])
+    assert estimate.variances(np.zeros(2, dtype=int), 1, np.ones(1)) == pytest.approx([0.0])
+
+
+def test_what_is_not_measured_has_infinite_variance(make_spine):
+    """Two types whose sum alone is measured; a block that has one of them tells it."""
+    spine = make_spine([[-1], [0, 0]], [[Fraction(1, 2)], [Fraction(1, 2)] * 2])
+    sum_only = np.ones((1, 2, 2))
+    precision = [VectorPrecision(sum_only, np.zeros(n, dtype=int)) for n in (1, 2)]
+    possible = np.array([[True, True], [True, False]])
+    estimate = vector_estimate(spine, precision, possible)
+    assert np.isinf(estimate.variances(np.array([0, 1]), 2, np.array([1.0, 0.0]))[0])
+    assert estimate.variances(np.array([0, 1]), 2, np.array([1.0, 0.0]))[1] == pytest.approx(2 / 3)
+    assert estimate.variances(np.array([0, 1]), 2, np.ones(2)) == pytest.approx(
+        [2 / 3, 2 / 3], rel=1e-4
+    )
+    assert estimate.variances(np.array([0, 1]), 2, np.array([0.0, 1.0]))[1] == 0
