@@ -8,6 +8,7 @@ run's confidential folder and a sentence without them takes its place.
 from __future__ import annotations
 
 import functools
+import os
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -40,7 +41,7 @@ def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 public = error.with_traceback(None)
                 public.__cause__ = public.__context__ = None
             except OSError as error:
-                public = _storage_failed(error, run_root)
+                public = storage_failed(error, run_root)
             except Exception as error:
                 public = _work_lost(error, function.__name__, run_root)
             raise public from None
@@ -50,22 +51,24 @@ def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def _storage_failed(error: OSError, run_root: str) -> StorageFailed:
-    _keep(error, run_root)
+def storage_failed(error: OSError, run_root: str) -> StorageFailed:
+    """The public error for an error of the storage, whose traceback is kept in confidence."""
+    keep_traceback(error, run_root)
     name = Path(error.filename).name if isinstance(error.filename, str) else "a file of the run"
+    # Not the error's own text, which some libraries write themselves.
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
     return StorageFailed(
-        f"{error.strerror or type(error).__name__} at {name}; put that right and continue with "
-        f"'spineflow resume {run_root}'."
+        f"{reason} at {name}; put that right and continue with 'spineflow resume {run_root}'."
     )
 
 
 def _work_lost(error: Exception, where: str, run_root: str) -> WorkLost:
-    kept = _keep(error, run_root)
+    kept = keep_traceback(error, run_root)
     detail = f"; the detail is in {kept}" if kept else ""
     return WorkLost(f"{where} failed with {type(error).__name__}{detail}.")
 
 
-def _keep(error: BaseException, run_root: str) -> str | None:
+def keep_traceback(error: BaseException, run_root: str) -> str | None:
     """Write the traceback under the run's confidential folder; its name, or None if it failed."""
     folder = Path(run_root) / "confidential" / "errors"
     try:

@@ -5,26 +5,47 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
+import re
 import secrets
 import shutil
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tasks.errors import InputRefused, SpineflowError
-from tasks.files import NOT_PRIVATE, remove_temporaries, replacing, sha256_of_file
+from tasks.files import (
+    NOT_PRIVATE,
+    TEMPORARY_SUFFIX,
+    remove_temporaries,
+    replacing,
+    sha256_of_file,
+)
 from tasks.handles import Artifact
 from tasks.measurement.publish import discard_all_unpublished
 
-DERIVED = ("estimates", "solves", "release", "release-unchecked", "validation", "report")
-"""Folders that can be made again from measurements, invariants and public geography."""
+DERIVED = (
+    "dataset",
+    "trials",
+    "combined",
+    "estimates",
+    "solves",
+    "release",
+    "release-unchecked",
+    "validation/checks.json",
+    "report",
+)
+"""What can be made again from measurements, invariants and public geography."""
 
+LOCK = ".lock"
+"""File that is locked while a process works on the run; it names that process."""
 
-_FIRST_ENTRIES = (".lock", "confidential", "settings.toml", f"{NOT_PRIVATE}.txt")
+_FIRST_ENTRIES = (LOCK, "confidential", "settings.toml", f"{NOT_PRIVATE}.txt")
 """What a run that was killed before its manifest may have left."""
 
 
@@ -108,6 +129,10 @@ class RunDirectory:
         """Estimates of one shard of geounits."""
         return self.root / "estimates" / universe / geolevel / f"{shard}.parquet"
 
+    def combined(self, universe: str, geolevel: str, shard: str) -> Path:
+        """What the measurements of a shard, and all below it, tell about its parents."""
+        return self.root / "combined" / universe / geolevel / f"{shard}.parquet"
+
     def solves(self, universe: str, geolevel: str, shard: str) -> Path:
         """How each solve of a shard ended."""
         return self.root / "solves" / universe / geolevel / f"{shard}.parquet"
@@ -166,25 +191,53 @@ class RunDirectory:
     def locked(self) -> Iterator[None]:
         """Hold the run for this process; the system frees the lock of a process that died.
 
-        Raises SpineflowError if another process holds it.
+        The lock file names its last owner. Raises SpineflowError if another process holds it.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            stream = (self.root / ".lock").open("w")
+            stream = (self.root / LOCK).open("a+b", buffering=0)
         except OSError as error:
             raise SpineflowError(
-                f"The run directory {self.root} cannot be written ({error.strerror}); choose "
-                "another --run-dir."
+                f"The run directory {self.root} cannot be written ({error.strerror}); make it "
+                "writable, or choose another --run-dir."
             ) from None
         with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise SpineflowError(
-                    f"{self.root} is in use by another process; wait for it or choose another "
+                    f"{self.root} is in use by {_owner(stream)}; wait for it or choose another "
                     "run directory."
                 ) from None
+            except OSError as error:
+                raise SpineflowError(
+                    f"The file system of {self.root} has no locks ({error.strerror}); choose a "
+                    "run directory on one that has."
+                ) from None
+            _write_owner(stream)
             yield
+
+
+def _write_owner(lock: BinaryIO) -> None:
+    """Say in a lock file who holds it; on a full disk, the lock holds without that."""
+    owner = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    with suppress(OSError):
+        lock.truncate(0)
+        lock.write(json.dumps(owner).encode() + b"\n")
+
+
+def _owner(lock: BinaryIO) -> str:
+    """Who holds a lock, in words."""
+    try:
+        lock.seek(0)
+        owner = json.loads(lock.read())
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
 
 
 def start_run(run: RunDirectory, *, product: str, settings_text: str, private: bool) -> None:
@@ -207,11 +260,10 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
         if run.release.exists():
             return
         if manifest["code_version"] != code_version():
-            for name in DERIVED:
-                shutil.rmtree(run.root / name, ignore_errors=True)
+            remove_derived(run)
         run.update_manifest(code_version=code_version(), status="running")
         return
-    if any(entry.name not in _FIRST_ENTRIES for entry in run.root.iterdir()):
+    if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
         raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
     remove_temporaries(run.root)
     run.confidential.mkdir(parents=True, mode=0o700, exist_ok=True)
@@ -235,6 +287,20 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
             "stages": {},
         }
     )
+
+
+def _may_be_left(name: str) -> bool:
+    """Whether a file or folder may be what is left of a run that was killed before its manifest."""
+    written = re.fullmatch(rf"(settings\.toml|manifest\.json)\.\w+{TEMPORARY_SUFFIX}", name)
+    return name in _FIRST_ENTRIES or written is not None
+
+
+def remove_derived(run: RunDirectory) -> None:
+    """Remove what can be made again without the input and without drawing noise."""
+    for name in DERIVED:
+        shutil.rmtree(run.root / name, ignore_errors=True)
+        with suppress(OSError):
+            (run.root / name).unlink()
 
 
 def settings_digest(text: str) -> str:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from string import Template
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -21,18 +23,37 @@ from validation.input_rules import Rule, Value
 
 if TYPE_CHECKING:
     import great_expectations as gx
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
 SUITES = ("geography", "units", "persons", "cross_table")
 """One suite for every input table, and one for the keys and rules between tables."""
 
 
 @dataclass(frozen=True)
+class ExpectationOutcome:
+    """Public outcome of one expectation, and what it expects in Great Expectations' words."""
+
+    sentence: str
+    passed: bool
+
+
+@dataclass(frozen=True)
 class RuleOutcome:
-    """Public outcome of one rule: `suite`, the rule's name, and whether all rows obey it."""
+    """Public outcome of one rule: `suite`, the rule's name, and whether all rows obey it.
+
+    `statement` says what must hold, `expectations` how Great Expectations was asked; both are
+    empty for a rule that was not evaluated by it.
+    """
 
     suite: str
     rule: str
     passed: bool
+    statement: str = field(default="", compare=False)
+    expectations: tuple[ExpectationOutcome, ...] = field(default=(), compare=False)
+
+    def as_json(self) -> dict[str, str | bool]:
+        """The outcome alone, for a file that lists outcomes."""
+        return {"suite": self.suite, "rule": self.rule, "passed": self.passed}
 
 
 def build_suites(rules: Sequence[Rule]) -> dict[str, gx.ExpectationSuite]:
@@ -75,7 +96,7 @@ def run_suites(
     in each column. A rule whose expectation cannot be evaluated has not passed.
     """
     gx = _import_great_expectations()
-    passed: dict[tuple[str, str], bool] = {}
+    met: dict[tuple[str, str], list[ExpectationOutcome]] = {}
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
@@ -85,12 +106,35 @@ def run_suites(
         frame = _rectangular(distinct_values[name])
         batch = definition.get_batch(batch_parameters={"dataframe": frame})
         for result in batch.validate(suite, result_format="BOOLEAN_ONLY").results:
-            key = (name, result.expectation_config.meta["rule"])
-            passed[key] = passed.get(key, True) and bool(result.success)
+            config = result.expectation_config
+            outcome = ExpectationOutcome(_sentence(config), bool(result.success))
+            met.setdefault((name, config.meta["rule"]), []).append(outcome)
     return tuple(
-        RuleOutcome(rule.suite, rule.name, passed.get((rule.suite, rule.name), False))
+        RuleOutcome(
+            rule.suite,
+            rule.name,
+            bool(evaluated) and all(outcome.passed for outcome in evaluated),
+            rule.statement,
+            tuple(evaluated),
+        )
         for rule in rules
+        for evaluated in [met.get((rule.suite, rule.name), [])]
     )
+
+
+def _sentence(config: ExpectationConfiguration) -> str:
+    """What an expectation expects, as Great Expectations words it, long sets shortened.
+
+    The words come from the rule alone; nothing of the data is in them.
+    """
+    from great_expectations.render.renderer.inline_renderer import InlineRenderer
+
+    rendered = InlineRenderer(render_object=config).get_rendered_content()[0].value
+    template = re.sub(
+        r"(\$v__\d+(?: \$v__\d+){3})(?: \$v__\d+)+ (\$v__\d+)", r"\1 … \2", rendered.template
+    )
+    values = {name: param["value"] for name, param in rendered.params.items()}
+    return Template(template).safe_substitute(values)
 
 
 def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:

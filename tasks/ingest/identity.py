@@ -70,7 +70,7 @@ def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
 def _local_files(settings: ProductSettings) -> dict[str, list[int]]:
     """Size and time of modification of the input's local files, those in its folders included."""
     found = {}
-    for name in settings.input.paths().values():
+    for name in settings.input.files():
         path = Path(name)
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():

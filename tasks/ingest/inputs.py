@@ -44,6 +44,10 @@ class IngestResult:
     histograms: Mapping[str, sparse.csr_array]
     identity: sparse.csr_array
     """Persons per block and cell of `tasks.ingest.tables.IDENTITY`."""
+    unit_block: np.ndarray
+    """Position of the block of every unit, shape `(n_units,)`."""
+    unit_population: np.ndarray
+    """Persons of every unit, shape `(n_units,)`."""
     outcomes: tuple[RuleOutcome, ...]
 
 
@@ -179,5 +183,7 @@ def _assemble(
         state_totals=state_totals(block_geocode, sums.population),
         histograms=histograms,
         identity=sums.identity,
+        unit_block=units.block,
+        unit_population=sums.unit_population,
         outcomes=outcomes,
     )

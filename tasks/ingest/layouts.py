@@ -32,11 +32,16 @@ class Field:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """The columns of a table; `line_length` is set where a fixed-width layout exists."""
+    """The columns of a table; `line_length` is set where a fixed-width layout exists.
+
+    `column_names` says in messages whose names the columns bear: "CEF", or "expected" where the
+    settings name them.
+    """
 
     table: str
     fields: tuple[Field, ...]
     line_length: int | None = None
+    column_names: str = "CEF"
     _by_name: Mapping[str, Field] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -21,15 +21,15 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from tasks.ingest.layouts import LAYOUTS, TableLayout
+from tasks.ingest.layouts import TableLayout
 from tasks.ingest.sources import (
     PARQUET_MAGIC,
     InputFile,
     TextStream,
     gunzipped,
-    is_url,
     open_binary,
 )
+from tasks.stores import is_url
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
@@ -53,7 +53,9 @@ class Selection:
             if name not in present:
                 raise file.unreadable(
                     f"the column {name} is missing",
-                    f"add it under this name, as the CEF layout of {file.table} has it",
+                    f"add it under this name, as the CEF layout of {file.table} has it"
+                    if file.layout is None
+                    else "add it, or correct its name in the settings",
                     column=name,
                 )
         wanted = list(self.required)
@@ -103,7 +105,7 @@ def _damaged_parquet(file: InputFile) -> Exception:
 
 
 def _read_parquet(file: InputFile, source: BinaryIO | str, selection: Selection) -> Iterator[Batch]:
-    layout = LAYOUTS[file.table]
+    layout = file.columns
     try:
         schema = pq.read_schema(source)
     except (pa.ArrowException, OSError):
@@ -156,7 +158,7 @@ def _is_supported(kind: pa.DataType) -> bool:
 
 
 def _read_text(file: InputFile, stream: BinaryIO, selection: Selection) -> Iterator[Batch]:
-    layout = LAYOUTS[file.table]
+    layout = file.columns
     text = TextStream(file, stream)
     start = text.peek()
     if not start.strip():
@@ -168,7 +170,7 @@ def _read_text(file: InputFile, stream: BinaryIO, selection: Selection) -> Itera
         return _read_delimited(file, text, selection)
     if layout.line_length is None:
         raise file.unreadable(
-            "the first line is not a header with the CEF column names",
+            f"the first line is not a header with the {layout.column_names} column names",
             "add that header, separated by pipes, commas or tabs",
         )
     return _read_fixed_width(file, text, selection)
@@ -185,14 +187,15 @@ def _header(file: InputFile, text: TextStream, layout: TableLayout) -> tuple[str
     delimiter = max(DELIMITERS, key=lambda each: len(known.intersection(headers[each])))
     if len(headers[delimiter]) < 2 or not known.intersection(headers[delimiter]):
         raise file.unreadable(
-            "the header is not the CEF column names separated by pipes, commas or tabs",
+            f"the header is not the {layout.column_names} column names separated by pipes, commas or "
+            "tabs",
             "write the column names on the first line, separated like the rows",
         )
     return delimiter, headers[delimiter]
 
 
 def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
-    layout = LAYOUTS[file.table]
+    layout = file.columns
     delimiter, names = _header(file, text, layout)
     columns = selection.choose(file, names)
     if not text.peek():
@@ -249,7 +252,7 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
 
 
 def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
-    layout = LAYOUTS[file.table]
+    layout = file.columns
     columns = selection.choose(file, layout.names)
     line_end = b"\r\n" if text.peek().split(b"\n", 1)[0].endswith(b"\r") else b"\n"
     wrong_length = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +11,11 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from tasks.files import replacing
-from tasks.ingest.findings import write_findings
 from tasks.ingest.histograms import write_histogram
 from tasks.ingest.identity import store_identity
 from tasks.ingest.inputs import IngestResult, InputCheck, check_inputs
 from tasks.ingest.invariants import write_invariants, write_state_totals
+from tasks.ingest.outcomes import write_input_outcomes
 from tasks.ingest.tables import IDENTITY
 from tasks.measurement.digests import (
     PERSON_COLUMNS,
@@ -26,9 +24,6 @@ from tasks.measurement.digests import (
 )
 from tasks.run_directory import RunDirectory
 from tasks.settings.topdown import TopdownSettings
-
-RULES_FILE = "rules.json"
-"""Public outcome of every rule on the input: pass or fail."""
 
 
 def check_input_of(settings: TopdownSettings) -> InputCheck:
@@ -52,10 +47,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     confidential in the message too.
     """
     check = check_input_of(settings)
-    with replacing(run.checks / RULES_FILE) as part:
-        outcomes = [asdict(outcome) for outcome in check.outcomes]
-        part.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")
-    write_findings(run.confidential / "findings.json", check.findings)
+    write_input_outcomes(run, check.outcomes, check.findings, is_private=settings.is_private)
     result = check.accepted(with_counts=not settings.input.confidential)
     store_identity(run, settings, lambda key: input_digests(result, key))
     run.geography.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +59,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     with replacing(run.geography) as part:
         pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
     write_invariants(run.invariants, result.invariants)
-    write_state_totals(run.state_totals, result.state_totals)
+    write_state_totals(run.state_totals, {} if settings.blocks_only else result.state_totals)
 
 
 def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:

@@ -1,7 +1,8 @@
 """Input files as streams of bytes: plain paths and fsspec URLs, plain or gzipped, UTF-8 checked.
 
-Every failure becomes an `UnreadableInput` that names the file and the remedy. The original error
-is dropped (`from None`), because decoders quote what they could not decode.
+Every failure becomes an `UnreadableInput` that names the file and the remedy, except that a store
+that does not answer may answer later (`StorageFailed`). The original error is dropped
+(`from None`), because decoders quote what they could not decode.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import BinaryIO
 import numpy as np
 
 from tasks.ingest.findings import Finding, UnreadableInput
+from tasks.ingest.layouts import LAYOUTS, TableLayout
+from tasks.stores import StoreFile, StoreRefused, is_url
 
 GZIP_MAGIC = b"\x1f\x8b"
 PARQUET_MAGIC = b"PAR1"
@@ -24,11 +27,20 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class InputFile:
-    """One input table: its kind, the path or URL to open, and the name that messages show."""
+    """One input table: its kind, the path or URL to open, and the name that messages show.
+
+    `layout` is that of a table outside `LAYOUTS`, whose columns the settings name.
+    """
 
     table: str
     path: str
     name: str
+    layout: TableLayout | None = None
+
+    @property
+    def columns(self) -> TableLayout:
+        """The layout of the table."""
+        return self.layout or LAYOUTS[self.table]
 
     def unreadable(
         self, rule: str, remedy: str, *, column: str = "", count: int | None = None
@@ -37,22 +49,15 @@ class InputFile:
         return UnreadableInput(Finding(self.name, column, rule, remedy, count))
 
 
-def is_url(path: str) -> bool:
-    """True for an fsspec URL, False for a plain local path."""
-    return "://" in path
-
-
 def open_binary(file: InputFile) -> BinaryIO:
     """Open a file for reading at its first byte; the result can seek."""
     remedy = f"correct the path input.{file.table} in the settings"
     if not is_url(file.path) and os.path.isdir(file.path):
         raise file.unreadable("the path is a directory, not a file", remedy)
     try:
-        if is_url(file.path):
-            import fsspec
-
-            return fsspec.open(file.path, "rb").open()
-        return open(file.path, "rb")
+        return StoreFile(file.path, file.name) if is_url(file.path) else open(file.path, "rb")
+    except StoreRefused as error:
+        raise file.unreadable(error.rule, f"{remedy}, or {error.remedy}") from None
     except (FileNotFoundError, NotADirectoryError):
         raise file.unreadable("the file does not exist", remedy) from None
     except IsADirectoryError:
@@ -61,14 +66,8 @@ def open_binary(file: InputFile) -> BinaryIO:
         raise file.unreadable(
             "the file may not be read by this user", "change its permissions"
         ) from None
-    except (ValueError, ImportError, OSError) as error:
-        if isinstance(error, OSError) and is_url(file.path):
-            # A store that does not answer may answer later; that is no fault of the input.
-            raise
-        raise file.unreadable(
-            "the path cannot be opened",
-            f"{remedy}, or install the fsspec package of its protocol",
-        ) from None
+    except (ValueError, OSError):
+        raise file.unreadable("the path cannot be opened", remedy) from None
 
 
 def gunzipped(file: InputFile, stream: BinaryIO, size: int = -1) -> bytes:

@@ -92,6 +92,8 @@ class PersonSums:
     histogram: sparse.csr_array | None
     identity: sparse.csr_array
     """Persons per block and cell of `IDENTITY`, by which the ledger recognises them."""
+    unit_population: np.ndarray
+    """Persons per unit, in the order of the units, shape `(n_units,)`."""
 
 
 def load_geography(file: InputFile, evidence: EvidenceTally) -> GeographyTable:
@@ -218,7 +220,7 @@ def sum_persons(
     population = np.bincount(
         units.block[has_block], weights=n_persons[has_block], minlength=n_blocks
     ).astype(np.int64)
-    return PersonSums(population, histograms.get("histogram"), histograms["identity"])
+    return PersonSums(population, histograms.get("histogram"), histograms["identity"], n_persons)
 
 
 def _tally_persons(

@@ -1,129 +1,222 @@
-"""Runs that are killed and continued."""
+"""Runs that are killed at moments all over the stages, and continued.
+
+Whatever the moment, the release of the continued run is byte for byte that of an uninterrupted run
+from the same measurements, the ledger holds one charge, and nothing temporary is left.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
-import signal
+import socket
+import sqlite3
 import subprocess
 import sys
-import time
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import DERIVED, RunDirectory
+from tasks.run_directory import RunDirectory, remove_derived, settings_digest
 
 pytestmark = pytest.mark.slow
 
-GIVE_UP_AFTER = 300
+PUBLISHED = "published"
+TEMPORARY = (".part", ".unpublished")
+
+UNTIL_MEASURED = [
+    ("before", "os:replace", "settings.toml"),
+    ("after", "os:replace", "manifest.json"),
+    ("before", "os:replace", "validation/rules.json"),
+    ("before", "os:rename", "ledger.db"),
+    ("after", "tasks.ingest.run:store_identity", "RunDirectory"),
+    ("after", "os:replace", "histograms/persons.parquet"),
+    ("before", "os:replace", "spine/state_totals.json"),
+    ("before", "os:replace", "spine/persons/blocks.parquet"),
+    ("after", "os:replace", "spine/units/geounits.parquet"),
+    ("before", "tasks.measurement.charging:charge", "topdown"),
+    ("after", "tasks.measurement.charging:charge", "topdown"),
+    ("before", "os:link", "persons/US/constraints"),
+    ("before", "os:link", "persons/US/dpqueries"),
+    ("after", "os:link", "persons/Tract/dpqueries"),
+    ("before", "tasks.measurement.charging:record_publication", "persons/Block/dpqueries"),
+    ("after", "tasks.measurement.charging:record_publication", "units/Block/dpqueries"),
+]
+"""Moments up to the last measurement: the continued run draws what was not published."""
+
+ONCE_MEASURED = [
+    ("before", "os:replace", "persons/summary"),
+    ("after", "os:replace", "estimates/persons/US"),
+    ("before", "os:replace", "estimates/units/County"),
+    ("after", "os:replace", "solves/persons/Block_Group"),
+    ("before", "os:replace", "estimates/persons/Block/"),
+    ("before", "os:replace", "mdf_persons.csv"),
+    ("after", "os:replace", "mdf_units.parquet"),
+    ("before", "os:replace", "validation/checks.json"),
+    ("before", "os:replace", "certificate.html"),
+    ("before", "os:rename", "release-unchecked"),
+    ("after", "os:rename", "release-unchecked"),
+    ("before", "os:replace", "confidential/accuracy"),
+    ("before", "os:replace", "report/report.html"),
+    ("before", "os:link", f"{PUBLISHED}/topdown-"),
+    ("before", "os:link", f"{PUBLISHED}/topdown.json"),
+    ("after", "os:link", f"{PUBLISHED}/topdown.json"),
+]
+"""Moments after it: everything is derived again, from measurements that all these tests share."""
 
 
-def spineflow(*arguments: str, folder: Path) -> subprocess.Popen:
-    environment = os.environ | {"PREFECT_HOME": str(folder / "prefect")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *arguments],
-        cwd=folder,
-        env=environment | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def name_of(moment: tuple[str, str, str]) -> str:
+    return " ".join(moment)
 
 
-def wait_for(process: subprocess.Popen, path: Path) -> None:
-    """Return as soon as `path` exists, or when the process is done: some exist for a moment."""
-    deadline = time.monotonic() + GIVE_UP_AFTER
-    while not path.exists() and process.poll() != 0:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def write_settings(folder: Path, county: Path) -> Path:
+def write_settings(folder: Path, text: str) -> Path:
     settings = folder / "settings.toml"
-    settings.write_text(
-        f'preset = "pl94_2020_us"\n[input]\npersons = "{county / "persons.parquet"}"\n'
-        f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
-        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n'
-    )
+    settings.write_text(f'{text}[release]\npublish_to = "{PUBLISHED}"\n')
     return settings
 
 
-def measurements(run: RunDirectory) -> dict[Path, tuple[int, bytes]]:
+def measurements(run: RunDirectory) -> dict[str, tuple[int, bytes]]:
     return {
-        path: (path.stat().st_mtime_ns, path.read_bytes())
+        path.relative_to(run.root).as_posix(): (path.stat().st_mtime_ns, path.read_bytes())
         for path in (run.root / "measurements").rglob("dpqueries/*.parquet")
     }
 
 
-def resume(run: RunDirectory, folder: Path) -> dict[str, bytes]:
-    """Resume quietly to the end; the text files of the release."""
-    resumed = spineflow("resume", str(run.root), folder=folder)
-    output, errors = resumed.communicate(timeout=GIVE_UP_AFTER)
-    assert resumed.returncode == 0, errors
-    assert errors == ""
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a release, but for the certificate, which tells when the run began."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.stem != "certificate"
+    }
+
+
+def resume(spineflow, run: RunDirectory, folder: Path, **environment: str) -> dict[str, bytes]:
+    """Resume quietly to the end; the release."""
+    code, output, errors = spineflow("resume", str(run.root), folder=folder, **environment).ended()
+    assert (code, errors) == (0, "")
     assert "checks passed" in output
-    return {path.name: path.read_bytes() for path in run.release.glob("*.csv")}
+    return contents(run.release)
 
 
-def kill_and_resume(county: Path, folder: Path, moment: str) -> None:
-    """Kill a run once a file is there; the resumed run must give what its measurements imply."""
-    settings = write_settings(folder, county)
+def published_measurements(ledger: Path, run_id: str) -> dict[str, str]:
+    """Digests of the measurements that the ledger knows as published by a run."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        rows = connection.execute("SELECT name, digest FROM published WHERE run_id = ?", [run_id])
+        return dict(rows.fetchall())
+
+
+def assert_whole(run: RunDirectory, folder: Path, published: Path) -> None:
+    """One charge, all measurements known, one published copy, nothing temporary, all complete."""
+    manifest = run.read_manifest()
+    assert manifest["status"] == "complete"
+    assert all(stage["status"] == "complete" for stage in manifest["stages"].values())
+    spent = summary(open_ledger(folder / "ledger.db", must_exist=True))["datasets"]["county"]
+    draws = spent["products"]["topdown"]["draws"]
+    assert [(draw["run_id"], draw["name"]) for draw in draws] == [
+        (manifest["run_id"], "persons"),
+        (manifest["run_id"], "units"),
+    ]
+    known = published_measurements(folder / "ledger.db", manifest["run_id"])
+    assert known == {
+        name: hashlib.sha256(content).hexdigest()
+        for name, (_, content) in measurements(run).items()
+    }
+    listing = json.loads((published / "topdown.json").read_text())
+    assert contents(published / listing["folder"]) == contents(run.release)
+    for place in (folder, run.root, published):
+        for path in place.rglob("*"):
+            assert path.suffix not in TEMPORARY, path
+
+
+def kill_and_resume(spineflow, folder: Path, text: str, moment, **environment: str) -> None:
+    """Kill a run at a moment of its first part; the continued run must give what it measured."""
+    settings = write_settings(folder, text)
     run = RunDirectory(folder / "run")
-    killed = spineflow("run", "topdown", str(settings), "--run-dir", str(run.root), folder=folder)
-    wait_for(killed, run.root / moment)
-    with suppress(ProcessLookupError):
-        os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
+    command = ("run", "topdown", str(settings), "--run-dir", str(run.root))
+    code, _, errors = spineflow(*command, folder=folder, killed=moment, **environment).ended()
+    assert code == -9, f"the run was not killed: {errors}"
     measured = measurements(run)
 
-    released = resume(run, folder)
+    if not run.manifest.exists():
+        # There is no run yet to resume: the same command begins it.
+        assert spineflow(*command, folder=folder, **environment).ended()[0] == 0
+    released = resume(spineflow, run, folder, **environment)
     after = measurements(run)
     assert {path: after[path] for path in measured} == measured
-    assert not [path for path in run.root.rglob("*") if path.suffix in (".part", ".unpublished")]
-    spent = summary(open_ledger(folder / "ledger.db", must_exist=True))["datasets"]["county"]
-    assert len(spent["products"]["topdown"]["draws"]) == 2
+    assert_whole(run, folder, folder / PUBLISHED)
 
-    for name in DERIVED:
-        shutil.rmtree(run.root / name, ignore_errors=True)
-    assert resume(run, folder) == released
+    remove_derived(run)
+    assert resume(spineflow, run, folder, **environment) == released
+    assert measurements(run) == after
 
 
-def test_killed_estimation_resumes_to_the_release_of_its_measurements(
-    county: Path, tmp_path: Path
-) -> None:
-    kill_and_resume(county, tmp_path, "estimates/persons/Tract/00000.parquet")
+@pytest.fixture(scope="session")
+def uninterrupted(spineflow, real_server, settings_text: str, tmp_path_factory) -> Path:
+    """Folder of a run that nothing has interrupted."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    settings = write_settings(folder, settings_text)
+    command = ("run", "topdown", str(settings), "--run-dir", str(folder / "run"))
+    code, _, errors = spineflow(*command, folder=folder, **real_server.environment).ended()
+    assert (code, errors) == (0, "")
+    assert_whole(RunDirectory(folder / "run"), folder, folder / PUBLISHED)
+    return folder
+
+
+def measured_copy(uninterrupted: Path, folder: Path) -> RunDirectory:
+    """A copy of a run as of its last measurement; it has a place of its own to publish."""
+    shutil.copytree(uninterrupted / "run", folder / "run")
+    run = RunDirectory(folder / "run")
+    remove_derived(run)
+    for summary_of_spine in (run.root / "spine").glob("*/summary"):
+        shutil.rmtree(summary_of_spine)
+    text = run.settings.read_text().replace(str(uninterrupted / PUBLISHED), str(folder / PUBLISHED))
+    run.settings.write_text(text)
+    manifest = run.read_manifest()
+    later = ("estimate", "microdata", "summary", "tables", "accuracy")
+    stages = {
+        name: stage
+        for name, stage in manifest["stages"].items()
+        if name not in ("checks", "release", "report", "publication")
+        and not any(word in name for word in later)
+    }
+    run.update_manifest(status="running", stages=stages, settings_digest=settings_digest(text))
+    return run
+
+
+def test_killed_with_its_server_during_estimation(spineflow, settings_text, tmp_path) -> None:
+    """On the embedded server, which dies with the run."""
+    moment = ("after", "os:replace", "estimates/persons/Tract")
+    kill_and_resume(spineflow, tmp_path, settings_text, moment)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "manifest.json",
-        "validation/rules.json",
-        "confidential/histograms/persons.parquet",
-        "spine/state_totals.json",
-        "spine/persons/blocks.parquet",
-        "spine/units/shards.parquet",
-        "measurements/persons/US/dpqueries/00000.parquet",
-        "measurements/persons/Block/dpqueries/00000.parquet",
-        "measurements/units/Block/dpqueries/00000.parquet",
-        "estimates/persons/US/00000.parquet",
-        "estimates/persons/Block/00000.parquet",
-        "release-unchecked/mdf_persons.parquet",
-        "release-unchecked/mdf_units.csv",
-        "validation/checks.json",
-        "release-unchecked/certificate.md",
-        "release",
-        "report",
-    ],
-)
-def test_killed_at_any_moment(county: Path, tmp_path: Path, moment: str) -> None:
-    kill_and_resume(county, tmp_path, moment)
+@pytest.mark.parametrize("moment", UNTIL_MEASURED, ids=name_of)
+def test_killed_until_it_was_measured(
+    spineflow, real_server, settings_text: str, tmp_path: Path, moment: tuple[str, str, str]
+) -> None:
+    kill_and_resume(spineflow, tmp_path, settings_text, moment, **real_server.environment)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", ONCE_MEASURED, ids=name_of)
+def test_killed_once_it_was_measured(
+    spineflow, real_server, uninterrupted: Path, tmp_path: Path, moment: tuple[str, str, str]
+) -> None:
+    run = measured_copy(uninterrupted, tmp_path)
+    before = measurements(run)
+    killed = spineflow(
+        "resume", str(run.root), folder=tmp_path, killed=moment, **real_server.environment
+    )
+    code, _, errors = killed.ended()
+    assert code == -9, f"the run was not killed: {errors}"
+    released = resume(spineflow, run, tmp_path, **real_server.environment)
+    assert released == contents(uninterrupted / "run" / "release")
+    assert measurements(run) == before
+    assert_whole(run, uninterrupted, tmp_path / PUBLISHED)
 
 
 def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:
@@ -144,5 +237,7 @@ def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:
             text=True,
         )
     assert code.returncode == 1
-    assert "in use by another process" in code.stderr
+    owner = f"in use by process {os.getpid()} on {socket.gethostname()} since "
+    assert owner in code.stderr
+    assert code.stderr.count("\n") == 1
     assert main(["resume", str(run.root)]) == 2

@@ -1,0 +1,41 @@
+"""What is said when a run ends for reasons outside its tasks: a server, a worker, the disk.
+
+Tasks confine their own errors. What the orchestration around them raises becomes one public
+sentence here, since it would otherwise end in a traceback that helps nobody, or, in a deployment,
+travel to the server.
+"""
+
+from __future__ import annotations
+
+import httpx
+from prefect.settings import PREFECT_API_URL
+
+from tasks.confinement import keep_traceback, storage_failed
+from tasks.errors import SpineflowError
+
+_UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
+"""How the texts begin of errors that Prefect raises for a server that does not answer."""
+
+
+class Interrupted(SpineflowError):
+    """The run was cut short from outside; what was finished stays, and it can be continued."""
+
+
+def explained(error: Exception, run_root: str) -> SpineflowError:
+    """The error of ours that tells of any error that ended a run; ours stay as they are.
+
+    The text and traceback of others go to the run's confidential folder.
+    """
+    if isinstance(error, SpineflowError):
+        return error
+    if isinstance(error, OSError):
+        return storage_failed(error, run_root)
+    kept = keep_traceback(error, run_root)
+    if isinstance(error, httpx.HTTPError) or str(error).startswith(_UNREACHABLE):
+        embedded = PREFECT_API_URL.value() is None
+        server = "Prefect's embedded server" if embedded else "The Prefect server (PREFECT_API_URL)"
+        what = f"{server} does not answer; when it does"
+    else:
+        detail = f" (the detail is in {kept})" if kept else ""
+        what = f"The run was interrupted by {type(error).__name__}{detail}; when that is put right"
+    return Interrupted(f"{what}, continue with 'spineflow resume {run_root}'.")

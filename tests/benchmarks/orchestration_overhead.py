@@ -1,0 +1,116 @@
+"""What Prefect costs: a run's stages as a flow, against the same stages as plain functions.
+
+    .venv/bin/python tests/benchmarks/orchestration_overhead.py ri.toml --repeat 5
+
+Both call the same functions in the same order, side by side where the flow has them side by side,
+in this process and with as many threads as `run.workers` says; they take turns, each in a run
+directory of its own. The server is started before, and both have been run once. Wall-clock seconds
+include the server's work, which competes for the same cores; CPU seconds are this process's alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import flows.progress  # noqa: E402, I001  Sets the environment before Prefect is imported.
+import flows.public_tables  # noqa: E402
+import flows.running  # noqa: E402
+from flows.registry import product  # noqa: E402
+from flows.running import prepare, run_stages  # noqa: E402
+from prefect import Task  # noqa: E402
+from prefect.testing.utilities import prefect_test_harness  # noqa: E402
+
+MOST = 0.10
+"""The share of the wall time that orchestration may cost."""
+
+
+@contextmanager
+def plain_functions(workers: int) -> Iterator[None]:
+    """Inside the block, submitting a task calls its function in a pool of threads."""
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(workers))
+
+        def submit(task: Task, *arguments, wait_for=(), **named) -> Future:
+            def call():
+                for before in wait_for:
+                    before.result()
+                made = task.fn(*arguments, **named)
+                return getattr(made, "data", made)
+
+            return pool.submit(call)
+
+        def finish_stage(stages) -> None:
+            for futures in stages.values():
+                for future in futures:
+                    future.result()
+
+        stack.enter_context(patch.object(Task, "submit", submit))
+        stack.enter_context(patch.object(flows.running, "finish_stage", finish_stage))
+        for module in (flows.progress, flows.public_tables):
+            for name in vars(module):
+                if name.endswith("_artifact"):
+                    stack.enter_context(patch.object(module, name, lambda *_, **__: None))
+        yield
+
+
+def timed(folder: Path, asked, settings, *, as_flow: bool) -> tuple[float, float]:
+    """Wall-clock and CPU seconds of a whole run in a new directory."""
+    run = prepare(settings, folder)
+    wall, cpu = time.perf_counter(), time.process_time()
+    if as_flow:
+        run_stages(asked, run, settings)
+    else:
+        with plain_functions(settings.run.workers):
+            asked.stages.fn(str(run.root))
+    spent = time.perf_counter() - wall, time.process_time() - cpu
+    shutil.rmtree(folder)
+    return spent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("settings", help="settings of a topdown run")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    asked = product("topdown")
+    kinds = {"plain functions": False, "flow": True}
+    spent: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+    with tempfile.TemporaryDirectory() as folder, prefect_test_harness(server_startup_timeout=300):
+        overrides = [f"privacy.ledger={folder}/ledger.db", f"run.workers={options.workers}"]
+        settings = asked.load(options.settings, overrides)
+        for repetition in range(-1, options.repeat):
+            for kind, as_flow in kinds.items():
+                seconds = timed(Path(folder) / "run", asked, settings, as_flow=as_flow)
+                if repetition >= 0:
+                    spent[kind].append(seconds)
+                    print(f"{kind:16} {seconds[0]:7.2f} s {seconds[1]:7.2f} s of CPU", flush=True)
+    for position, what in enumerate(("wall", "CPU")):
+        plain, flow = (
+            statistics.median(seconds[position] for seconds in spent[kind]) for kind in kinds
+        )
+        least = min(seconds[position] for seconds in spent["plain functions"])
+        least_flow = min(seconds[position] for seconds in spent["flow"])
+        print(
+            f"{what}: median {plain:.2f} s plain, {flow:.2f} s as a flow, {flow / plain - 1:+.1%}; "
+            f"least {least:.2f} s, {least_flow:.2f} s, {least_flow / least - 1:+.1%} "
+            f"(at most {MOST:+.0%})"
+        )
+
+
+if __name__ == "__main__":
+    main()

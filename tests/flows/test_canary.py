@@ -1,0 +1,172 @@
+"""No value of the confidential input reaches Prefect or the console, whatever fails.
+
+Recognisable values are planted in the input: some that break its rules, some that do not. Then
+every step fails in turn with an error that quotes them, as errors of libraries quote data. Neither
+the server's database and files, nor the console, nor the public part of the run may hold them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tasks.ingest.generate import generate_county
+
+pytestmark = pytest.mark.slow
+
+BROKEN = {"QAGE": "canaryage", "CENRACE": "canaryrace", "OIDTB": "canaryblock"}
+"""Values that the rules on the input refuse, by column."""
+
+MAFID = "986420975"
+"""Identifier of a unit, and of a person of 115 years and all six races who lives there."""
+
+QUOTED = f"row {{'MAFID': {MAFID}, 'QAGE': 'canary115', 'CENRACE': 'canary63', 'n': 73197319}}"
+"""What the forced errors say."""
+
+CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,197,319")
+
+FAILING_IN_TURN = """
+import json, sys, traceback
+import prefect
+import flows.running, flows.topdown
+from flows.cli import main
+
+sound, broken, root, quoted = sys.argv[1:]
+
+def ended(*arguments):
+    try:
+        return main([*arguments, "--debug"])
+    except Exception:
+        traceback.print_exc()
+        return "raised"
+
+def failing_for(step, original):
+    def run_directory(*arguments):
+        if sys._getframe(1).f_code.co_name == step:
+            raise ValueError(quoted)
+        return original(*arguments)
+    return run_directory
+
+outcomes = {"input": ended("run", "topdown", broken, "--run-dir", f"{root}-broken")}
+run = ("run", "topdown", sound, "--run-dir", root)
+names = [*vars(flows.topdown).values(), flows.running.publish_copy]
+steps = [task.fn.__wrapped__ for task in names if isinstance(task, prefect.Task)]
+for step in steps:
+    module = sys.modules[step.__module__]
+    original = module.RunDirectory
+    module.RunDirectory = failing_for(step.__name__, original)
+    outcomes[step.__name__] = ended(*run)
+    module.RunDirectory = original
+
+def failing(*arguments):
+    raise ValueError(quoted)
+
+whole = flows.topdown.publish_geounits
+flows.topdown.publish_geounits = failing
+outcomes["flow"] = ended(*run)
+flows.topdown.publish_geounits = whole
+outcomes["nothing"] = ended(*run)
+print(json.dumps(outcomes))
+"""
+
+
+def write_input(folder: Path, *, is_broken: bool) -> Path:
+    """Tables with the planted values, and settings."""
+    folder.mkdir()
+    files = generate_county(folder, persons=900, seed=5, layout="delimited")
+    tables = {
+        name: pd.read_csv(path, sep="|", dtype=str, keep_default_na=False)
+        for name, path in (("persons", files.persons), ("units", files.units))
+    }
+    persons, units = tables["persons"], tables["units"]
+    lived_in = persons.index[persons["QGQTYP"].str.strip() == ""][7]
+    units.loc[units["MAFID"] == persons.loc[lived_in, "MAFID"], "MAFID"] = MAFID
+    persons.loc[persons["MAFID"] == persons.loc[lived_in, "MAFID"], "MAFID"] = MAFID
+    persons.loc[lived_in, ["QAGE", "CENRACE"]] = ["115", "63"]
+    if is_broken:
+        persons.loc[lived_in, ["QAGE", "CENRACE"]] = [BROKEN["QAGE"], BROKEN["CENRACE"]]
+        units.loc[3, "OIDTB"] = BROKEN["OIDTB"]
+    persons.to_csv(files.persons, sep="|", index=False)
+    units.to_csv(files.units, sep="|", index=False)
+    settings = folder / "settings.toml"
+    settings.write_text(
+        f'preset = "pl94_2020_us"\n[input]\npersons = "{files.persons}"\n'
+        f'units = "{files.units}"\ngeography = "{files.geography}"\n'
+        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n'
+        '[release]\npublish_to = "published"\n'
+    )
+    return settings
+
+
+def canaries_in(content: bytes) -> list[str]:
+    """The planted values in a content, or in what Prefect has pickled and encoded into it."""
+    encoded = re.findall(rb"gA[A-Za-z0-9+/=\\\s]{40,}", content)
+    decoded = [base64.b64decode(re.sub(rb"\\n|\s", b"", text) + b"==") for text in encoded]
+    return [canary for canary in CANARIES if canary.encode() in b"".join([content, *decoded])]
+
+
+def leaks_below(folder: Path) -> dict[str, list[str]]:
+    found = {
+        path.relative_to(folder).as_posix(): canaries_in(path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file() and "confidential" not in path.parts
+    }
+    return {name: canaries for name, canaries in found.items() if canaries}
+
+
+def texts_of(database: Path) -> str:
+    """Every value of every row of the server's database."""
+    with closing(sqlite3.connect(database)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return "\n".join(
+            repr(row)
+            for (table,) in tables.fetchall()
+            for row in connection.execute(f'SELECT * FROM "{table}"')
+        )
+
+
+def test_a_pickled_value_would_be_found() -> None:
+    pickled = base64.encodebytes(pickle.dumps(ValueError(QUOTED)))
+    assert canaries_in(b"before " + pickled) == [MAFID, "canary115", "canary63", "73197319"]
+    in_a_row = repr((1, pickled.decode())).encode()
+    assert canaries_in(in_a_row) == [MAFID, "canary115", "canary63", "73197319"]
+
+
+def test_no_planted_value_is_found(spineflow, tmp_path: Path) -> None:
+    sound = write_input(tmp_path / "sound", is_broken=False)
+    broken = write_input(tmp_path / "broken", is_broken=True)
+    root = tmp_path / "run"
+    command = spineflow(
+        str(sound), str(broken), str(root), QUOTED, program=FAILING_IN_TURN, folder=tmp_path
+    )
+    code, output, errors = command.ended()
+    assert code == 0, errors
+    outcomes = json.loads(output.splitlines()[-1])
+    unused = {"combine"}
+    assert {name for name, ended in outcomes.items() if ended != "raised"} == {"nothing"} | unused
+    assert outcomes["nothing"] == 0
+
+    assert errors.count("failed with ValueError") >= len(outcomes) - 4
+    kept = [path.read_text() for path in (root / "confidential" / "errors").iterdir()]
+    assert sum(QUOTED in text for text in kept) >= len(outcomes) - 3
+    assert canaries_in((tmp_path / "broken" / "persons.txt").read_bytes())
+
+    assert canaries_in(output.encode()) == []
+    assert canaries_in(errors.encode()) == []
+    assert leaks_below(root) == {}
+    assert leaks_below(tmp_path / "run-broken") == {}
+    assert leaks_below(tmp_path / "sound" / "published") == {}
+    home = tmp_path / "prefect"
+    assert leaks_below(home) == {}
+    rows = texts_of(home / "prefect.db")
+    assert "Interrupted" in rows
+    assert "failed with ValueError" in rows
+    assert canaries_in(rows.encode()) == []

@@ -1,0 +1,211 @@
+"""All checks of a finished trips run, from its public files alone.
+
+Nothing here uses the code that built the tree, drew the noise or estimated, and nothing here opens
+`confidential/`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from validation.outcome import Failures, Outcome
+from validation.run_files import UnusableRunFile
+from validation.trips.privacy_loss import ExpectedTrips, check_losses
+from validation.trips.run_files import TripsTree, level_paths, nodes_of, read_level, read_tree
+
+UNIVERSE = "trips"
+NOT_PRIVATE = "NOT PRIVATE"
+
+ALWAYS: Mapping[str, str] = {
+    "measurements_are_complete": "every node that was to be measured was measured exactly once",
+    "measured_loss_is_the_budget": "each level's noise is as its loss says, and losses add up",
+    "table_is_the_estimates": "Parquet and text rows agree and are the leaves' estimates",
+    "range_queries_add_up": "every level's range queries are sums of the table's rows",
+}
+TOP_DOWN: Mapping[str, str] = {
+    "counts_are_positive": "every released count is a positive integer",
+    "children_add_to_parents": "at every node of every level",
+    "total_is_kept": "the root is the invariant total, or the measured one",
+}
+"""Each check's name, and what it found when it passed; the second for top-down mechanisms."""
+
+
+def run_checks(
+    root: Path, expected: ExpectedTrips, *, release_directory: Path, is_private: bool
+) -> tuple[Outcome, ...]:
+    """Check a run; a file that is missing or of another layout fails the checks that need it."""
+    names = ALWAYS | (TOP_DOWN if expected.top_down else {})
+    failures = {name: Failures() for name in names}
+    with _unusable_files_fail(*failures.values()):
+        tree = read_tree(root)
+        with _unusable_files_fail(failures["measured_loss_is_the_budget"]):
+            check_losses(root, tree, expected, failures["measured_loss_is_the_budget"])
+        with _unusable_files_fail(failures["measurements_are_complete"]):
+            _check_measured(root, tree, expected, failures["measurements_are_complete"])
+        with _unusable_files_fail(*failures.values()):
+            depth = len(tree.refined)
+            leaves = read_level(tree, depth, level_paths(root, "estimates/trips", depth), "count")
+            if expected.top_down:
+                _check_levels(root, tree, failures)
+            _check_table(tree, leaves, release_directory, is_private, failures)
+            _check_range_queries(tree, leaves, release_directory, failures["range_queries_add_up"])
+    return tuple(failures[name].outcome(name, UNIVERSE, detail) for name, detail in names.items())
+
+
+def _check_measured(
+    root: Path, tree: TripsTree, expected: ExpectedTrips, failures: Failures
+) -> None:
+    for level in expected.levels:
+        paths = level_paths(root, "measurements/trips", level, "dpqueries")
+        cuts = json.loads((root / f"measurements/trips/level_{level:02d}/cuts.json").read_text())
+        if [path.stem for path in paths] != [shard["name"] for shard in cuts["shards"]]:
+            failures.add(f"level {level} has not one file for each of its shards")
+        nodes, values = read_level(tree, level, paths, "value")
+        if not _are_distinct(nodes):
+            failures.add(f"level {level} measures a node twice")
+        if expected.threshold is not None and (values < expected.threshold).any():
+            failures.add("a count below the threshold was published")
+        n_all = int(np.prod(tree.sizes(level), dtype=object))
+        if expected.every_node and nodes.size != n_all:
+            failures.add(f"level {level} has {n_all} nodes, but {nodes.size} were measured")
+        if expected.children_measured and level:
+            above, _ = read_level(
+                tree, level - 1, level_paths(root, "estimates/trips", level - 1), "count"
+            )
+            _check_families(tree, level, above, nodes, failures)
+
+
+def _check_families(
+    tree: TripsTree, level: int, above: np.ndarray, nodes: np.ndarray, failures: Failures
+) -> None:
+    """Measured nodes, which are distinct, are all children of the positive nodes above."""
+    parents, n_measured = np.unique(tree.parents(level, nodes), return_counts=True)
+    above = np.sort(above)
+    if not np.array_equal(parents, above):
+        failures.add(f"level {level} was not measured below the positive nodes above it")
+    elif not np.array_equal(n_measured, tree.n_children(level - 1, above)):
+        failures.add(f"level {level} lacks children of a positive node above it")
+
+
+def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures]) -> None:
+    above = None
+    for level in range(len(tree.refined) + 1):
+        nodes, counts = read_level(
+            tree, level, level_paths(root, "estimates/trips", level), "count"
+        )
+        if (counts <= 0).any():
+            failures["counts_are_positive"].add(f"level {level} has a count that is not positive")
+        if not _are_distinct(nodes):
+            failures["children_add_to_parents"].add(f"level {level} lists a node twice")
+        if level == 0:
+            _check_total(root, tree, int(counts.sum()), failures["total_is_kept"])
+        elif not _same_sums(above, _sums(tree.parents(level, nodes), counts)):
+            failures["children_add_to_parents"].add(f"level {level} does not add to the one above")
+        above = _sums(nodes, counts)
+
+
+def _check_total(root: Path, tree: TripsTree, found: int, failures: Failures) -> None:
+    """The invariant; a measured root cannot be told from its noisy count alone."""
+    if tree.total is not None and found != tree.total:
+        failures.add("the root is not the invariant total")
+    if tree.total is None and not level_paths(root, "measurements/trips", 0, "dpqueries"):
+        failures.add("the root is neither invariant nor measured")
+
+
+def _check_table(
+    tree: TripsTree,
+    leaves: tuple[np.ndarray, np.ndarray],
+    folder: Path,
+    is_private: bool,
+    failures: Mapping[str, Failures],
+) -> None:
+    own = failures["table_is_the_estimates"]
+    with _unusable_files_fail(own):
+        table = pq.read_table(folder / "trips.parquet")
+        stamp = (table.schema.metadata or {}).get(b"spineflow", b"").decode()
+        if (stamp == NOT_PRIVATE) == is_private:
+            own.add("trips.parquet is stamped NOT PRIVATE or not, against the settings")
+        names = [column["name"] for column in tree.columns]
+        if table.column_names != [*names, "count"]:
+            raise UnusableRunFile("trips.parquet has other columns than the input")
+        text = pacsv.read_csv(
+            folder / "trips.csv",
+            convert_options=pacsv.ConvertOptions(
+                column_types={field.name: field.type for field in table.schema},
+                strings_can_be_null=False,
+            ),
+        )
+        if not text.equals(table.replace_schema_metadata(None)):
+            own.add("trips.csv and trips.parquet have different rows")
+        parts = []
+        for number, areas in enumerate(tree.areas):
+            column = next(
+                c for c in tree.columns if c["dimension"] == number and c["depth"] == len(areas) - 1
+            )
+            codes = areas[-1].codes.astype("int64") if column["is_integer"] else areas[-1].codes
+            parts.append(codes.get_indexer(table[column["name"]].to_pandas()))
+            own.add_each(parts[-1] < 0, lambda i: f"row {i} of trips.parquet has no known area")
+        if own.count:
+            return
+        nodes = np.ravel_multi_index(parts, tree.sizes(len(tree.refined)))
+        if pc.any(pc.equal(table["count"], 0)).as_py() or not _are_distinct(nodes):
+            own.add("trips.parquet has rows of zero trips, or two rows of one cell")
+        if not _same_sums(_sums(nodes, table["count"].to_numpy()), _sums(*leaves)):
+            own.add("trips.parquet is not the estimates of the leaves")
+
+
+def _check_range_queries(
+    tree: TripsTree, leaves: tuple[np.ndarray, np.ndarray], folder: Path, failures: Failures
+) -> None:
+    with _unusable_files_fail(failures):
+        table = pq.read_table(folder / "range_queries.parquet", read_dictionary=list(tree.names))
+        nodes, counts = leaves
+        for level in range(len(tree.refined), -1, -1):
+            if level < len(tree.refined):
+                nodes = tree.parents(level + 1, nodes)
+            nodes, counts = _sums(nodes, counts)
+            rows = table.filter(pc.equal(table["level"], level))
+            stated = nodes_of(tree, level, rows, "range_queries.parquet")
+            if not _same_sums((nodes, counts), _sums(stated, rows["count"].to_numpy())):
+                failures.add(f"the range queries of level {level} are not sums of the table")
+
+
+Sums = tuple[np.ndarray, np.ndarray]
+
+
+def _sums(nodes: np.ndarray, counts: np.ndarray) -> Sums:
+    """Sums by node, in ascending order of nodes, without those that are 0."""
+    unique, position = np.unique(nodes, return_inverse=True)
+    sums = np.zeros(unique.size, dtype=np.int64)
+    np.add.at(sums, position, counts)
+    return unique[sums != 0], sums[sums != 0]
+
+
+def _are_distinct(nodes: np.ndarray) -> bool:
+    return bool((np.diff(np.sort(nodes)) > 0).all())
+
+
+def _same_sums(one: Sums, other: Sums) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@contextmanager
+def _unusable_files_fail(*checks: Failures) -> Iterator[None]:
+    """Record a file that cannot be used as a failure of these checks, without Arrow's words."""
+    try:
+        yield
+    except UnusableRunFile as error:
+        for failures in checks:
+            failures.add(str(error))
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        for failures in checks:
+            failures.add(f"a file cannot be read ({type(error).__name__})")
