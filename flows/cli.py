@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from flows.registry import MODULES, product
@@ -24,9 +26,7 @@ it prints, point it at your own tables, and use 'spineflow check' and 'spineflow
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
-    os.environ.setdefault(
-        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if options.debug else "CRITICAL"
-    )
+    _quieten("INFO" if options.debug else "CRITICAL")
     try:
         return options.command(options)
     except KeyboardInterrupt:
@@ -46,6 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+
+
+def _quieten(level: str) -> None:
+    """Keep what Prefect and other libraries log below a level off the console.
+
+    So are their failures to log somewhere else.
+    """
+    for handler in ("CONSOLE", "DEBUG"):
+        os.environ.setdefault(f"PREFECT_LOGGING_HANDLERS_{handler}_LEVEL", level)
+    logging.lastResort.setLevel(level)
+    logging.raiseExceptions = level != "CRITICAL"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,6 +91,16 @@ def _parser() -> argparse.ArgumentParser:
         "--directory", default="spineflow-demo", help="where to put it (default: %(default)s)"
     )
 
+    published = add(
+        "from-pl94171",
+        _from_pl94171,
+        "turn a published P.L. 94-171 release into input tables for experiments",
+        "Read the geographic header and the three segments of a state's published redistricting "
+        "files, and write fictional records that tabulate to their block counts, with settings.",
+    )
+    published.add_argument("release", metavar="FOLDER", help="folder with the state's .pl files")
+    published.add_argument("directory", metavar="DIRECTORY", help="where to put the tables")
+
     run = add(
         "run",
         _run,
@@ -97,8 +118,15 @@ def _parser() -> argparse.ArgumentParser:
     resume = add("resume", _resume, "continue a run that was interrupted")
     resume.add_argument("run_directory", metavar="RUN_DIR")
 
-    report = add("report", _report, "write the public report of a finished run again")
-    report.add_argument("run_directory", metavar="RUN_DIR")
+    report = add(
+        "report",
+        _report,
+        "write the reports of a finished run again, or compare several runs",
+        "Write the public report of a finished run again, and its confidential accuracy report. "
+        "Several runs are compared with the truth side by side, in the first one's confidential "
+        "folder, and in its report folder too if no input is confidential.",
+    )
+    report.add_argument("run_directories", metavar="RUN_DIR", nargs="+")
 
     check = add("check", _check, "validate settings and inputs; draw no noise, spend nothing")
     with_settings(check)
@@ -108,6 +136,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     with_settings(budget)
     budget.add_argument("--json", action="store_true", help="print JSON")
+    budget.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="WHAT=MARGIN",
+        help="say which budget the 95 %% margin of error of an answer needs, for example "
+        "persons:County:total=25 of topdown or TRACT:2=11 of detailed-groups",
+    )
     budget.add_argument(
         "--curve", metavar="FILE.svg", help="also draw epsilon against delta into this file"
     )
@@ -171,6 +207,19 @@ def _demo(options: argparse.Namespace) -> int:
     return main(["run", "topdown", str(settings_file), "--run-dir", str(folder / "run")])
 
 
+def _from_pl94171(options: argparse.Namespace) -> int:
+    from flows.published import write_published_input
+
+    settings_file, tables = write_published_input(Path(options.release), Path(options.directory))
+    if tables.n_units_occupied:
+        print(f"housing units made occupied for households: {tables.n_units_occupied}")
+    if tables.n_minors_moved:
+        print(f"minors moved out of nursing facilities: {tables.n_minors_moved}")
+    print(f"Input tables are in {options.directory}/; run them with:")
+    print(f"spineflow run topdown {settings_file}")
+    return 0
+
+
 def _run(options: argparse.Namespace) -> int:
     asked = product(options.flow)
     settings = asked.load(options.settings, options.overrides)
@@ -185,13 +234,33 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    run, asked, settings = _existing(options.run_directory)
-    if not run.release.exists():
-        raise InputRefused(
-            f"{run.root} has no release yet; finish it with 'spineflow resume' first."
-        )
+    existing = [_existing(folder) for folder in options.run_directories]
+    for run, _, _ in existing:
+        if not run.release.exists():
+            raise InputRefused(
+                f"{run.root} has no release yet; finish it with 'spineflow resume' first."
+            )
+    if len(existing) > 1:
+        return _compare(existing)
+    run, asked, settings = existing[0]
     with run.locked():
         print(f"report: {asked.report(run, settings)}")
+    return 0
+
+
+def _compare(existing) -> int:
+    from tasks.run_directory import RunDirectory
+
+    products = {asked.name: asked for _, asked, _ in existing}
+    first, *others = products.values()
+    if others or first.compare is None:
+        names = " and ".join(sorted(products))
+        raise InputRefused(f"Runs of {names} cannot be compared; name runs of topdown alone.")
+    with ExitStack() as stack:
+        for root in sorted({run.root for run, _, _ in existing}):
+            stack.enter_context(RunDirectory(root).locked())
+        path = first.compare([(run, settings) for run, _, settings in existing])
+    print(f"comparison: {path}")
     return 0
 
 
@@ -231,11 +300,24 @@ def _budget(options: argparse.Namespace) -> int:
     settings = asked.load(options.settings, options.overrides)
     if options.curve is not None:
         _draw_curve(settings, Path(options.curve))
+    for target in options.target:
+        print(f"{_needed(asked, settings, target)}.")
+    if options.target:
+        return 0
     if options.json:
         print(json.dumps(asked.costs(settings), indent=2))
     else:
         asked.print_costs(settings)
     return 0
+
+
+def _needed(asked, settings, target: str) -> str:
+    what, equals, margin = target.rpartition("=")
+    if asked.needed is None:
+        raise InputRefused(f"Margins cannot be turned into a budget for {asked.name}.")
+    if not equals or not margin.strip().isdigit():
+        raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
+    return asked.needed(settings, what.strip(), int(margin))
 
 
 def _draw_curve(settings, file: Path) -> None:

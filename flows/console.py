@@ -21,13 +21,17 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from tasks.errors import InputRefused
+from tasks.checks.accuracy.run import accuracy_report
 from tasks.files import NOT_PRIVATE
 from tasks.ingest.inputs import InputCheck
 from tasks.measurement.accounting import budget_report, noise_deviation
+from tasks.measurement.margins import margin_of_error, total_for_margin
 from tasks.release.publication import marker_address
 from tasks.run_directory import RunDirectory
 from tasks.settings.base import ProductSettings
 from tasks.settings.topdown import TopdownSettings
+from tasks.workload.queries import normalize_query_name
 
 WIDTH_WHEN_PIPED = 160
 
@@ -80,6 +84,8 @@ def topdown_finished(run: RunDirectory, settings: TopdownSettings) -> None:
             f"epsilon {_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0}"
         )
     print_finished(run, settings, lines)
+    if accuracy_report(run).exists():
+        print(f"accuracy, confidential: {accuracy_report(run)}")
 
 
 def print_finished(run: RunDirectory, settings: ProductSettings, lines: Sequence[str]) -> None:
@@ -113,11 +119,37 @@ def print_rules(check: InputCheck, *, with_counts: bool) -> None:
 
 
 def topdown_costs(settings: TopdownSettings) -> dict[str, Any]:
-    """What a run would cost, per universe; see `budget_report`."""
-    return {
-        universe: budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        for universe in settings.run.universes
-    }
+    """What a run would cost, per universe: `budget_report`, and each query's margin of error."""
+    costs = {}
+    for universe in settings.run.universes:
+        budget = settings.budget_of(universe)
+        costs[universe] = budget_report(budget, settings.schema_of(universe))
+        for query in costs[universe]["queries"]:
+            shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
+            query["margin_of_error"] = margin_of_error(budget, *shares)
+    return costs
+
+
+def topdown_needs(settings: TopdownSettings, target: str, margin: int) -> str:
+    """The budget that a target UNIVERSE:GEOLEVEL:QUERY needs for a margin of error."""
+    parts = target.split(":")
+    if len(parts) != 3 or parts[0] not in settings.run.universes:
+        raise InputRefused(
+            f"--target {target}: write universe, geolevel and query, for example "
+            "'persons:County:total=25'."
+        )
+    universe, geolevel, query = parts
+    budget = settings.budget_of(universe)
+    try:
+        total = total_for_margin(budget, geolevel, normalize_query_name(query), margin)
+    except ValueError as error:
+        raise InputRefused(f"--target {target}: {error}.") from None
+    symbol = "epsilon" if budget.is_pure else "rho"
+    told = "none" if budget.infinite else f"{float(budget.total):.4g}"
+    return (
+        f"{query} at {geolevel} is within {margin} of the truth, but for post-processing, with a "
+        f"probability of 95 % at {symbol} {float(total):.6g} and these shares (now {told})"
+    )
 
 
 def print_topdown_costs(settings: TopdownSettings) -> None:
@@ -130,7 +162,9 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
             f"epsilon {_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0} "
             f"(simple bound {_epsilon(report['epsilon']['simple'])})"
         )
-        table = Table("geolevel", "query", "geolevel share", "query share", "noise s.d.")
+        table = Table(
+            "geolevel", "query", "geolevel share", "query share", "noise s.d.", "margin, 95 %"
+        )
         for query in report["queries"]:
             table.add_row(
                 query["geolevel"],
@@ -138,6 +172,7 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
                 query["geolevel_share"],
                 query["query_share"],
                 f"{noise_deviation(query):.3g}",
+                f"{query['margin_of_error']:,}",
             )
         console.print(table)
         protected = Table("what an attacker lacks", "epsilon")

@@ -6,6 +6,8 @@ ledger, so that `spineflow resume` continues the product that was interrupted.
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ def products(settings_file: str, run_directory: str = "", overrides: tuple[str, 
 def products_stages(run_directory: str) -> str:
     """All products of a prepared run; finished ones are reused. Returns the index's folder."""
     with entered(run_directory, ProductsSettings) as (run, settings):
+        _refuse_bad_input(run, settings)
         for name, own in settings.products.chosen().items():
             part = prepare(own, run.root / name)
             with stopwatch() as seconds:
@@ -53,6 +56,14 @@ def products_stages(run_directory: str) -> str:
         publish_index(run, settings)
         write_products_report(run, settings)
     return str(run.release)
+
+
+def _refuse_bad_input(run: RunDirectory, settings: ProductsSettings) -> None:
+    """Check the input of every product that has not begun, before any of them spends."""
+    for name, own in settings.products.chosen().items():
+        if not (run.root / name).exists():
+            with redirect_stdout(StringIO()):
+                product(name).check(own)
 
 
 def check(settings: ProductsSettings) -> None:

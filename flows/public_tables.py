@@ -8,6 +8,8 @@ from prefect.artifacts import (
     create_table_artifact,
 )
 
+from tasks.checks.accuracy.figures import read_figures
+from tasks.checks.accuracy.report import accuracy_table
 from tasks.files import NOT_PRIVATE
 from tasks.measurement.accounting import budget_report
 from tasks.release.document import Table
@@ -58,6 +60,17 @@ def publish_solves(run: RunDirectory) -> None:
         key="solver-outcomes",
         description="Every least-squares and rounding problem, by how it ended",
     )
+
+
+def publish_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
+    """How far the release is from the truth, for inputs that are not confidential."""
+    figures = None if settings.input.confidential else read_figures(run)
+    if figures is not None:
+        publish_table(
+            accuracy_table(figures),
+            key="accuracy",
+            description="Errors by level, beside the standard deviation that the budget implies",
+        )
 
 
 def publish_outcome(run: RunDirectory, settings: ProductSettings) -> None:

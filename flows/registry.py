@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 MODULES = {
     "topdown": "flows.topdown",
+    "detailed-groups": "flows.detailed_groups",
+    "trips": "flows.trips",
     "products": "flows.products",
+    "group-sizes": "flows.group_sizes",
+    "tune": "flows.tune",
 }
 """Module of every flow; its `PRODUCT` describes it."""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from tasks.settings.base import RunnerSettings
@@ -18,3 +22,21 @@ def task_runner(settings: RunnerSettings) -> TaskRunner:
     if settings.dask_address is not None:
         return DaskTaskRunner(address=settings.dask_address)
     return DaskTaskRunner(cluster_kwargs={"n_workers": settings.workers, "threads_per_worker": 1})
+
+
+@contextmanager
+def one_server(settings: RunnerSettings) -> Iterator[None]:
+    """Have the workers of a local Dask cluster report to the embedded server of this process.
+
+    Left alone, each of them would start a server of its own. With a server at PREFECT_API_URL, and
+    with other runners, there is nothing to do.
+    """
+    if settings.runner != "dask" or PREFECT_API_URL.value() is not None:
+        yield
+        return
+    from prefect.server.api.server import SubprocessASGIServer  # Slow to import.
+
+    server = SubprocessASGIServer()
+    server.start()
+    with temporary_settings({PREFECT_API_URL: server.api_url}):
+        yield

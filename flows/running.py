@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +13,10 @@ from prefect import Flow, tags
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
+from flows.interruptions import explained
 from flows.progress import finish_stage
-from flows.runners import task_runner
-from tasks.errors import InputRefused, SpineflowError
+from flows.runners import one_server, task_runner
+from tasks.errors import InputRefused
 from tasks.release.publication import refuse_taken_place
 from tasks.release.steps import publish_copy
 from tasks.run_directory import RunDirectory, settings_digest, start_run
@@ -38,6 +39,10 @@ class Product:
     print_costs : prints that for people.
     finished : prints the summary at the end of a run.
     report : writes the public report of a finished run again, and returns its path.
+    compare : writes a report of several finished runs and their settings side by side, and
+        returns its path; None where a product has none.
+    needed : a sentence on the budget that the 95 % margin of error of something needs, given its
+        name and the margin; None where a product has none.
     refuse : further checks of the settings before anything is read; raises InputRefused.
     """
 
@@ -49,6 +54,8 @@ class Product:
     print_costs: Callable[[Any], None]
     finished: Callable[[RunDirectory, Any], None]
     report: Callable[[RunDirectory, Any], Path]
+    compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
+    needed: Callable[[Any, str, int], str] | None = None
     refuse: Callable[[Any], None] = lambda settings: None
 
     @property
@@ -79,12 +86,16 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
     run = RunDirectory(Path(run_directory).resolve())
     with run.locked():
         refuse_taken_place(run, settings)
-        start_run(
-            run,
-            product=settings.PRODUCT,
-            settings_text=dump_settings(settings),
-            private=settings.is_private,
-        )
+        text = dump_settings(settings)
+        if run.manifest.exists() and frozen_settings(type(settings), run.settings) == settings:
+            # A later version may write the same settings in other words.
+            text = run.settings.read_text(encoding="utf-8")
+        try:
+            start_run(
+                run, product=settings.PRODUCT, settings_text=text, private=settings.is_private
+            )
+        except OSError as error:
+            raise explained(error, str(run.root)) from None
     return run
 
 
@@ -95,7 +106,11 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     """
     stages = product.stages.with_options(task_runner=task_runner(settings.run))
     with tags(settings.privacy.dataset, product.name, settings.run.runner):
-        return stages(str(run.root))
+        try:
+            with one_server(settings.run):
+                return stages(str(run.root))
+        except Exception as error:
+            raise explained(error, str(run.root)) from None
 
 
 def run_settings_file(
@@ -138,10 +153,12 @@ def entered(
             yield run, settings
             if settings.release.publish_to is not None:
                 finish(run, {"publication": [publish_copy.submit(str(run.root))]})
-        except SpineflowError as error:
-            if run.read_manifest()["status"] != "complete":
-                run.update_manifest(status="failed", reason=str(error))
-            raise
+        except Exception as error:
+            public = explained(error, run_directory)
+            with suppress(OSError):
+                if run.read_manifest()["status"] != "complete":
+                    run.update_manifest(status="failed", reason=str(public))
+            raise public from None
         run.update_manifest(status="complete", reason="")
 
 

@@ -1,8 +1,9 @@
 """The TopDown flow: from census-like tables to privacy-protected microdata.
 
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
-           -> microdata -> checks -> release -> report
+           -> microdata -> tables -> checks -> release -> accuracy, report
 
+With full information, measurements are combined from the blocks up before they are estimated.
 The spine is summarised for the report at the side, while estimates are made.
 
 Persons and housing units run side by side. All data travel through the run directory; what the
@@ -11,14 +12,20 @@ tasks hand to each other are names and digests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from prefect import flow
+from prefect import Task, flow
 from prefect.futures import PrefectFuture
 
-from flows.console import print_rules, print_topdown_costs, topdown_costs, topdown_finished
+from flows.console import (
+    print_rules,
+    print_topdown_costs,
+    topdown_costs,
+    topdown_finished,
+    topdown_needs,
+)
 from flows.public_tables import (
+    publish_accuracy,
     publish_budgets,
     publish_geounits,
     publish_outcome,
@@ -32,14 +39,19 @@ from flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from tasks.checks.accuracy import read_accuracy
+from tasks.checks.accuracy.queries import read_accuracy
+from tasks.checks.accuracy.run import write_comparison, write_run_accuracy
+from tasks.checks.accuracy.steps import compare_with_truth
 from tasks.checks.steps import check_release, publish_release, report_run
-from tasks.estimation.steps import estimate
+from tasks.estimation.estimators import estimator_of
+from tasks.estimation.steps import combine, estimate
 from tasks.ingest.run import check_input_of
 from tasks.ingest.steps import ingest
 from tasks.measurement.steps import charge_ledger, constrain, measure
 from tasks.release.report import write_report
 from tasks.release.steps import write_microdata
+from tasks.release.tabulations.run import tabulated_universes
+from tasks.release.tabulations.steps import write_redistricting_tables
 from tasks.run_directory import RunDirectory
 from tasks.settings.topdown import TopdownSettings
 from tasks.spine.build import check_spine_settings, universe_spine
@@ -84,6 +96,7 @@ def report(run: RunDirectory, settings: TopdownSettings) -> Path:
     for universe in settings.run.universes:
         if not has_summary(run, universe):
             write_summary(run, settings, universe)
+    write_run_accuracy(run, settings)
     accuracy = None if settings.input.confidential else read_accuracy(run)
     return write_report(run, settings, accuracy)
 
@@ -97,6 +110,8 @@ PRODUCT = Product(
     print_costs=print_topdown_costs,
     finished=topdown_finished,
     report=report,
+    compare=write_comparison,
+    needed=topdown_needs,
     refuse=check_spine_settings,
 )
 
@@ -118,12 +133,15 @@ def _run_all(run: RunDirectory, settings: TopdownSettings) -> None:
         for universe, spine in spines.items()
     }
     publish_geounits(run, settings)
-    estimated = _estimate(run, universes, measured)
+    estimated = _estimate(run, settings, measured)
     publish_solves(run)
-    released = _release(run, estimated)
+    released = _release(run, settings, estimated)
     finish(run, summarised)
-    finish(run, {"report": [report_run.submit(root, wait_for=[released])]})
+    compared = compare_with_truth.submit(root, wait_for=[released])
+    finish(run, {"accuracy": [compared]})
+    finish(run, {"report": [report_run.submit(root, wait_for=[compared])]})
     publish_outcome(run, settings)
+    publish_accuracy(run, settings)
 
 
 Measured = dict[tuple[str, str], list[PrefectFuture]]
@@ -159,37 +177,65 @@ def _measure(run: RunDirectory, spines: dict[str, PrefectFuture]) -> Measured:
 
 
 def _estimate(
-    run: RunDirectory, universes: Sequence[str], measured: Measured
+    run: RunDirectory, settings: TopdownSettings, measured: Measured
 ) -> dict[str, list[PrefectFuture]]:
-    """Estimate geolevel by geolevel, root first; returns each universe's tasks of the blocks.
+    """Estimate every universe; returns each universe's tasks that came last.
 
-    The universes go down side by side, each waiting for its own geolevel above.
+    Top down from the root or bottom up from the blocks, as the estimator needs it; where it
+    combines measurements first, that is done from the blocks up before.
     """
-    above: dict[str, list[PrefectFuture]] = {universe: [] for universe in universes}
-    shards = {universe: list(_shards(run, universe).items()) for universe in universes}
-    for depth in range(max(len(geolevels) for geolevels in shards.values())):
+    estimator = estimator_of(settings)
+    last: dict[str, list[PrefectFuture]] = {name: [] for name in settings.run.universes}
+    down = {universe: list(_shards(run, universe)) for universe in last}
+    up = {universe: geolevels[::-1] for universe, geolevels in down.items()}
+    if estimator.combine is not None:
+        below_root = {universe: geolevels[:-1] for universe, geolevels in up.items()}
+        _go(run, combine, "combine", below_root, measured, last)
+    _go(run, estimate, "estimate", up if estimator.is_bottom_up else down, measured, last)
+    return last
+
+
+def _go(
+    run: RunDirectory,
+    task: Task,
+    stage: str,
+    geolevels: dict[str, list[str]],
+    measured: Measured,
+    last: dict[str, list[PrefectFuture]],
+) -> None:
+    """Run a task on every shard, geolevel by geolevel in each universe's order.
+
+    The universes go side by side, each waiting for its own geolevel before, whose tasks are kept
+    in `last`.
+    """
+    for depth in range(max(map(len, geolevels.values()))):
         wave = {}
-        for universe in universes:
-            if depth < len(shards[universe]):
-                geolevel, geolevel_shards = shards[universe][depth]
-                wait_for = [*measured[universe, geolevel], *above[universe]]
-                above[universe] = wave[f"{universe} estimate {geolevel}"] = [
-                    estimate.submit(str(run.root), universe, geolevel, s.name, wait_for=wait_for)
-                    for s in geolevel_shards
+        for universe, names in geolevels.items():
+            if depth < len(names):
+                geolevel = names[depth]
+                wait_for = [*measured[universe, geolevel], *last[universe]]
+                last[universe] = wave[f"{universe} {stage} {geolevel}"] = [
+                    task.submit(str(run.root), universe, geolevel, s.name, wait_for=wait_for)
+                    for s in _shards(run, universe)[geolevel]
                 ]
         finish(run, wave)
-    return above
 
 
-def _release(run: RunDirectory, blocks: dict[str, list[PrefectFuture]]) -> PrefectFuture:
-    """Write microdata, check them and everything before, and publish what has passed."""
+def _release(
+    run: RunDirectory, settings: TopdownSettings, blocks: dict[str, list[PrefectFuture]]
+) -> PrefectFuture:
+    """Write microdata and tables, check them and everything before, publish what has passed."""
     root = str(run.root)
     written = {
         universe: write_microdata.submit(root, universe, wait_for=estimated)
         for universe, estimated in blocks.items()
     }
     finish(run, {f"{universe} microdata": [future] for universe, future in written.items()})
-    checked = check_release.submit(root, wait_for=list(written.values()))
+    made = list(written.values())
+    if tabulated_universes(settings):
+        made = [write_redistricting_tables.submit(root, wait_for=made)]
+        finish(run, {"tables": made})
+    checked = check_release.submit(root, wait_for=made)
     finish(run, {"checks": [checked]})
     published = publish_release.submit(root, wait_for=[checked])
     finish(run, {"release": [published]})

@@ -1,0 +1,186 @@
+"""The trips flow: from a table of origins and destinations, or any tree, to a released table.
+
+    ingest -> charge -> for every level: cut, measure, estimate -> combine
+           -> table -> checks -> release -> report
+
+A top-down mechanism measures a level once the level above is estimated. Where all nodes are
+measured whatever the noise, the levels are measured side by side, and where measurements are
+combined, that comes after all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.futures import PrefectFuture
+from pyarrow import parquet
+from rich.table import Table
+
+from flows.console import page, print_finished, print_rules
+from flows.public_tables import publish_outcome, publish_table
+from flows.running import (
+    Product,
+    entered,
+    finish,
+    run_settings_file,
+    settings_run_name,
+    stages_run_name,
+)
+from tasks.checks.trips.accuracy import read_accuracy
+from tasks.checks.trips.steps import check_trips, publish_trips, report_trips
+from tasks.estimation.trips.run import ONLY_SHARD
+from tasks.estimation.trips.steps import combine_trips, estimate_trips
+from tasks.ingest.findings import refusal
+from tasks.ingest.trips.run import check_input, public_shape
+from tasks.ingest.trips.steps import ingest_trips
+from tasks.measurement.trips.files import level_folder, read_cuts
+from tasks.measurement.trips.plan import Plan, budget_report, make_plan
+from tasks.measurement.trips.run import plan_of
+from tasks.measurement.trips.steps import charge_trips, cut_trips, measure_trips
+from tasks.release.trips.report import write_report
+from tasks.release.trips.statements import cost_table, delta_warning, noise_section
+from tasks.release.trips.steps import write_trips
+from tasks.release.trips.table import TABLE, n_trips
+from tasks.run_directory import RunDirectory
+from tasks.settings.trips import TripsSettings
+from tasks.workload.trips.mechanisms import FULL_INFORMATION
+
+
+@flow(name="trips", flow_run_name=settings_run_name, persist_result=False)
+def trips(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+    """Run a settings file on this machine; what a deployment calls.
+
+    Args:
+        settings_file: Full path of the TOML settings, as the worker sees it.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, in runs/ beside the settings.
+        overrides: Settings that win over the file, each written as section.key=value.
+    """
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+
+
+@flow(name="trips-stages", flow_run_name=stages_run_name, persist_result=False)
+def trips_stages(run_directory: str) -> str:
+    """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
+    with entered(run_directory, TripsSettings) as (run, settings):
+        _run_all(run, settings)
+    return str(run.release)
+
+
+def _run_all(run: RunDirectory, settings: TripsSettings) -> None:
+    root = str(run.root)
+    ingested = ingest_trips.submit(root)
+    finish(run, {"ingest": [ingested]})
+    if ingested.result().facts:
+        run.update_manifest(input_digests=dict(ingested.result().facts))
+    plan = plan_of(run, settings)
+    for block in noise_section(settings, plan).blocks:
+        if not isinstance(block, str):
+            publish_table(block, key="budget-trips", description=plan.mechanism)
+    finish(run, {"ledger": [charge_trips.submit(root)]})
+    if plan.mechanism == FULL_INFORMATION and plan.measures_all:
+        _measure(run, list(plan.levels))
+    else:
+        _go_down(run, plan)
+    if plan.mechanism == FULL_INFORMATION:
+        finish(run, {"combine": [combine_trips.submit(root)]})
+    finish(run, {"table": [write_trips.submit(root)]})
+    finish(run, {"checks": [check_trips.submit(root)]})
+    finish(run, {"release": [publish_trips.submit(root)]})
+    finish(run, {"report": [report_trips.submit(root)]})
+    publish_outcome(run, settings)
+
+
+def _go_down(run: RunDirectory, plan: Plan) -> None:
+    """Measure and estimate level by level; an exact root is estimated alone."""
+    root = str(run.root)
+    if plan.is_top_down and 0 not in plan.levels:
+        finish(run, {f"estimate {level_folder(0)}": [estimate_trips.submit(root, 0, ONLY_SHARD)]})
+    for level in plan.levels:
+        _measure(run, [level])
+        made = [estimate_trips.submit(root, level, s.name) for s in read_cuts(run, level).shards]
+        finish(run, {f"estimate {level_folder(level)}": made})
+
+
+def _measure(run: RunDirectory, levels: list[int]) -> None:
+    """Cut levels whose parents are known, and measure them side by side."""
+    root = str(run.root)
+    finish(run, {f"cut {level_folder(level)}": [cut_trips.submit(root, level)] for level in levels})
+    measured: dict[str, list[PrefectFuture]] = {
+        f"measure {level_folder(level)}": [
+            measure_trips.submit(root, level, shard.name) for shard in read_cuts(run, level).shards
+        ]
+        for level in levels
+    }
+    finish(run, measured)
+
+
+def check(settings: TripsSettings) -> None:
+    """Check the files against every rule, and that the shares fit the tree; draw no noise."""
+    found = check_input(settings)
+    with_counts = not settings.input.confidential
+    print_rules(found, with_counts=with_counts)
+    if found.leaves is None:
+        raise refusal(found.findings, with_counts=with_counts)
+    make_plan(settings, found.shape.tree)
+    if settings.contribution.has_invariant_total:
+        _warn(delta_warning(settings, found.leaves.total))
+
+
+def costs(settings: TripsSettings) -> dict[str, Any]:
+    """What a run would cost; see `tasks.measurement.trips.plan.budget_report`."""
+    plan = make_plan(settings, public_shape(settings).tree)
+    return {"trips": budget_report(plan, settings.report_delta)}
+
+
+def print_costs(settings: TripsSettings) -> None:
+    """The same as tables."""
+    plan = make_plan(settings, public_shape(settings).tree)
+    console = page()
+    blocks = (cost_table(settings, plan), *noise_section(settings, plan).blocks)
+    for block in blocks:
+        if isinstance(block, str):
+            print(block)
+            continue
+        table = Table(*block.headers)
+        for row in block.rows:
+            table.add_row(*(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row))
+        console.print(table)
+
+
+def finished(run: RunDirectory, settings: TripsSettings) -> None:
+    """The summary at the end of a run."""
+    plan = plan_of(run, settings)
+    cost = budget_report(plan, settings.report_delta)
+    epsilon = cost["epsilon"]["tight"]
+    shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
+    n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
+    line = f"{plan.mechanism}: {n_rows:,} rows; epsilon {shown} at delta {cost['delta']}"
+    print_finished(run, settings, [line])
+    _warn(delta_warning(settings, n_trips(run.release, plan.tree)))
+
+
+def report(run: RunDirectory, settings: TripsSettings) -> Path:
+    """Write the report again."""
+    accuracy = None if settings.input.confidential else read_accuracy(run)
+    return write_report(run, settings, accuracy)
+
+
+PRODUCT = Product(
+    settings=TripsSettings,
+    flow=trips,
+    stages=trips_stages,
+    check=check,
+    costs=costs,
+    print_costs=print_costs,
+    finished=finished,
+    report=report,
+)
+
+
+def _warn(sentence: str | None) -> None:
+    if sentence is not None:
+        print(f"warning: {sentence}", file=sys.stderr)

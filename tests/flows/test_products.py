@@ -1,0 +1,134 @@
+"""Several products of one dataset: one settings file, one ledger, one page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.cli import main
+from tasks.ingest.detailed_groups.generate import generate_specification
+from tasks.measurement.ledger import open_ledger, summary
+from tasks.run_directory import RunDirectory
+
+PRODUCTS = ("topdown", "detailed-groups", "group-sizes")
+
+
+@pytest.fixture(scope="module")
+def settings(county: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("products")
+    state = (county / "grfc.txt").read_text(encoding="utf-8").splitlines()[1].split("|")[1]
+    generate_specification(folder / "params", states=[state])
+    codes = pd.read_csv(folder / "params" / "race-and-ethnicity-codes.txt", sep="|", dtype=str)
+    persons = pd.read_parquet(county / "persons.parquet")
+    known = codes["RACE_ETH_CODE"]
+    races, ethnicities = known[known < "9000"].to_numpy(), known[known >= "9000"].to_numpy()
+    of_person = np.arange(len(persons))
+    persons["QRACE1"] = races[of_person % len(races)]
+    persons[[f"QRACE{i}" for i in range(2, 9)]] = "    "
+    persons["QSPAN"] = ethnicities[of_person % len(ethnicities)]
+    persons.to_parquet(folder / "persons.parquet")
+    file = folder / "products.toml"
+    file.write_text(
+        f"""\
+[input]
+persons = "persons.parquet"
+units = "{county / "units.parquet"}"
+geography = "{county / "grfc.txt"}"
+[privacy]
+dataset = "county"
+ledger = "ledger.db"
+[products.topdown]
+preset = "pl94_2020_us"
+[products.detailed-groups]
+input = {{ parameters = "params" }}
+mechanism = {{ coterminous = true }}
+[products.group-sizes]
+privacy = {{ epsilon = "1" }}
+mechanism = {{ largest_size = 50 }}
+""",
+        encoding="utf-8",
+    )
+    return file
+
+
+@pytest.fixture(scope="module")
+def run(prefect_server, settings: Path) -> RunDirectory:
+    folder = settings.parent / "run"
+    assert main(["run", "products", str(settings), "--run-dir", str(folder)]) == 0
+    return RunDirectory(folder)
+
+
+@pytest.mark.slow
+def test_every_product_is_released_and_charged_once(run: RunDirectory, settings: Path) -> None:
+    index = json.loads((run.release / "products.json").read_text(encoding="utf-8"))
+    assert tuple(index) == PRODUCTS
+    spent = summary(open_ledger(settings.parent / "ledger.db"))["datasets"]
+    assert list(spent) == ["county"]
+    drawn = spent["county"]["products"]
+    assert set(drawn) == set(PRODUCTS)
+    for name in PRODUCTS:
+        part = RunDirectory(run.root / name)
+        assert (run.release / index[name]["release"]).resolve() == part.release
+        runs = {draw["run_id"] for draw in drawn[name]["draws"]}
+        assert runs == {part.read_manifest()["run_id"]} == {index[name]["run_id"]}
+    total = sum(Fraction(draw["bounded_rho"]) for part in drawn.values() for draw in part["draws"])
+    assert Fraction(spent["county"]["rho"]) == total
+
+
+@pytest.mark.slow
+def test_the_page_links_the_reports_and_sums_the_cost(run: RunDirectory) -> None:
+    page = run.report.read_text(encoding="utf-8")
+    for name in PRODUCTS:
+        assert f'href="../{name}/report/report.html"' in page
+        assert (run.report.parent / f"../{name}/report/report.html").exists()
+    assert "Together rho" in page
+
+
+@pytest.mark.slow
+def test_a_run_that_was_interrupted_keeps_finished_products(run: RunDirectory, settings: Path):
+    """The last product is finished again from its measurements; the first is left as it is."""
+    ledger = settings.parent / "ledger.db"
+    before = summary(open_ledger(ledger))
+    first = RunDirectory(run.root / "topdown").release / "mdf_persons.parquet"
+    last = RunDirectory(run.root / "group-sizes")
+    sizes = (last.release / "group_sizes.csv").read_bytes()
+    made = first.stat().st_mtime_ns
+    for folder in (run.release, last.release, run.report.parent):
+        shutil.rmtree(folder)
+    assert main(["resume", str(run.root)]) == 0
+    assert first.stat().st_mtime_ns == made
+    assert (last.release / "group_sizes.csv").read_bytes() == sizes
+    assert run.report.exists()
+    assert summary(open_ledger(ledger)) == before
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("products.topdown.privacy.dataset=other", "products.topdown.privacy.dataset"),
+        ("products.topdown.privacy.ledger=other.db", "products.topdown.privacy.ledger"),
+        ("products.trips.count=n", "products.trips"),
+        ("products.group-sizes.privacy.epsilon=0", "group-sizes"),
+        ("products.topdown.budget.persons.rho=0.5", "products.topdown"),
+        ("products.topdown=1", "products.topdown"),
+        ("products=1", "products"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    settings: Path, tmp_path: Path, override: str, said: str, capsys
+) -> None:
+    options = ["--set", override, "--run-dir", str(tmp_path / "run")]
+    assert main(["run", "products", str(settings), *options]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_cost_of_all_products_is_shown_together(settings: Path, capsys) -> None:
+    assert main(["budget", "products", str(settings), "--json"]) == 0
+    assert tuple(json.loads(capsys.readouterr().out)) == PRODUCTS
