@@ -1,0 +1,1 @@
+"""Estimation of trips: integer projections of noisy children onto their parents' counts."""

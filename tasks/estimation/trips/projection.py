@@ -1,0 +1,165 @@
+"""Integer projections of noisy children onto their parent's count, many parents at once.
+
+Parent p has the children `values[offsets[p]:offsets[p + 1]]`, integers x that noise may have made
+negative, and a count c >= 0. Both projections find integers y >= 0 with sum y = c:
+
+- `chebyshev_projection` minimises max |x - y|. Of the many minimisers it returns that of
+  Algorithm 2 of InfTDA (Boninsegna and Silvestri, Differentially Private Release of Hierarchical
+  Origin/Destination Data with a TopDown Approach).
+- `euclidean_projection` minimises sum (x - y)^2 over the integers, without rounding a relaxation.
+
+Algorithm 2 starts from a sum that is too large and goes over the children in a fixed order again
+and again, each time allowed to take one more from every child. All its passes but the last act
+alike on every child, so that they have a closed form, a water level: after a pass at level t,
+y = max(0, x - t). The level is found from sorted partial sums, and one last pass in the same
+order takes the remainder. The Euclidean minimiser has the same form, with levels of either sign.
+Time is d log d for d children.
+
+`smallest_first` goes over the children in ascending order of x, which removes small values, those
+that noise is likely to have made; otherwise in descending order, which keeps them. Equal values
+are taken in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+INSERTION_SORT_LENGTH = 24
+"""Segments up to this length are sorted in place, without the calls of a general sort."""
+
+
+def chebyshev_projection(
+    values: np.ndarray, offsets: np.ndarray, totals: np.ndarray, *, smallest_first: bool = True
+) -> np.ndarray:
+    """Algorithm 2 on every segment: `values` (n,), `offsets` (k + 1,), `totals` (k,), all int64.
+
+    Returns y, shape `(n,)`, int64. Raises ValueError for a negative total, or a positive one
+    without children.
+
+    >>> chebyshev_projection(np.array([0, -1, 1]), np.array([0, 3]), np.array([2])).tolist()
+    [0, 0, 2]
+    """
+    return _project(values, offsets, totals, smallest_first, True)
+
+
+def euclidean_projection(
+    values: np.ndarray, offsets: np.ndarray, totals: np.ndarray, *, smallest_first: bool = True
+) -> np.ndarray:
+    """The integer point nearest in the L2 norm on every segment; as `chebyshev_projection`.
+
+    >>> euclidean_projection(np.array([5, 2, -4]), np.array([0, 3]), np.array([4])).tolist()
+    [4, 0, 0]
+    """
+    return _project(values, offsets, totals, smallest_first, False)
+
+
+def _project(values, offsets, totals, smallest_first: bool, chebyshev: bool) -> np.ndarray:
+    values, offsets, totals = (
+        np.ascontiguousarray(array, dtype=np.int64) for array in (values, offsets, totals)
+    )
+    if (totals < 0).any():
+        raise ValueError("a parent's count is negative")
+    if (totals[np.diff(offsets) == 0] > 0).any():
+        raise ValueError("a parent with a positive count has no children")
+    result = np.empty_like(values)
+    _project_segments(values, offsets, totals, smallest_first, chebyshev, result)
+    return result
+
+
+@njit(nogil=True, cache=True)
+def _project_segments(values, offsets, totals, smallest_first, chebyshev, result):
+    longest = 0
+    for p in range(totals.size):
+        longest = max(longest, offsets[p + 1] - offsets[p])
+    order = np.empty(longest, dtype=np.int64)
+    for p in range(totals.size):
+        x = values[offsets[p] : offsets[p + 1]]
+        y = result[offsets[p] : offsets[p + 1]]
+        if totals[p] == 0:
+            y[:] = 0
+        elif chebyshev:
+            _project_chebyshev(x, totals[p], smallest_first, order[: x.size], y)
+        else:
+            _sort(x, smallest_first, order[: x.size])
+            level = _water_level(x, totals[p], smallest_first, order[: x.size])
+            _fill_to_level(x, totals[p], level, order[: x.size], y)
+
+
+@njit(nogil=True, cache=True)
+def _project_chebyshev(x, total, smallest_first, order, y):
+    """Lines 2 to 12 of Algorithm 2; `level` is its t."""
+    missing = total - x.sum()
+    step = -(-missing // x.size)
+    level = 0
+    excess = -total
+    for i in range(x.size):
+        z = max(step, -x[i])
+        level = max(level, abs(z))
+        y[i] = x[i] + z
+        excess += y[i]
+    if excess == 0:
+        return
+    room = 0
+    for i in range(x.size):
+        room += y[i] - max(0, x[i] - level)
+    _sort(x, smallest_first, order)
+    if room < excess:
+        _fill_to_level(x, total, _water_level(x, total, smallest_first, order), order, y)
+    else:
+        _take(x, excess, level, order, y)
+
+
+@njit(nogil=True, cache=True)
+def _fill_to_level(x, total, level, order, y):
+    """y = max(0, x - level) where the sum allows it: the last pass, from the level before."""
+    excess = -total
+    for i in range(x.size):
+        y[i] = max(0, x[i] - level + 1)
+        excess += y[i]
+    _take(x, excess, level, order, y)
+
+
+@njit(nogil=True, cache=True)
+def _take(x, excess, level, order, y):
+    """Lower y in the given order, no further than max(0, x - level), until `excess` is gone."""
+    for i in order:
+        if excess == 0:
+            return
+        taken = min(excess, y[i] - max(0, x[i] - level))
+        y[i] -= taken
+        excess -= taken
+
+
+@njit(nogil=True, cache=True)
+def _water_level(x, total, smallest_first, order):
+    """The smallest integer t with sum max(0, x - t) <= total.
+
+    While t is no less than the (k + 1)-th largest value, the sum is that of the k largest less
+    k t; the first k for which the t of equality, rounded up, is that large gives the level.
+    """
+    top = 0
+    level = 0
+    for k in range(1, x.size + 1):
+        top += x[order[x.size - k]] if smallest_first else x[order[k - 1]]
+        level = -(-(top - total) // k)
+        if k < x.size:
+            following = x[order[x.size - k - 1]] if smallest_first else x[order[k]]
+            if level >= following:
+                return level
+    return level
+
+
+@njit(nogil=True, cache=True)
+def _sort(x, smallest_first, order):
+    """Indices of x in ascending or descending order, equal values in the order they stand."""
+    if x.size > INSERTION_SORT_LENGTH:
+        keys = x if smallest_first else -x
+        order[:] = np.argsort(keys, kind="mergesort")
+        return
+    for i in range(x.size):
+        j = i
+        while j > 0 and (x[order[j - 1]] > x[i] if smallest_first else x[order[j - 1]] < x[i]):
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i

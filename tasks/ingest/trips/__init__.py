@@ -1,0 +1,1 @@
+"""Input of the trips flow: area hierarchies, tables of trips, and tables as trees."""

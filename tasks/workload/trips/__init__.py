@@ -1,0 +1,1 @@
+"""What is asked of trips: area hierarchies, trees of range queries, sensitivities and shares."""

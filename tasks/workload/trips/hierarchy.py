@@ -1,0 +1,98 @@
+"""Hierarchies: the public areas, or levels of a column, that one dimension of a tree refines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+ROOT = ""
+"""Code of the one area of a hierarchy's root level, which no file names."""
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchyLevel:
+    """One level: `codes` (n,) object, `parent` (n,) int64 position in the level above.
+
+    `parent` does not decrease, so that the children of an area stand together, in the order of
+    the level above; the root's parent is -1.
+    """
+
+    name: str
+    codes: np.ndarray
+    parent: np.ndarray
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Levels of areas, the root first; the finest level is where records live.
+
+    `name` is what one dimension of a tree is called: "origin", "destination", or a column.
+    """
+
+    name: str
+    levels: tuple[HierarchyLevel, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.levels[0]) != 1:
+            raise ValueError(f"the root level of {self.name} must hold one area")
+        for above, level in zip(self.levels, self.levels[1:], strict=False):
+            if (np.diff(level.parent) < 0).any() or not np.array_equal(
+                np.unique(level.parent), np.arange(len(above))
+            ):
+                raise ValueError(
+                    f"level {level.name} of {self.name}: children of an area must stand together, "
+                    "in the order of the level above, and every area needs some"
+                )
+
+    @property
+    def depth(self) -> int:
+        """Number of levels below the root."""
+        return len(self.levels) - 1
+
+    @cached_property
+    def child_offsets(self) -> tuple[np.ndarray, ...]:
+        """For each depth but the last, where the children of every area start, `(n + 1,)`."""
+        return tuple(
+            np.searchsorted(below.parent, np.arange(len(above) + 1)).astype(np.int64)
+            for above, below in zip(self.levels, self.levels[1:], strict=False)
+        )
+
+    def ancestors(self, depth: int) -> np.ndarray:
+        """For every finest area, the position of its ancestor at `depth`."""
+        position = np.arange(len(self.levels[-1]))
+        for level in self.levels[:depth:-1]:
+            position = level.parent[position]
+        return position
+
+    def n_leaves(self, depth: int) -> np.ndarray:
+        """For every area at `depth`, the number of finest areas in it."""
+        return np.bincount(self.ancestors(depth), minlength=len(self.levels[depth]))
+
+
+def hierarchy_of_links(name: str, levels: list[tuple[str, np.ndarray, np.ndarray]]) -> Hierarchy:
+    """Order levels of `(name, codes, codes of the parents)`, coarsest first, into a hierarchy.
+
+    Parents' codes of the first level are not looked at. Areas are sorted by their codes within
+    their parent, so that the result does not depend on the order of the input. Every code must be
+    unique within its level, and every parent must exist and have a child.
+
+    >>> links = [("region", np.array(["n", "s"]), None), ("town", np.array(["a"]), np.array(["s"]))]
+    >>> hierarchy_of_links("origin", links[:1]).levels[1].codes.tolist()
+    ['n', 's']
+    """
+    built = [HierarchyLevel("root", np.array([ROOT], dtype=object), np.array([-1], dtype=np.int64))]
+    for depth, (level_name, codes, parents) in enumerate(levels):
+        codes = np.asarray(codes, dtype=object)
+        if depth == 0:
+            position = np.zeros(codes.size, dtype=np.int64)
+        else:
+            above = {code: i for i, code in enumerate(built[-1].codes)}
+            position = np.array([above[code] for code in parents], dtype=np.int64)
+        order = np.lexsort((codes.astype(str), position))
+        built.append(HierarchyLevel(level_name, codes[order], position[order]))
+    return Hierarchy(name, tuple(built))

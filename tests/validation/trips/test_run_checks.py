@@ -1,0 +1,177 @@
+"""Every check fails on a run that was tampered with where it looks, and names itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.checks.trips.in_process import tree_to_table
+from tasks.checks.trips.run import expected_of
+from tasks.ingest.trips.generate import CountrySize, generate_country
+from tasks.ingest.trips.run import ingest_input
+from tasks.measurement.trips.run import plan_of
+from tasks.run_directory import RunDirectory, start_run
+from tasks.settings.load import dump_settings, load_settings
+from tasks.settings.trips import TripsSettings
+from tasks.workload.trips.neighbors import Contribution, squared_sensitivity
+from validation.trips.privacy_loss import ExpectedTrips
+from validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity
+from validation.trips.run_checks import ALWAYS, TOP_DOWN, run_checks
+from validation.trips.run_files import read_tree
+
+SMALL = CountrySize(regions=2, provinces=4, municipalities=20, pairs=200, commuters=30_000)
+MEASURED = "measurements/trips/level_03/dpqueries/00000.parquet"
+ESTIMATES = "estimates/trips/level_03/00000.parquet"
+
+
+@pytest.fixture(scope="module")
+def good_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedTrips]:
+    """A run that is ready to be checked, and what its settings promise."""
+    folder = tmp_path_factory.mktemp("run")
+    settings = load_settings(TripsSettings, generate_country(folder, SMALL, seed=1), presets=folder)
+    run = RunDirectory(folder / "run")
+    run.root.mkdir()
+    start_run(run, product="trips", settings_text=dump_settings(settings), private=True)
+    ingest_input(run, settings)
+    tree_to_table(run, settings)
+    return run.root, expected_of(settings, plan_of(run, settings))
+
+
+def failed(root: Path, expected: ExpectedTrips, *, is_private: bool = True) -> set[str]:
+    outcomes = run_checks(
+        root, expected, release_directory=root / "release-unchecked", is_private=is_private
+    )
+    assert {outcome.name for outcome in outcomes} == {*ALWAYS, *TOP_DOWN}
+    return {outcome.name for outcome in outcomes if not outcome.passed}
+
+
+def change_rows(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def with_column(table: pa.Table, name: str, values) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, [pa.array(values)])
+
+
+def moved(table: pa.Table, name: str, by: int = 1) -> pa.Table:
+    """One trip from the second row to the first, or more."""
+    values = table[name].to_numpy().copy()
+    values[:2] += [by, -by]
+    return with_column(table, name, values)
+
+
+def edit_text(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+TAMPERED: dict[str, tuple[Callable[[Path], None], set[str]]] = {
+    "a measured node is missing": (
+        lambda root: change_rows(root / MEASURED, lambda t: t.slice(1)),
+        {"measurements_are_complete"},
+    ),
+    "a node is measured twice": (
+        lambda root: change_rows(root / MEASURED, lambda t: pa.concat_tables([t, t.slice(0, 1)])),
+        {"measurements_are_complete"},
+    ),
+    "a shard is missing": (
+        lambda root: (root / MEASURED).unlink(),
+        {"measurements_are_complete"},
+    ),
+    "more was spent": (
+        lambda root: change_rows(root / MEASURED, lambda t: with_column(t, "plb", ["1"] * len(t))),
+        {"measured_loss_is_the_budget"},
+    ),
+    "less noise than was paid for": (
+        lambda root: change_rows(
+            root / MEASURED, lambda t: with_column(t, "variance", [1.0] * len(t))
+        ),
+        {"measured_loss_is_the_budget"},
+    ),
+    "estimates do not add up": (
+        lambda root: change_rows(root / ESTIMATES, lambda t: moved(t, "count")),
+        {"children_add_to_parents"},
+    ),
+    "an estimate is negative": (
+        lambda root: change_rows(root / ESTIMATES, lambda t: moved(t, "count", -10_000_000)),
+        {"children_add_to_parents", "counts_are_positive"},
+    ),
+    "the total is another": (
+        lambda root: edit_text(root / "spine/trips/tree.json", '"total": 30000', '"total": 30001'),
+        {"total_is_kept"},
+    ),
+    "the table is another": (
+        lambda root: change_rows(
+            root / "release-unchecked/trips.parquet", lambda t: moved(t, "count")
+        ),
+        {"table_is_the_estimates"},
+    ),
+    "the text is another": (
+        lambda root: edit_text(root / "release-unchecked/trips.csv", "\n", "\nX,Y,1\n"),
+        {"table_is_the_estimates"},
+    ),
+    "range queries are others": (
+        lambda root: change_rows(
+            root / "release-unchecked/range_queries.parquet", lambda t: moved(t, "count")
+        ),
+        {"range_queries_add_up"},
+    ),
+    "a file is unreadable": (
+        lambda root: (root / MEASURED).write_bytes(b"PAR1"),
+        {"measurements_are_complete", "measured_loss_is_the_budget"},
+    ),
+    "areas contradict each other": (
+        lambda root: change_rows(
+            root / "spine/trips/areas.parquet",
+            lambda t: with_column(t, "code", ["x"] * len(t)),
+        ),
+        {*ALWAYS, *TOP_DOWN},
+    ),
+}
+
+
+def test_a_good_run_passes(good_run: tuple[Path, ExpectedTrips]) -> None:
+    assert failed(*good_run) == set()
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_tampering_is_seen(case: str, good_run, tmp_path: Path) -> None:
+    root, expected = good_run
+    copy = tmp_path / "run"
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns("confidential"))
+    tamper, broken = TAMPERED[case]
+    tamper(copy)
+    found = failed(copy, expected)
+    assert broken <= found
+    assert found - broken <= {"measurements_are_complete"}
+
+
+def test_promises_of_other_settings_are_not_met(good_run) -> None:
+    root, expected = good_run
+    double = dataclasses.replace(expected, loss=2 * expected.loss)
+    assert failed(root, double) == {"measured_loss_is_the_budget"}
+    unbounded = dataclasses.replace(expected, bounded=False)
+    assert failed(root, unbounded) == {"measured_loss_is_the_budget"}
+    assert failed(root, expected, is_private=False) == {"table_is_the_estimates"}
+
+
+@pytest.mark.parametrize("trips", [1, 3, 40])
+@pytest.mark.parametrize("distinct", [True, False])
+def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool) -> None:
+    root, expected = good_run
+    promise = dataclasses.replace(expected, trips_per_person=trips, distinct=distinct)
+    tree = read_tree(root)
+    run = RunDirectory(root)
+    settings = load_settings(TripsSettings, root / "settings.toml", presets=root)
+    own = plan_of(run, settings).tree
+    contribution = Contribution(trips=trips, are_distinct=distinct)
+    for level in range(own.depth + 1):
+        theirs = recomputed_sensitivity(tree, level, promise)
+        assert theirs == squared_sensitivity(own, level, contribution)
