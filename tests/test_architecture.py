@@ -85,7 +85,7 @@ def test_release_stages_never_name_the_confidential_folder() -> None:
     """Estimation, postprocessing and release read measurements, invariants and geography only."""
     for stage in ("estimation", "postprocess", "release", "checks", "spine"):
         for path in (REPOSITORY / "tasks" / stage).rglob("*.py"):
-            if path.name == "accuracy.py":
+            if "accuracy" in (path.stem, path.parent.name):
                 continue
             tree = ast.parse(path.read_text(encoding="utf-8"))
             used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

@@ -15,8 +15,11 @@ from geography.rules import GEOLEVEL_ORDER
 from tasks.ingest.findings import Finding
 from tasks.ingest.layouts import LAYOUTS
 from tasks.measurement.accounting import budget_report
-from tasks.settings.base import PrivacySettings
+from tasks.settings.base import PrivacySettings, ProductSettings
+from tasks.settings.detailed_groups import DetailedGroupsSettings
+from tasks.settings.group_sizes import GroupSizesSettings
 from tasks.settings.load import load_settings
+from tasks.settings.products import ProductsSettings
 from tasks.settings.topdown import (
     AianRange,
     BudgetSettings,
@@ -25,9 +28,11 @@ from tasks.settings.topdown import (
     GeolevelPasses,
     RunSettings,
     StructuralZero,
+    TabulatedReleaseSettings,
     TopdownSettings,
     UniverseSettings,
 )
+from tasks.settings.tune import TuneSettings
 from tasks.spine.build import check_spine_settings
 from tasks.workload.schema import ATTRIBUTE_SIZES, COARSENINGS
 from validation.input_rules import GROUP_QUARTERS_CODES, RULES
@@ -41,9 +46,17 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`[privacy]`": PrivacySettings,
     "`[geography]`": GeographySettings,
     "`[run]`": RunSettings,
+    "`[release]`": TabulatedReleaseSettings,
     "`[budget.persons]` and `[budget.units]`": BudgetSettings,
     "`[workload.persons]` and `[workload.units]`": UniverseSettings,
 }
+MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
+    "detailed_groups": DetailedGroupsSettings,
+    "group_sizes": GroupSizesSettings,
+    "products": ProductsSettings,
+    "tuning": TuneSettings,
+}
+
 FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, TopdownSettings)
 
 WHOLE_FILE = """\
@@ -156,7 +169,13 @@ def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_settings_in_the_pages_are_accepted(page: Path, tmp_path: Path) -> None:
+    """A page on a product shows whole settings of that product, all others those of topdown."""
+    model = MODEL_OF_PAGE.get(page.stem)
     for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        if model is not None:
+            (tmp_path / "settings.toml").write_text(block, encoding="utf-8")
+            load_settings(model, tmp_path / "settings.toml", presets=PRESETS)
+            continue
         own = tomllib.loads(block)
         text = block if {"preset", "input"} & set(own) else WHOLE_FILE + block
         if "privacy" not in own and text is block:

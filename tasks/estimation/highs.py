@@ -26,6 +26,7 @@ _STATUS = {
     highspy.HighsModelStatus.kInfeasible: SolveStatus.INFEASIBLE,
     highspy.HighsModelStatus.kUnboundedOrInfeasible: SolveStatus.INFEASIBLE,
     highspy.HighsModelStatus.kIterationLimit: SolveStatus.LIMIT,
+    highspy.HighsModelStatus.kTimeLimit: SolveStatus.LIMIT,
 }
 
 _local = threading.local()
@@ -63,10 +64,12 @@ def solve(
     diagonal: np.ndarray | None = None,
     integral: np.ndarray | None = None,
     iteration_limit: int | None = None,
+    time_limit: float = np.inf,
 ) -> HighsResult:
     """Minimise cost'x + x' diag(diagonal) x / 2 subject to bounds on rows and columns.
 
-    `integral` marks integer columns (linear objectives only). Infinite bounds are `np.inf`.
+    `integral` marks integer columns (linear objectives only). Infinite bounds are `np.inf`. A
+    `time_limit` in seconds makes the status depend on the machine: for baselines alone.
     """
     n_rows, n_columns = matrix.shape
     lp = highspy.HighsLp()
@@ -101,6 +104,8 @@ def solve(
     limit = 2**31 - 1 if iteration_limit is None else iteration_limit
     solver.setOptionValue("simplex_iteration_limit", limit)
     solver.setOptionValue("qp_iteration_limit", limit)
+    # HiGHS counts the time of all its runs together.
+    solver.setOptionValue("time_limit", solver.getRunTime() + time_limit)
     solver.run()
     status = _STATUS.get(solver.getModelStatus(), SolveStatus.FAILED)
     info = solver.getInfo()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +13,12 @@ from scipy import sparse
 from geography.levels import Spine
 from tasks.estimation.files import read_estimates, write_estimates, write_solves
 from tasks.estimation.parent import Passes, SolveRecord, estimate_children
-from tasks.estimation.problem import NO_BOUND, QueryMeasurement, SiblingProblem
+from tasks.estimation.problem import (
+    NO_BOUND,
+    Measurements,
+    QueryMeasurement,
+    SiblingProblem,
+)
 from tasks.measurement.constraints import (
     BOUNDED_ATTRIBUTE,
     STATE_TOTAL,
@@ -81,59 +86,8 @@ class ShardConstraints:
         return None, None
 
 
-def estimate_shard(
-    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> tuple[SolveRecord, ...]:
-    """Estimate the geounits of a shard from published measurements, constraints and the parents'
-    estimates, and write them; returns the records of the solves.
-
-    Reads nothing confidential.
-    """
-    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    geolevel = shard.geolevel
-    geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
-    type_of_cell = bounded_type_of_cell(schema)
-    constraints = ShardConstraints.read(
-        run.constraints(universe, geolevel, shard.name), schema, geolevel, geocode
-    )
-    measured = read_query_measurements(
-        run.dpqueries(universe, geolevel, shard.name), schema, budget, geocode
-    )
-    passes = passes_of(settings, universe, geolevel)
-    records: list[SolveRecord] = []
-    rows, cells, counts = [], [], []
-    for family in _families(run, settings, universe, spine, shard):
-        children = slice(family.start, family.stop)
-        problem = _problem(family, geocode[children], constraints, type_of_cell)
-        measurements = {
-            name: QueryMeasurement(
-                answers.query, answers.values[children], answers.precision[children]
-            )
-            for name, answers in measured.items()
-        }
-        estimate, solves = estimate_children(family.parent, problem, measurements, passes)
-        records += solves
-        row, column = np.nonzero(estimate)
-        rows.append(row + family.start)
-        cells.append(problem.cells[column])
-        counts.append(estimate[row, column])
-    estimates = sparse.csr_array(
-        (np.concatenate(counts), (np.concatenate(rows), np.concatenate(cells))),
-        shape=(len(geocode), schema.n_cells),
-        dtype=np.int64,
-    )
-    write_solves(run.solves(universe, geolevel, shard.name), records)
-    write_estimates(
-        run.estimates(universe, geolevel, shard.name),
-        geocode,
-        estimates,
-        is_private=settings.is_private,
-    )
-    return tuple(records)
-
-
 @dataclass(frozen=True)
-class _Family:
+class Family:
     """A parent and its children, geounits `start` to `stop` of the shard.
 
     `support` holds the cells that may be non-zero, `counts` the parent's counts in them; the root
@@ -147,26 +101,132 @@ class _Family:
     counts: np.ndarray | None
 
 
-def _families(
+@dataclass(frozen=True)
+class ShardInput:
+    """What estimating a shard starts from, but for the parents' estimates.
+
+    geocode : (n,) of the shard's geounits.
+    measured : their answers by query, noisy or otherwise, that the passes get.
+    """
+
+    run: RunDirectory
+    settings: TopdownSettings
+    universe: str
+    spine: Spine
+    shard: Shard
+    schema: Schema
+    geocode: np.ndarray
+    type_of_cell: np.ndarray
+    constraints: ShardConstraints
+    measured: Mapping[str, QueryMeasurement]
+
+    @classmethod
+    def read(
+        cls,
+        run: RunDirectory,
+        settings: TopdownSettings,
+        universe: str,
+        spine: Spine,
+        shard: Shard,
+    ) -> ShardInput:
+        """From published measurements and constraints; nothing confidential."""
+        schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+        geolevel = shard.geolevel
+        geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
+        constraints = run.constraints(universe, geolevel, shard.name)
+        dpqueries = run.dpqueries(universe, geolevel, shard.name)
+        return cls(
+            run,
+            settings,
+            universe,
+            spine,
+            shard,
+            schema,
+            geocode,
+            bounded_type_of_cell(schema),
+            ShardConstraints.read(constraints, schema, geolevel, geocode),
+            read_query_measurements(dpqueries, schema, budget, geocode),
+        )
+
+    def _measurements_of(self, family: Family) -> Measurements:
+        """The noisy answers of a family's children."""
+        children = slice(family.start, family.stop)
+        return {
+            name: QueryMeasurement(
+                answers.query, answers.values[children], answers.precision[children]
+            )
+            for name, answers in self.measured.items()
+        }
+
+    def possible_cells(self) -> np.ndarray:
+        """Numbers of the cells that are no structural zeros."""
+        forbidden = structural_zeros(self.settings, self.universe)
+        return np.flatnonzero(~forbidden)
+
+    def estimate(self, families: Iterable[Family]) -> tuple[SolveRecord, ...]:
+        """Estimate the children of every family, and write them with the records of the solves."""
+        passes = passes_of(self.settings, self.universe, self.shard.geolevel)
+        records: list[SolveRecord] = []
+        rows, cells, counts = [], [], []
+        for family in families:
+            children = self.geocode[family.start : family.stop]
+            problem = _problem(family, children, self.constraints, self.type_of_cell)
+            estimate, solves = estimate_children(
+                family.parent, problem, self._measurements_of(family), passes
+            )
+            records += solves
+            row, column = np.nonzero(estimate)
+            rows.append(row + family.start)
+            cells.append(problem.cells[column])
+            counts.append(estimate[row, column])
+        estimates = sparse.csr_array(
+            (np.concatenate(counts), (np.concatenate(rows), np.concatenate(cells))),
+            shape=(len(self.geocode), self.schema.n_cells),
+            dtype=np.int64,
+        )
+        self.write(estimates, records)
+        return tuple(records)
+
+    def write(self, estimates: sparse.csr_array, records: Sequence[SolveRecord]) -> None:
+        """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""
+        place = (self.universe, self.shard.geolevel, self.shard.name)
+        if records:
+            write_solves(self.run.solves(*place), records)
+        write_estimates(
+            self.run.estimates(*place),
+            self.geocode,
+            estimates,
+            is_private=self.settings.is_private,
+        )
+
+
+def estimate_shard(
     run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
-) -> Iterator[_Family]:
+) -> tuple[SolveRecord, ...]:
+    """Estimate the geounits of a shard from published measurements, constraints and the parents'
+    estimates, and write them; returns the records of the solves.
+
+    Reads nothing confidential.
+    """
+    given = ShardInput.read(run, settings, universe, spine, shard)
+    return given.estimate(families_of(given))
+
+
+def families_of(given: ShardInput) -> Iterator[Family]:
     """The shard's parents in order, each with its estimate; one family without one at the root."""
-    schema = settings.schema_of(universe)
+    spine, shard, universe = given.spine, given.shard, given.universe
     index = spine.names.index(shard.geolevel)
     if index == 0:
-        forbidden = np.zeros(schema.n_cells, dtype=bool)
-        for zero in settings.workload[universe].structural_zeros:
-            forbidden |= schema.cells_where(zero.where)
-        yield _Family(ROOT, 0, shard.stop - shard.start, np.flatnonzero(~forbidden), None)
+        yield Family(ROOT, 0, shard.stop - shard.start, given.possible_cells(), None)
         return
     above = spine.geolevels[index - 1]
     names = above.geocode[shard.parent_start : shard.parent_stop]
-    files = _files_above(run, universe, spine, shard)
-    estimates = read_estimates(files, names, schema.n_cells)
+    files = _files_above(given.run, universe, spine, shard)
+    estimates = read_estimates(files, names, given.schema.n_cells)
     offsets = spine.children(above.name)[shard.parent_start : shard.parent_stop + 1] - shard.start
     for i, name in enumerate(names):
         part = slice(estimates.indptr[i], estimates.indptr[i + 1])
-        yield _Family(
+        yield Family(
             name,
             int(offsets[i]),
             int(offsets[i + 1]),
@@ -175,8 +235,17 @@ def _families(
         )
 
 
+def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
+    """Mask `(n_cells,)` of the cells that are zero by definition."""
+    schema = settings.schema_of(universe)
+    forbidden = np.zeros(schema.n_cells, dtype=bool)
+    for zero in settings.workload[universe].structural_zeros:
+        forbidden |= schema.cells_where(zero.where)
+    return forbidden
+
+
 def _problem(
-    family: _Family, geocode: np.ndarray, constraints: ShardConstraints, type_of_cell: np.ndarray
+    family: Family, geocode: np.ndarray, constraints: ShardConstraints, type_of_cell: np.ndarray
 ) -> SiblingProblem:
     """What the children of a parent must satisfy."""
     order = np.lexsort((family.support, type_of_cell[family.support]))
@@ -223,7 +292,7 @@ def read_query_measurements(
     found = {}
     for name, answers in read_measurements(path, geocode).items():
         query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
-        precision = np.ones(len(geocode))
+        precision = np.isfinite(answers.variance).astype(np.float64)
         if not budget.infinite:
             distinct, code = np.unique(answers.plb.astype(str), return_inverse=True)
             spent = np.array([float(Fraction(plb)) for plb in distinct])[code]
@@ -241,4 +310,17 @@ def _files_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -
         if other.geolevel == above
         and other.start < shard.parent_stop
         and other.stop > shard.parent_start
+    ]
+
+
+def shards_below(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Shard]:
+    """Shards with children of the shard's geounits, in order; none at the last geolevel."""
+    names = spine.names[spine.names.index(shard.geolevel) + 1 :]
+    return [
+        other
+        for other in read_shards(run.spine(universe))
+        if names
+        and other.geolevel == names[0]
+        and other.parent_start < shard.stop
+        and other.parent_stop > shard.start
     ]

@@ -1,11 +1,11 @@
-"""The step that estimates a shard of geounits."""
+"""The steps that estimate a shard of geounits, and that combine its measurements first."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
-from tasks.estimation.shard import estimate_shard
+from tasks.estimation.estimators import estimator_of
 from tasks.handles import Artifact
 from tasks.run_directory import RunDirectory
 from tasks.settings.load import frozen_settings
@@ -18,7 +18,7 @@ from tasks.timing import stopwatch
 
 @step("estimate", run_name="estimate-{universe}-{geolevel}-{shard}")
 def estimate(run_root: str, universe: str, geolevel: str, shard: str) -> Artifact:
-    """Least squares and rounding for the children of a run of parents."""
+    """Estimate a shard by the estimator that the settings ask for."""
     run = RunDirectory(Path(run_root))
     path = run.estimates(universe, geolevel, shard)
     reused = path.exists()
@@ -28,7 +28,22 @@ def estimate(run_root: str, universe: str, geolevel: str, shard: str) -> Artifac
             settings = frozen_settings(TopdownSettings, run.settings)
             spine = read_spine(run.spine(universe))
             part = shard_of(run.spine(universe), geolevel, shard)
-            records = estimate_shard(run, settings, universe, spine, part)
+            records = estimator_of(settings).estimate(run, settings, universe, spine, part)
             facts.update(f"{record.stage}: {record.solver}" for record in records)
             facts["relaxed"] = sum(record.relaxed for record in records)
     return run.artifact(path, seconds=seconds(), reused=reused, facts=tuple(facts.items()))
+
+
+@step("combine", run_name="combine-{universe}-{geolevel}-{shard}")
+def combine(run_root: str, universe: str, geolevel: str, shard: str) -> Artifact:
+    """Combine a shard's measurements with those below it, for estimators that need it."""
+    run = RunDirectory(Path(run_root))
+    path = run.combined(universe, geolevel, shard)
+    reused = path.exists()
+    with stopwatch() as seconds:
+        if not reused:
+            settings = frozen_settings(TopdownSettings, run.settings)
+            spine = read_spine(run.spine(universe))
+            part = shard_of(run.spine(universe), geolevel, shard)
+            estimator_of(settings).combine(run, settings, universe, spine, part)
+    return run.artifact(path, seconds=seconds(), reused=reused)

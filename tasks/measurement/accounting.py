@@ -295,6 +295,8 @@ def check_budget(budget: Budget) -> None:
             f"{where} geolevel {min(differing)!r} needs both a share and query shares"
         )
     for geolevel, shares in budget.query_shares.items():
+        if not shares and not budget.geolevel_shares[geolevel]:
+            continue
         _check_shares(shares, f"{where} the query shares of geolevel {geolevel}")
 
 

@@ -49,7 +49,8 @@ def constraints_of_shard(
     """All constraints of a shard's geounits.
 
     `invariants` has one row a block of the spine, in the spine's block order. A state's total
-    stands once under its FIPS code, whether or not the state is split.
+    stands once under its FIPS code, whether or not the state is split; where `state_totals` is
+    empty they are not declared, and no total of persons is constrained.
     """
     level = spine.geolevel(shard.geolevel)
     geocode = level.geocode[shard.start : shard.stop]
@@ -75,10 +76,10 @@ def constraints_of_shard(
         Constraint(lower_name, ">=", geocode, lower),
         Constraint(upper_name, "<=", geocode, most),
     ]
-    if shard.geolevel == "US":
+    if shard.geolevel == "US" and state_totals:
         total = np.array([[sum(state_totals.values())]])
         found.append(Constraint(TOTAL, "=", geocode, total))
-    if shard.geolevel == "State":
+    if shard.geolevel == "State" and state_totals:
         states = np.unique(state_of(geocode))
         totals = np.array([[state_totals[state]] for state in states])
         found.append(Constraint(STATE_TOTAL, "=", states, totals))

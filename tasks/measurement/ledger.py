@@ -31,7 +31,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tasks.errors import BudgetRefused, InputRefused
-from tasks.files import replacing, sync
+from tasks.files import TEMPORARY_SUFFIX, replacing, sync
 from tasks.measurement.accounting import (
     Guarantee,
     compose,
@@ -39,6 +39,7 @@ from tasks.measurement.accounting import (
     epsilon_tight,
 )
 from tasks.measurement.digests import InputDigest
+from tasks.measurement.publish import UNPUBLISHED_SUFFIX
 
 APPLICATION_ID = 0x73706C67
 SCHEMA_VERSION = 1
@@ -139,6 +140,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
         if not must_exist:
             ledger.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked_folder(ledger.path.parent):
+            _discard_unfinished(ledger)
             if not must_exist and not ledger.path.exists() and not _is_used(ledger):
                 _create(ledger)
     except OSError as error:
@@ -398,7 +400,9 @@ def _create(ledger: Ledger) -> None:
     if not ledger.key_path.exists():
         _write_key(ledger, secrets.token_hex(KEY_BYTES))
     key = ledger.key()
-    unpublished = ledger.path.with_name(f".{ledger.path.name}.{secrets.token_hex(8)}.unpublished")
+    unpublished = ledger.path.with_name(
+        f".{ledger.path.name}.{secrets.token_hex(8)}{UNPUBLISHED_SUFFIX}"
+    )
     connection = sqlite3.connect(unpublished, isolation_level=None)
     try:
         connection.executescript(_SCHEMA)
@@ -410,6 +414,17 @@ def _create(ledger: Ledger) -> None:
     unpublished.chmod(0o600)
     os.rename(unpublished, ledger.path)
     sync(ledger.path.parent)
+
+
+def _discard_unfinished(ledger: Ledger) -> None:
+    """Remove what a process that died while it made a ledger left; the folder must be locked."""
+    folder = ledger.path.parent
+    for pattern in (
+        f".{ledger.path.name}.*{UNPUBLISHED_SUFFIX}",
+        f"{ledger.key_path.name}.*{TEMPORARY_SUFFIX}",
+    ):
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
 
 
 def _write_key(ledger: Ledger, text: str) -> None:
@@ -428,8 +443,9 @@ def _is_used(ledger: Ledger) -> bool:
 
 def _mark_used(ledger: Ledger) -> None:
     """Note beside the key that the ledger may hold charges from now on."""
-    if not _is_used(ledger):
-        _write_key(ledger, f"{ledger.key().hex()} {USED}")
+    with _locked_folder(ledger.path.parent):
+        if not _is_used(ledger):
+            _write_key(ledger, f"{ledger.key().hex()} {USED}")
 
 
 def _check_ledger(ledger: Ledger, connection: sqlite3.Connection) -> None:
@@ -470,9 +486,12 @@ def _transaction(ledger: Ledger) -> Iterator[sqlite3.Connection]:
         yield connection
         connection.execute("COMMIT")
     except (sqlite3.Error, ValueError, ArithmeticError, TypeError) as error:
+        if "database is locked" in str(error):
+            remedy = "end the program that holds it, and run the command again"
+        else:
+            remedy = "restore it from a backup, or make it writable if its permissions changed"
         raise BudgetRefused(
-            f"the ledger {ledger.path} cannot be used ({error}); restore it from a backup, or make "
-            "it writable if its permissions changed; no noise was drawn"
+            f"the ledger {ledger.path} cannot be used ({error}); {remedy}"
         ) from error
     finally:
         if connection is not None:

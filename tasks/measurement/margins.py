@@ -7,6 +7,7 @@ A margin is the smallest m such that the noise lies within -m and m with a proba
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -45,7 +46,15 @@ def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> 
     """
     share = budget.query_shares.get(geolevel, {}).get(query, Fraction(0))
     if share == 0:
-        raise ValueError(f"{query!r} is not asked at {geolevel!r}")
+        raise ValueError(
+            f"{query!r} is not asked at {geolevel!r}; there are "
+            + ", ".join(
+                f"{level}:{name}"
+                for level, shares in budget.query_shares.items()
+                for name, of_level in shares.items()
+                if of_level
+            )
+        )
     if target < 0:
         raise ValueError("a margin of error cannot be negative")
     unit = 10**DECIMALS
@@ -58,8 +67,8 @@ def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> 
     last = int(min(end, LARGEST_TOTAL) * unit)
     if not meets(last):
         raise ValueError(f"a margin of {target} needs a total of more than {LARGEST_TOTAL}")
-    # The search starts where a tenth of the bound would be, since wide noise is slow to tabulate.
-    first = next(start for start in _down_from(last) if start == 1 or not meets(start))
+    # Halving comes close before bisection does: noise far too wide is slow to tabulate.
+    first = next((start for start in _down_from(last) if not meets(start)), 1)
     return Fraction(bisect_left(range(first, last), True, key=meets) + first, unit)
 
 
@@ -74,10 +83,8 @@ def _above_by_chebyshev(budget: Budget, geolevel: str, share: Fraction, target: 
     return Fraction(20, target**2) / per_total + 1
 
 
-def _down_from(last: int):
+def _down_from(last: int) -> Iterator[int]:
     """Halves of a number of thousandths, down to 1."""
-    start = last
-    while start > 1:
-        start = max(1, start // 2)
-        yield start
-    yield 1
+    while last > 1:
+        last //= 2
+        yield last

@@ -16,7 +16,7 @@ from tasks.errors import InputRefused
 from tasks.stores import carries_secrets, is_url
 
 
-def _fraction(value: Any) -> Fraction:
+def exact_fraction(value: Any) -> Fraction:
     """An exact fraction from a string or an integer; binary floats are refused."""
     if isinstance(value, Fraction):
         return value
@@ -31,7 +31,7 @@ def _fraction(value: Any) -> Fraction:
 SMALLEST_LOSS, LARGEST_LOSS = Fraction("1e-12"), Fraction("1e12")
 """A rho or epsilon beyond these is a slip, and its noise could not be computed with."""
 
-ExactFraction = Annotated[Fraction, BeforeValidator(_fraction)]
+ExactFraction = Annotated[Fraction, BeforeValidator(exact_fraction)]
 
 _PATH = "path"
 FilePath = Annotated[str, _PATH]
@@ -53,6 +53,11 @@ class Section(BaseModel):
             value = getattr(self, name)
             if isinstance(value, Section):
                 changed[name] = value.with_absolute_paths(absolute)
+            elif isinstance(value, Mapping):
+                changed[name] = {
+                    key: item.with_absolute_paths(absolute) if isinstance(item, Section) else item
+                    for key, item in value.items()
+                }
         return self.model_copy(update=changed)
 
     def paths(self) -> dict[str, str]:
@@ -83,6 +88,10 @@ class InputSettings(Section):
 
     confidential: bool = True
     """Confidential inputs never have counts or other detail shown outside `confidential/`."""
+
+    def files(self) -> tuple[str, ...]:
+        """Files and folders that hold the input; a run goes on only with the same ones."""
+        return tuple(self.paths().values())
 
 
 class PrivacySettings(Section):
@@ -121,6 +130,11 @@ class ProductSettings(Section):
 
     PRODUCT: ClassVar[str]
     """Name of the flow."""
+    NEEDS_PUBLIC_DATA: ClassVar[str] = (
+        "privacy.infinite and privacy.seed are for testing only: set input.confidential = false "
+        "if these data may be disclosed"
+    )
+    """Why a run that is not private refuses confidential input."""
 
     preset: str | None = None
     input: InputSettings
@@ -131,10 +145,7 @@ class ProductSettings(Section):
     @model_validator(mode="after")
     def _testing_needs_public_data(self) -> Self:
         if self.input.confidential and not self.is_private:
-            raise ValueError(
-                "privacy.infinite and privacy.seed are for testing only: set "
-                "input.confidential = false if these data may be disclosed"
-            )
+            raise ValueError(self.NEEDS_PUBLIC_DATA)
         return self
 
     @property

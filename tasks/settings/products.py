@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from tasks.settings.base import (
     FilePath,
@@ -27,9 +27,11 @@ from tasks.settings.base import (
     WithPreset,
     merged_tables,
 )
+from tasks.settings.detailed_groups import DetailedGroupsSettings
+from tasks.settings.group_sizes import GroupSizesSettings
 from tasks.settings.topdown import TopdownSettings
 
-SHARED = ("input", "privacy", "run")
+SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""
 
 
@@ -45,6 +47,8 @@ class ChosenProducts(Section):
     """The settings of each product that is run; those left out are not."""
 
     topdown: TopdownSettings | None = None
+    detailed_groups: DetailedGroupsSettings | None = Field(default=None, alias="detailed-groups")
+    group_sizes: GroupSizesSettings | None = Field(default=None, alias="group-sizes")
 
     def chosen(self) -> dict[str, ProductSettings]:
         """Settings by name of the flow, in the order in which the products are run."""
@@ -52,7 +56,9 @@ class ChosenProducts(Section):
         return {value.PRODUCT: value for value in found.values() if value is not None}
 
 
-MODELS: dict[str, type[ProductSettings]] = {model.PRODUCT: model for model in (TopdownSettings,)}
+MODELS: dict[str, type[ProductSettings]] = {
+    model.PRODUCT: model for model in (TopdownSettings, DetailedGroupsSettings, GroupSizesSettings)
+}
 """The products that the flow can run, by name."""
 
 

@@ -16,6 +16,7 @@ from tasks.settings.base import (
     InputSettings,
     ProductSettings,
     Refuse,
+    ReleaseSettings,
     RunnerSettings,
     Section,
     refuse_delta,
@@ -119,6 +120,15 @@ class UniverseSettings(Section):
     passes: dict[str, GeolevelPasses]
 
 
+class TabulatedReleaseSettings(ReleaseSettings):
+    """What is released beside microdata, and where it goes besides the run directory."""
+
+    tables: bool = True
+    """Redistricting tables at eight summary levels, as far as the schemas tell them."""
+    pl94171: bool = True
+    """The same in the P.L. 94-171 format, where the schemas tell all of them."""
+
+
 class TopdownSettings(ProductSettings):
     """All settings of a topdown run."""
 
@@ -127,6 +137,7 @@ class TopdownSettings(ProductSettings):
     input: CensusTables
     geography: GeographySettings
     run: RunSettings = RunSettings()
+    release: TabulatedReleaseSettings = TabulatedReleaseSettings()
     budget: dict[Universe, BudgetSettings]
     workload: dict[Universe, UniverseSettings]
 

@@ -48,7 +48,7 @@ class Criterion(Section):
     """Whose budget is searched for."""
     quantity: str = "total population"
     answer: str = "all"
-    level: str = "County"
+    level: str = "county"
     size_class: str = "all"
     statistic: str = "mean_absolute_error"
     at_most: float | None = None

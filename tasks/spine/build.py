@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -44,7 +45,7 @@ def check_spine_settings(settings: TopdownSettings) -> None:
     try:
         spine_rules(settings.geography)
         for universe in settings.run.universes:
-            validated_shares(settings.budget_of(universe).geolevel_shares, settings.geography.spine)
+            validated_shares(_declared_shares(settings, universe), settings.geography.spine)
     except GeographyRefused as error:
         raise InputRefused(f"Settings of the spine: {error}.") from None
 
@@ -61,7 +62,7 @@ def universe_spine(
     kind = settings.geography.spine
     if kind in ("conventional", "aian"):
         universe_categories(settings, universe, geography, invariants)
-    shares = settings.budget_of(universe).geolevel_shares
+    shares = _declared_shares(settings, universe)
     return _built(settings, universe, geography, invariants, kind, shares)
 
 
@@ -69,7 +70,7 @@ def aian_spine(
     settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> Spine:
     """The AIAN spine of the same budget, which a universe's own spine is compared with."""
-    shares = on_aian_spine(settings.budget_of(universe).geolevel_shares)
+    shares = on_aian_spine(_declared_shares(settings, universe))
     return _built(settings, universe, geography, invariants, "aian", shares)
 
 
@@ -110,14 +111,36 @@ def _built(
 ) -> Spine:
     blocks, group_quarters = _inhabited(universe, geography, invariants)
     with _refusing(universe):
-        return build_spine(
+        spine = build_spine(
             blocks,
             geolevel_shares=geolevel_shares,
             kind=kind,
-            rules=spine_rules(settings.geography),
+            rules=replace(spine_rules(settings.geography), bypass=not settings.blocks_only),
             is_pure=settings.budget_of(universe).is_pure,
             group_quarters=group_quarters,
         )
+    return with_blocks_only(spine) if settings.blocks_only else spine
+
+
+def _declared_shares(settings: TopdownSettings, universe: str) -> dict[str, Fraction]:
+    """Shares of the geolevels as the settings have them, whichever of them are measured."""
+    return dict(settings.budget[universe].geolevels)
+
+
+def with_blocks_only(spine: Spine) -> Spine:
+    """The same geounits, of which the blocks have the whole budget and all others none."""
+    geolevels = []
+    for level in spine.geolevels:
+        share = Fraction(level is spine.geolevels[-1])
+        geolevels.append(
+            replace(
+                level,
+                plb_shares=(share,),
+                plb_share_code=np.zeros(len(level), dtype=np.int32),
+                bypassed=np.full(len(level), share == 0),
+            )
+        )
+    return replace(spine, geolevels=tuple(geolevels))
 
 
 def _inhabited(

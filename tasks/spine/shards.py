@@ -50,7 +50,8 @@ def cut_spine(spine: Spine, schema: Schema, budget: Budget) -> tuple[Shard, ...]
         for shard in _cut(
             spine,
             geolevel,
-            sum(marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel]),
+            sum(marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel])
+            or schema.n_cells,
         )
     )
 

@@ -21,7 +21,7 @@ class Budget:
 
     `total` is rho under the discrete Gaussian and epsilon under the discrete Laplace.
     `geolevel_shares` and each geolevel's `query_shares` sum to exactly 1; queries with share 0
-    are not measured and are left out.
+    are not measured and are left out, and a geolevel with share 0 has none.
     """
 
     universe: str

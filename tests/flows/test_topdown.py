@@ -91,6 +91,8 @@ def test_release_is_whole_and_checked(private_run, county: Path) -> None:
         "mdf_units.csv",
         "certificate.md",
         "certificate.html",
+        "tables",
+        "pl94171",
     }
     assert run.confidential.stat().st_mode & 0o777 == 0o700
     assert not list(run.root.rglob("*.part"))
@@ -134,7 +136,7 @@ def test_same_settings_again_reuse_everything(private_run) -> None:
     run_settings(settings, run.root)
     after = {path: path.stat().st_mtime_ns for path in run.root.rglob("*.parquet")}
     changed = {path.name for path in before if before[path] != after[path]}
-    assert changed <= {"accuracy.parquet"}
+    assert changed <= {"accuracy.parquet", "errors.parquet", "criterion.parquet"}
     test_ledger_holds_one_charge(private_run)
 
 
@@ -184,6 +186,8 @@ def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path:
     assert contents(run.root / "estimates") == contents(finished.root / "estimates")
     for name in ("mdf_persons.csv", "mdf_units.csv"):
         assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
+    for name in ("tables", "pl94171"):
+        assert contents(run.release / name) == contents(finished.release / name)
 
 
 def test_failed_check_withholds_the_release(private_run, tmp_path: Path, capsys) -> None:

@@ -1,0 +1,114 @@
+"""Mean absolute error of the three estimators on one county, with standard errors.
+
+Run `python tests/benchmarks/estimator_accuracy.py [--replicates N] [--preset NAME]
+[--generated PERSONS]` from the repository's root. The county is that of
+../shared/data/ri2010_bristol_fixed_width, or a generated one; rho is the same for all estimators.
+`topdown` and `full_information` are given the same noisy measurements in every replicate;
+`block_by_block` measures the blocks alone. The noise is that of the product under fixed seeds, so
+that the table comes out alike every time. Writes the tables that docs/estimators.md shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
+BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
+ESTIMATORS = ("block_by_block", "topdown", "full_information")
+QUERIES = ("total", "hispanic * cenrace")
+SETTINGS = """
+preset = "{preset}"
+[input]
+persons = "{persons}"
+units = "{units}"
+geography = "{geography}"
+confidential = false
+[privacy]
+dataset = "benchmark"
+[run]
+universes = ["persons"]
+estimator = "{estimator}"
+"""
+
+
+def main() -> None:
+    """Print the tables; see the module's docstring."""
+    sys.path.insert(0, str(REPOSITORY))
+    from tasks.estimation.replicate import study
+    from tasks.ingest.generate import generate_county
+    from tasks.settings.load import load_settings
+    from tasks.settings.topdown import TopdownSettings
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicates", type=int, default=30)
+    parser.add_argument("--preset", default="pl94_2020_us")
+    parser.add_argument("--generated", type=int, metavar="PERSONS")
+    parser.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=ESTIMATORS)
+    asked = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        persons, units, geography = (BRISTOL / file for file in BRISTOL_FILES)
+        if asked.generated:
+            made = generate_county(folder / "county", persons=asked.generated, seed=1)
+            persons, units, geography = made.persons, made.units, made.geography
+        choices = {}
+        for estimator in asked.estimators:
+            path = folder / f"{estimator}.toml"
+            path.write_text(
+                SETTINGS.format(
+                    preset=asked.preset,
+                    persons=persons,
+                    units=units,
+                    geography=geography,
+                    estimator=estimator,
+                )
+            )
+            presets = REPOSITORY / "flows" / "settings"
+            choices[estimator] = load_settings(TopdownSettings, path, presets=presets)
+        started = time.perf_counter()
+        frame = pd.concat(study(choices, range(asked.replicates), folder / "study"))
+        seconds = time.perf_counter() - started
+
+    frame = frame[frame["query"].isin(QUERIES)]
+    for query in QUERIES:
+        print(f"\n{query}\n")
+        print(_table(frame[frame["query"] == query]))
+    print(f"\n{asked.replicates} replicates in {seconds:.0f} s")
+
+
+def _table(errors: pd.DataFrame) -> str:
+    """Markdown: one row a geolevel, mean and standard error of every choice, and the paired
+    difference of the last two."""
+    choices = list(dict.fromkeys(errors["choice"]))
+    lines = [f"| geolevel | geounits | {' | '.join(choices)} | difference |"]
+    lines.append("|---|---|" + "---|" * (len(choices) + 1))
+    for geolevel, rows in errors.groupby("geolevel", sort=False):
+        wide = rows.pivot(index="seed", columns="choice", values="mean_absolute_error")[choices]
+        shown = [_mean(wide[choice]) for choice in choices]
+        if len(choices) > 1:
+            shown.append(_mean(wide[choices[-1]] - wide[choices[-2]]))
+        lines.append(f"| {geolevel} | {rows['geounits'].iloc[0]} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _mean(values: pd.Series) -> str:
+    """Mean and standard error."""
+    error = values.std(ddof=1) / np.sqrt(len(values))
+    digits = 4 if abs(values.mean()) < 1 else 3 if abs(values.mean()) < 100 else 1
+    return f"{values.mean():.{digits}f} ± {error:.{digits}f}"
+
+
+if __name__ == "__main__":
+    main()

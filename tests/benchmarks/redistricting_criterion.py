@@ -1,0 +1,106 @@
+"""The redistricting criterion on a real state, and the smallest rho at which it holds.
+
+Run `python tests/benchmarks/redistricting_criterion.py [--replicates N] [--estimator NAME]` from
+the repository's root; it reads ../shared/data/ri2010. Of the entities off the spine that have 500
+people or more (places, county subdivisions, tabulation block groups, ...), at least 95 percent
+must keep the share of their largest racial or ethnic group to within 5 percentage points. Budgets
+keep the shares of the 2020 production run; rho for persons is halved until the criterion fails on
+average over the replicates, and then bisected. The noise is that of the product under fixed seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+STATE = REPOSITORY.parent / "shared" / "data" / "ri2010"
+PRODUCTION = Fraction(293764, 114921)
+SHARE = 0.95
+BISECTIONS = 4
+SETTINGS = f"""
+preset = "pl94_2020_us"
+[input]
+persons = "{STATE}/persons.parquet"
+units = "{STATE}/units.parquet"
+geography = "{STATE}/grfc.txt"
+confidential = false
+[privacy]
+dataset = "benchmark"
+[run]
+universes = ["persons"]
+"""
+
+
+def main() -> None:
+    """Print the criterion by level for every rho tried; see the module's docstring."""
+    sys.path.insert(0, str(REPOSITORY))
+    from tasks.checks.accuracy.figures import compute_figures
+    from tasks.checks.accuracy.quantities import TOTAL_POPULATION
+    from tasks.estimation.replicate import study, with_estimator
+    from tasks.settings.load import load_settings
+    from tasks.settings.topdown import ESTIMATORS, TopdownSettings
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicates", type=int, default=3)
+    parser.add_argument("--estimator", choices=ESTIMATORS, default="topdown")
+    asked = parser.parse_args()
+
+    def criterion(run, settings) -> pd.DataFrame:
+        rows = compute_figures(run, settings).criterion
+        return rows[(rows["population"] == TOTAL_POPULATION) & ~rows["on_spine"]]
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "settings.toml"
+        path.write_text(SETTINGS)
+        presets = REPOSITORY / "flows" / "settings"
+        settings = with_estimator(
+            load_settings(TopdownSettings, path, presets=presets), asked.estimator
+        )
+        print("| times production | rho | all off-spine entities | by level: within 5 points |")
+        print("|---|---|---|---|")
+
+        def holds(times: Fraction) -> bool:
+            started = time.perf_counter()
+            persons = settings.budget["persons"].model_copy(update={"rho": PRODUCTION * times})
+            tried = settings.model_copy(update={"budget": {**settings.budget, "persons": persons}})
+            with tempfile.TemporaryDirectory() as made:
+                seeds = range(asked.replicates)
+                rows = pd.concat(study({"": tried}, seeds, Path(made), criterion))
+            share = np.average(rows["share_within"].fillna(0), weights=rows["entities"])
+            of_levels = "; ".join(
+                f"{level} {of_level['share_within'].mean():.1%} of {of_level['entities'].iloc[0]}"
+                for level, of_level in rows.groupby("level", sort=False)
+                if of_level["entities"].iloc[0]
+            )
+            print(
+                f"| {float(times):.4g} | {float(PRODUCTION * times):.4g} | {share:.2%} of "
+                f"{rows['entities'].sum() // asked.replicates} | {of_levels} |",
+                flush=True,
+            )
+            print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
+            return share >= SHARE
+
+        times = Fraction(1)
+        while holds(times):
+            times /= 2
+        low, high = times, 2 * times
+        for _ in range(BISECTIONS):
+            middle = Fraction(round((low * high) ** 0.5 * 2**40), 2**40)
+            low, high = (low, middle) if holds(middle) else (middle, high)
+    print(f"\nsmallest rho tried at which it holds: {float(PRODUCTION * high):.3g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The estimators other than the default, through the whole DAG, and how many workers there are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.running import PRESETS, prepare, run_stages
+from flows.topdown import PRODUCT
+from tasks.measurement.ledger import open_ledger, summary
+from tasks.run_directory import RunDirectory
+from tasks.settings.load import load_settings
+from tasks.settings.topdown import ESTIMATORS, TopdownSettings
+
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+
+
+def county_settings(folder: Path, county: Path, *overrides: str) -> TopdownSettings:
+    path = folder / "settings.toml"
+    path.write_text(
+        f'preset = "pl94_2020_us"\n[input]\npersons = "{county / "persons.parquet"}"\n'
+        f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
+        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n'
+    )
+    return load_settings(TopdownSettings, path, presets=PRESETS, overrides=overrides)
+
+
+def run_county(folder: Path, county: Path, name: str, *overrides: str) -> RunDirectory:
+    settings = county_settings(folder, county, *overrides)
+    run = prepare(settings, folder / name)
+    run_stages(PRODUCT, run, settings)
+    return run
+
+
+@pytest.fixture(scope="module", params=["block_by_block", "full_information"])
+def run(request, county: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A private run by another estimator."""
+    folder = tmp_path_factory.mktemp(request.param)
+    return run_county(folder, county, request.param, f"run.estimator={request.param}")
+
+
+def test_a_run_passes_all_checks_under_the_whole_budget(run: RunDirectory) -> None:
+    assert json.loads((run.checks / "checks.json").read_text())["passed"]
+    spent = summary(open_ledger(run.root.parent / "ledger.db", must_exist=True))
+    draws = spent["datasets"]["county"]["products"]["topdown"]["draws"]
+    assert [draw["parameter"] for draw in draws] == ["293764/114921", "11417641/152349649"]
+    text = (run.release / "certificate.md").read_text(encoding="utf-8")
+    blocks_only = run.root.name == "block_by_block"
+    assert ("state totals" not in text) == blocks_only
+    assert ("were made block by block" in text) == blocks_only
+
+
+def test_estimates_are_made_again_without_the_confidential_folder(
+    run: RunDirectory, tmp_path: Path
+) -> None:
+    """Estimation reads published measurements, invariants and public geography alone."""
+    from tasks.estimation.replicate import estimate
+    from tasks.settings.load import frozen_settings
+
+    settings = frozen_settings(TopdownSettings, run.settings)
+    public = RunDirectory(tmp_path / "public")
+    public.root.mkdir()
+    for name in ("spine", "measurements"):
+        (public.root / name).symlink_to(run.root / name)
+    again = estimate(public, settings, tmp_path / "again")
+    assert not (again.root / "confidential").exists()
+    for path in (run.root / "estimates").rglob("*.parquet"):
+        assert pq.read_table(path).equals(
+            pq.read_table(again.root / path.relative_to(run.root)), check_metadata=False
+        )
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_workers_and_runners_change_nothing(
+    estimator: str, county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker, two threads or two processes: the same measurements give the same bytes."""
+    monkeypatch.setattr("tasks.spine.shards.VALUES_PER_SHARD", 20_000)
+    common = (f"run.estimator={estimator}", "input.confidential=false", "privacy.seed=11")
+    one = run_county(tmp_path, county, "one", *common, "run.workers=1")
+    assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6
+    made = [
+        path.relative_to(one.root)
+        for folder in ("estimates", "release")
+        for path in (one.root / folder).rglob("*.*")
+        if path.stem != "certificate"
+    ]
+    for runner in ("threads", "processes"):
+        own = (f"run.runner={runner}", "run.workers=2")
+        settings = county_settings(tmp_path, county, *common, *own)
+        run = prepare(settings, tmp_path / runner)
+        for folder in ("confidential", "spine", "measurements"):
+            shutil.copytree(one.root / folder, run.root / folder, dirs_exist_ok=True)
+        run_stages(PRODUCT, run, settings)
+        for path in made:
+            assert (run.root / path).read_bytes() == (one.root / path).read_bytes(), path
