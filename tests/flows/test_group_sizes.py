@@ -109,6 +109,9 @@ def test_after_the_last_measurement_nothing_confidential_is_read(
         shutil.rmtree(run.root / name, ignore_errors=True)
     assert main(["resume", str(run.root)]) == 0
     assert {path.name: path.read_bytes() for path in run.release.iterdir()} == released
+    run.report.unlink()
+    assert main(["report", str(run.root)]) == 0
+    assert run.report.exists()
 
 
 def test_census_tables_release_households_of_every_size(
