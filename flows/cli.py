@@ -49,10 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _quieten(level: str) -> None:
-    """Keep what Prefect and other libraries log below a level off the console.
-
-    So are their failures to log somewhere else.
-    """
+    """Keep off the console what libraries log below a level, and that they could not log it."""
     for handler in ("CONSOLE", "DEBUG"):
         os.environ.setdefault(f"PREFECT_LOGGING_HANDLERS_{handler}_LEVEL", level)
     logging.lastResort.setLevel(level)

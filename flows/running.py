@@ -13,13 +13,13 @@ from prefect import Flow, tags
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
-from flows.interruptions import explained
+from flows.endings import explained
 from flows.progress import finish_stage
 from flows.runners import one_server, task_runner
 from tasks.errors import InputRefused
 from tasks.release.publication import refuse_taken_place
 from tasks.release.steps import publish_copy
-from tasks.run_directory import RunDirectory, settings_digest, start_run
+from tasks.run_directory import RunDirectory, remove_unfinished, settings_digest, start_run
 from tasks.settings.base import ProductSettings
 from tasks.settings.load import dump_settings, frozen_settings, load_settings
 
@@ -159,6 +159,8 @@ def entered(
                 if run.read_manifest()["status"] != "complete":
                     run.update_manifest(status="failed", reason=str(public))
             raise public from None
+        # Workers may have been lost on the way.
+        remove_unfinished(run)
         run.update_manifest(status="complete", reason="")
 
 

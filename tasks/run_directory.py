@@ -255,8 +255,7 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
                 f"{run.root} holds a run with other settings; choose another --run-dir, or "
                 "continue that run with 'spineflow resume'."
             )
-        remove_temporaries(run.root)
-        discard_all_unpublished(run.root / "measurements")
+        remove_unfinished(run)
         if run.release.exists():
             return
         if manifest["code_version"] != code_version():
@@ -265,7 +264,7 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
         return
     if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
         raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
-    remove_temporaries(run.root)
+    remove_unfinished(run)
     run.confidential.mkdir(parents=True, mode=0o700, exist_ok=True)
     with replacing(run.settings) as part:
         part.write_text(settings_text, encoding="utf-8")
@@ -287,6 +286,12 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
             "stages": {},
         }
     )
+
+
+def remove_unfinished(run: RunDirectory) -> None:
+    """Remove what killed writers left under temporary names, unseen by anything else."""
+    remove_temporaries(run.root)
+    discard_all_unpublished(run.root / "measurements")
 
 
 def _may_be_left(name: str) -> bool:

@@ -32,6 +32,7 @@ from tasks.settings.topdown import (
     TopdownSettings,
     UniverseSettings,
 )
+from tasks.settings.trips import TripsSettings
 from tasks.settings.tune import TuneSettings
 from tasks.spine.build import check_spine_settings
 from tasks.workload.schema import ATTRIBUTE_SIZES, COARSENINGS
@@ -54,6 +55,7 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "detailed_groups": DetailedGroupsSettings,
     "group_sizes": GroupSizesSettings,
     "products": ProductsSettings,
+    "trips": TripsSettings,
     "tuning": TuneSettings,
 }
 

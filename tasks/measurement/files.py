@@ -233,6 +233,8 @@ def _runs(
         with pq.ParquetFile(path, read_dictionary=["geocode", "query_name"]) as file:
             for number in range(file.num_row_groups):
                 statistics = file.metadata.row_group(number).column(0).statistics
+                if statistics is None:
+                    continue  # A shard whose geounits were all bypassed has no rows.
                 if statistics.has_min_max and (statistics.min > last or statistics.max < first):
                     continue
                 table = file.read_row_group(number, columns=schema.names).combine_chunks()

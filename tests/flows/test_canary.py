@@ -108,8 +108,9 @@ def write_input(folder: Path, *, is_broken: bool) -> Path:
 
 def canaries_in(content: bytes) -> list[str]:
     """The planted values in a content, or in what Prefect has pickled and encoded into it."""
-    encoded = re.findall(rb"gA[A-Za-z0-9+/=\\\s]{40,}", content)
-    decoded = [base64.b64decode(re.sub(rb"\\n|\s", b"", text) + b"==") for text in encoded]
+    encoded = re.findall(rb"gA[SW][A-Za-z0-9+/\\\s]{40,}", content)
+    packed = [re.sub(rb"\\n|\\|\s", b"", text) for text in encoded]
+    decoded = [base64.b64decode(text[: len(text) // 4 * 4]) for text in packed]
     return [canary for canary in CANARIES if canary.encode() in b"".join([content, *decoded])]
 
 

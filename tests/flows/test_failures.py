@@ -108,8 +108,9 @@ def test_server_that_stays_away(spineflow, own_server, settings_text: str, tmp_p
     run, command = started_run(spineflow, tmp_path, settings_text, **environment)
     command.wait_for(run.root / LIVE_ARTIFACT)
     own_server.stop()
-    code, _, errors = command.ended()
-    assert code == 1
+    # Prefect goes on trying to send its queue of events for minutes, while the run is free.
+    errors = command.process.stderr.readline()
+    command.kill()
     own_server.start()
     words = "The Prefect server (PREFECT_API_URL) does not answer; when it does, continue with"
     assert_resumable(spineflow, run, errors, words, **own_server.environment)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import SpineflowError
-from tasks.run_directory import LOCK, RunDirectory
+from tasks.errors import InputRefused, SpineflowError
+from tasks.run_directory import LOCK, RunDirectory, remove_derived, remove_unfinished, start_run
 
 HOLDER = """
 import sys, time
@@ -88,3 +88,41 @@ def test_a_file_system_without_locks_is_refused(
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(SpineflowError, match="has no locks"), run.locked():
         pass
+
+
+def test_a_run_that_was_killed_before_its_manifest_begins_again(run: RunDirectory) -> None:
+    run.confidential.mkdir(parents=True)
+    for name in (LOCK, "settings.toml.0a1b2c3d.part", "manifest.json.0a1b2c3d.part"):
+        (run.root / name).touch()
+    start_run(run, product="topdown", settings_text="", private=True)
+    assert run.read_manifest()["status"] == "running"
+    assert not list(run.root.glob("*.part"))
+
+
+def test_a_folder_with_files_of_others_is_refused_and_left_alone(run: RunDirectory) -> None:
+    run.root.mkdir()
+    (run.root / "movie.part").touch()
+    with pytest.raises(InputRefused, match="not empty and holds no run"):
+        start_run(run, product="topdown", settings_text="", private=True)
+    assert (run.root / "movie.part").exists()
+
+
+def test_what_killed_writers_left_is_removed(run: RunDirectory) -> None:
+    measured = run.dpqueries("persons", "US", "00000")
+    measured.parent.mkdir(parents=True)
+    left = [run.root / "manifest.json.0a.part", measured.with_name(".00000.parquet.0a.unpublished")]
+    for path in (measured, *left):
+        path.touch()
+    remove_unfinished(run)
+    assert measured.exists()
+    assert not any(path.exists() for path in left)
+
+
+def test_outcomes_of_the_input_outlive_what_is_derived(run: RunDirectory) -> None:
+    run.checks.mkdir(parents=True)
+    for name in ("rules.json", "checks.json"):
+        (run.checks / name).touch()
+    (run.root / "estimates").mkdir()
+    remove_derived(run)
+    assert [path.name for path in run.checks.iterdir()] == ["rules.json"]
+    assert not (run.root / "estimates").exists()

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.estimation.trips.run import measured_tree
-from tasks.estimation.trips.tree_least_squares import tree_least_squares
 from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
 from tasks.ingest.trips.files import leaves_file, read_truth
 from tasks.measurement.trips.files import NodeValues
@@ -80,14 +79,14 @@ def level_errors(truth: TrueLevel, released: NodeValues) -> dict[str, float]:
 
 def selection_bias(run: RunDirectory, plan: Plan, truth: TrueTree) -> list[float]:
     """Mean error per level of the least-squares estimates of all measured nodes."""
-    keys, levels = measured_tree(run, plan)
-    estimates = tree_least_squares(levels)
-    return [
-        float(np.mean(estimates[level] - truth.levels[level].counts_of(keys[level])))
-        if keys[level].size
-        else 0.0
-        for level in range(plan.tree.depth + 1)
+    measured = measured_tree(run, plan)
+    errors = [
+        estimates - level.counts_of(keys)
+        for estimates, level, keys in zip(
+            measured.combined(), truth.levels, measured.keys, strict=True
+        )
     ]
+    return [float(error.mean()) if error.size else 0.0 for error in errors]
 
 
 def _percent(part: np.ndarray, whole: np.ndarray) -> float:

@@ -57,6 +57,10 @@ class Plan:
         """The measured levels, in the order in which they are measured."""
         return (self.tree.depth,) if self.budget is None else tuple(sorted(self.budget.shares))
 
+    def weight_variance(self, level: int) -> float:
+        """Variance that least squares give a measured level; without noise all count alike."""
+        return float(self.budget.sigma_squared(level)) or 1.0
+
     @property
     def is_top_down(self) -> bool:
         """Whether estimates are consistent, not negative, and keep an invariant root."""

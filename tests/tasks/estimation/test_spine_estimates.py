@@ -279,7 +279,7 @@ def settings_of(folder: Path, county: Path) -> TopdownSettings:
         "[run]",
         'universes = ["persons"]',
         "[budget.persons.queries]",
-        *(f"{name} = {{{shares}}}" for name in GEOLEVELS),
+        *(f"{name} = {shares}" for name in GEOLEVELS),
         "[workload.persons]",
         'attributes = ["hhgq", "votingage", "hispanic"]',
         'structural_zeros = [{name = "nurse_nva_0", where = {hhgq = [3], votingage = [0]}}]',

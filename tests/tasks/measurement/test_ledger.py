@@ -50,6 +50,26 @@ def ledger(tmp_path):
     return open_ledger(tmp_path / "ledger.db")
 
 
+def test_what_a_killed_maker_of_a_ledger_left_is_removed(tmp_path) -> None:
+    left = [tmp_path / ".ledger.db.0a.unpublished", tmp_path / "ledger.db.key.0a.part"]
+    others = tmp_path / ".other.db.0a.unpublished"
+    for path in (*left, others):
+        path.touch()
+    open_ledger(tmp_path / "ledger.db")
+    assert not any(path.exists() for path in left)
+    assert others.exists()
+
+
+def test_a_ledger_that_is_held_for_too_long_is_named_with_the_remedy(ledger, monkeypatch) -> None:
+    monkeypatch.setattr("tasks.measurement.ledger.BUSY_SECONDS", 0.1)
+    holder = sqlite3.connect(ledger.path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(BudgetRefused, match="is locked.*end the program that holds it"):
+        charge_run(ledger)
+    holder.close()
+    assert charge_run(ledger)
+
+
 def in_processes(target, arguments) -> list[int]:
     """Exit codes of processes that start their work together."""
     barrier = FORK.Barrier(len(arguments))

@@ -1,0 +1,67 @@
+"""What is said of errors that end a run from outside its tasks."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import httpx
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows.endings import Interrupted, explained
+from flows.runners import one_server
+from tasks.confinement import StorageFailed
+from tasks.errors import CheckFailed, SpineflowError
+from tasks.settings.base import RunnerSettings
+
+SECRET = "secret"
+
+
+def test_errors_of_ours_stay_as_they_are(tmp_path: Path) -> None:
+    error = CheckFailed("a check failed")
+    assert explained(error, str(tmp_path)) is error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (httpx.ConnectError(SECRET), Interrupted, "Prefect's embedded server does not answer"),
+        (RuntimeError(f"Failed to reach API at {SECRET}"), Interrupted, "does not answer"),
+        (ValueError(SECRET), Interrupted, "interrupted by ValueError (the detail is in confid"),
+        (OSError(errno.ENOSPC, SECRET, "/run/x.json"), StorageFailed, "No space left on device at"),
+        (OSError(SECRET), StorageFailed, "OSError at a file of the run"),
+    ],
+)
+def test_other_errors_become_one_sentence(
+    error: Exception, kind: type, words: str, tmp_path: Path
+) -> None:
+    public = explained(error, str(tmp_path))
+    assert type(public) is kind
+    assert isinstance(public, SpineflowError)
+    assert words in str(public)
+    assert f"'spineflow resume {tmp_path}'" in str(public)
+    assert SECRET not in str(public)
+    kept = [path.read_text() for path in (tmp_path / "confidential" / "errors").iterdir()]
+    assert SECRET in "".join(kept)
+    assert (tmp_path / "confidential").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_server_is_named_by_its_setting(tmp_path: Path) -> None:
+    with temporary_settings({PREFECT_API_URL: f"http://{SECRET}/api"}):
+        public = explained(httpx.ConnectError("x"), str(tmp_path))
+    assert "The Prefect server (PREFECT_API_URL) does not answer" in str(public)
+    assert SECRET not in str(public)
+
+
+@pytest.mark.parametrize("runner", ["threads", "processes"])
+def test_runners_without_workers_of_their_own_need_no_server_address(runner: str) -> None:
+    with temporary_settings({PREFECT_API_URL: None}), one_server(RunnerSettings(runner=runner)):
+        assert PREFECT_API_URL.value() is None
+
+
+def test_dask_workers_use_the_server_that_there_is() -> None:
+    url = "http://127.0.0.1:9/api"
+    settings = RunnerSettings(runner="dask")
+    with temporary_settings({PREFECT_API_URL: url}), one_server(settings):
+        assert PREFECT_API_URL.value() == url
