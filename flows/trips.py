@@ -51,7 +51,7 @@ from tasks.workload.trips.mechanisms import FULL_INFORMATION
 
 @flow(name="trips", flow_run_name=settings_run_name, persist_result=False)
 def trips(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
-    """Run a settings file on this machine; what a deployment calls.
+    """Release origin/destination tables, or any table as a tree, that add up (InfTDA).
 
     Args:
         settings_file: Full path of the TOML settings, as the worker sees it.

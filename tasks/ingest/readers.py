@@ -187,8 +187,8 @@ def _header(file: InputFile, text: TextStream, layout: TableLayout) -> tuple[str
     delimiter = max(DELIMITERS, key=lambda each: len(known.intersection(headers[each])))
     if len(headers[delimiter]) < 2 or not known.intersection(headers[delimiter]):
         raise file.unreadable(
-            f"the header is not the {layout.column_names} column names separated by pipes, commas or "
-            "tabs",
+            f"the header is not the {layout.column_names} column names separated by pipes, "
+            "commas or tabs",
             "write the column names on the first line, separated like the rows",
         )
     return delimiter, headers[delimiter]

@@ -26,6 +26,9 @@ from tasks.workload.trips.neighbors import Contribution
 
 SHARE_RULES = ("uniform", "geometric", "optimised")
 
+RESERVED = ("count", "level", "plb", "value", "variance")
+"""Columns that the files of a run have beside those that place a row."""
+
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which epsilon is shown where the settings give rho alone."""
 
@@ -169,12 +172,11 @@ class TripsSettings(ProductSettings):
         names = [*given.levels, given.origin, given.destination, given.count]
         named = [name for name in names if name is not None]
         for name in named:
-            if name == "count" and name != given.count:
-                refuse(
-                    "input names a column 'count', which the release needs for counts; rename it"
-                )
             if named.count(name) > 1:
                 refuse(f"input names the column {name!r} twice; each has one meaning")
+        for name in [*given.levels, given.origin, given.destination]:
+            if name in RESERVED:
+                refuse(f"input names a column {name!r}, as files of the run do; rename it")
 
     def _refuse_privacy(self, refuse: Refuse) -> None:
         privacy = self.privacy

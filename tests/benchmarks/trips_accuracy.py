@@ -1,6 +1,6 @@
 """Errors of every mechanism for trips, beside those that InfTDA's authors published.
 
-Run `python tests/benchmarks/trips_accuracy.py [--data complete|sparse] [--replicates N]
+Run `python tests/benchmarks/trips_accuracy.py [--data complete|sparse|country] [--replicates N]
 [--epsilons E ...] [--mechanisms NAME ...]` from the repository's root. Prints, for each epsilon at
 delta 1e-8, the mean over replicates of the largest absolute error of every level, and of the
 false discovery rate and the false negative rate at the last one. `inftda, rho/2` is InfTDA with
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -36,8 +37,27 @@ VARIANTS: dict[str, dict[str, str]] = {
 }
 
 
+def input_of(data: str, folder: Path) -> dict[str, object]:
+    """The `[input]` section of a data set; the country is generated in `folder`."""
+    if data == "country":
+        from tasks.ingest.trips.generate import generate_country
+        from tasks.settings.load import load_settings
+        from tasks.settings.trips import TripsSettings
+
+        settings = load_settings(TripsSettings, generate_country(folder), presets=folder)
+        return settings.input.model_dump()
+    return {
+        "trips": f"{TRIPS}/random_{data}.parquet",
+        "origin": "LEVEL4_ORIG",
+        "destination": "LEVEL4_DEST",
+        "count": "COUNT",
+        "areas": f"{TRIPS}/random_{data}_areas.csv",
+        "confidential": False,
+    }
+
+
 def studies(
-    data: str, epsilon: str, chosen: list[str], n_replicates: int
+    data: str, folder: Path, epsilon: str, chosen: list[str], n_replicates: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray], float]]:
     """Mean errors of each variant by name, and its seconds a replicate."""
     from tasks.checks.trips.replicates import replicate_errors
@@ -47,14 +67,7 @@ def studies(
     from tasks.measurement.trips.truth import TrueTree
     from tasks.settings.trips import TripsSettings
 
-    own = {
-        "trips": f"{TRIPS}/random_{data}.parquet",
-        "origin": "LEVEL4_ORIG",
-        "destination": "LEVEL4_DEST",
-        "count": "COUNT",
-        "areas": f"{TRIPS}/random_{data}_areas.csv",
-        "confidential": False,
-    }
+    own = input_of(data, folder)
     privacy = {"dataset": data, "epsilon": epsilon, "delta": "1e-8"}
     truth = None
     for name in chosen:
@@ -80,28 +93,30 @@ def studies(
         yield name, means, seconds
 
 
+def row(means: dict[str, np.ndarray]) -> str:
+    """Largest errors of all levels, and the rates at the last one."""
+    largest = " ".join(f"{error:8.1f}" for error in means["max_absolute_error"])
+    discoveries = means["false_discovery_percent"][-1]
+    negatives = means["false_negative_percent"][-1]
+    return f"{largest}   false discoveries {discoveries:5.1f} %  negatives {negatives:5.1f} %"
+
+
 def main() -> int:
     """Print the tables; see the module's docstring."""
     sys.path.insert(0, str(REPOSITORY))
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", choices=("complete", "sparse"), default="complete")
+    parser.add_argument("--data", choices=("complete", "sparse", "country"), default="complete")
     parser.add_argument("--replicates", type=int, default=10)
     parser.add_argument("--epsilons", nargs="+", default=["0.1", "1", "10"])
     parser.add_argument("--mechanisms", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
-    for epsilon in options.epsilons:
-        print(f"\nrandom {options.data}, epsilon {epsilon}, {options.replicates} replicates")
-        chosen = options.mechanisms
-        for name, means, seconds in studies(options.data, epsilon, chosen, options.replicates):
-            largest = " ".join(f"{error:8.1f}" for error in means["max_absolute_error"])
-            rates = "  ".join(
-                f"{label} {means[key][-1]:5.1f} %"
-                for label, key in (
-                    ("false discoveries", "false_discovery_percent"),
-                    ("false negatives", "false_negative_percent"),
-                )
-            )
-            print(f"{name:20} {largest}   {rates}   {seconds:.2f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        for epsilon in options.epsilons:
+            print(f"\n{options.data}, epsilon {epsilon}, {options.replicates} replicates")
+            for name, means, seconds in studies(
+                options.data, Path(folder), epsilon, options.mechanisms, options.replicates
+            ):
+                print(f"{name:20} {row(means)}   {seconds:.2f} s")
     return 0
 
 

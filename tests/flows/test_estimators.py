@@ -14,7 +14,7 @@ from flows.topdown import PRODUCT
 from tasks.measurement.ledger import open_ledger, summary
 from tasks.run_directory import RunDirectory
 from tasks.settings.load import load_settings
-from tasks.settings.topdown import ESTIMATORS, TopdownSettings
+from tasks.settings.topdown import TopdownSettings
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
@@ -74,12 +74,15 @@ def test_estimates_are_made_again_without_the_confidential_folder(
         )
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    "estimator",
+    ["topdown", "full_information", pytest.param("block_by_block", marks=pytest.mark.soak)],
+)
 def test_workers_and_runners_change_nothing(
     estimator: str, county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One worker, two threads or two processes: the same measurements give the same bytes."""
-    monkeypatch.setattr("tasks.spine.shards.VALUES_PER_SHARD", 20_000)
+    monkeypatch.setattr("tasks.spine.shards.VALUES_PER_SHARD", 80_000)
     common = (f"run.estimator={estimator}", "input.confidential=false", "privacy.seed=11")
     one = run_county(tmp_path, county, "one", *common, "run.workers=1")
     assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6

@@ -86,7 +86,7 @@ def selection_bias(run: RunDirectory, plan: Plan, truth: TrueTree) -> list[float
             measured.combined(), truth.levels, measured.keys, strict=True
         )
     ]
-    return [float(error.mean()) if error.size else 0.0 for error in errors]
+    return [round(float(error.mean()), 6) if error.size else 0.0 for error in errors]
 
 
 def _percent(part: np.ndarray, whole: np.ndarray) -> float:

@@ -188,26 +188,21 @@ def _batch(tree: Tree, level: int, nodes: NodeValues, value: str, constants) -> 
 
 
 def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeValues]:
-    refined = [
-        (dimension, depth)
+    refined = {
+        dimension.name: pd.Index(dimension.levels[depth].codes)
         for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True)
         if depth
-    ]
-    names = [dimension.name for dimension, _ in refined]
-    indexes = {
-        dimension.name: pd.Index(dimension.levels[depth].codes) for dimension, depth in refined
     }
-    with pq.ParquetFile(path, read_dictionary=names) as file:
-        for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=[*names, value]):
+    with pq.ParquetFile(path, read_dictionary=list(refined)) as file:
+        for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=[*refined, value]):
             positions = []
-            for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True):
-                if not depth:
+            for dimension in tree.dimensions:
+                if dimension.name not in refined:
                     positions.append(np.zeros(batch.num_rows, dtype=np.int64))
                     continue
                 column = batch.column(dimension.name)
-                known = indexes[dimension.name].get_indexer(column.dictionary.to_pylist())
+                known = refined[dimension.name].get_indexer(column.dictionary.to_pylist())
                 positions.append(known[column.indices.to_numpy()].astype(np.int64))
             if any((position < 0).any() for position in positions):
                 raise ValueError(f"{path.name} holds an area that is not of {level_folder(level)}")
-            values = batch.column(value).to_numpy()
-            yield NodeValues(tree.keys(level, positions), values)
+            yield NodeValues(tree.keys(level, positions), batch.column(value).to_numpy())

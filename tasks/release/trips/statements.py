@@ -134,8 +134,8 @@ def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
     if delta * n_persons < 1:
         return None
     return (
-        f"privacy.delta = {delta} is not below one over the number of persons: it would allow a "
-        "person's trips to be published outright, so choose a smaller one"
+        f"privacy.delta = {delta} is not below one over the number of persons: such a guarantee "
+        "does not rule out that a person's trips are published outright, so choose a smaller one"
     )
 
 

@@ -246,6 +246,10 @@ SETTINGS = {
         "names the column 'a' twice",
     ),
 }
+SETTINGS["reserved name"] = (
+    '[input]\ntable = "t"\nlevels = ["level", "b"]\npublic_levels = true\n',
+    "as files of the run do",
+)
 PRIVACY = {
     'epsilon = "0"\ndelta = "1e-8"': "must be a positive fraction",
     'epsilon = "-1"\ndelta = "1e-8"': "must be a positive fraction",
