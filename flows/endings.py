@@ -16,6 +16,9 @@ from tasks.errors import SpineflowError
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """How the texts begin of errors that Prefect raises for a server that does not answer."""
 
+_OF_THE_SERVER = (httpx.HTTPError, ConnectionError, TimeoutError)
+"""Errors of requests to the server: around the tasks, nothing else is asked over a network."""
+
 
 class Interrupted(SpineflowError):
     """The run was cut short from outside; what was finished stays, and it can be continued."""
@@ -28,14 +31,15 @@ def explained(error: Exception, run_root: str) -> SpineflowError:
     """
     if isinstance(error, SpineflowError):
         return error
-    if isinstance(error, OSError):
-        return storage_failed(error, run_root)
-    kept = keep_traceback(error, run_root)
-    if isinstance(error, httpx.HTTPError) or str(error).startswith(_UNREACHABLE):
+    if isinstance(error, _OF_THE_SERVER) or str(error).startswith(_UNREACHABLE):
+        keep_traceback(error, run_root)
         embedded = PREFECT_API_URL.value() is None
         server = "Prefect's embedded server" if embedded else "The Prefect server (PREFECT_API_URL)"
         what = f"{server} does not answer; when it does"
+    elif isinstance(error, OSError):
+        return storage_failed(error, run_root)
     else:
+        kept = keep_traceback(error, run_root)
         detail = f" (the detail is in {kept})" if kept else ""
         what = f"The run was interrupted by {type(error).__name__}{detail}; when that is put right"
     return Interrupted(f"{what}, continue with 'spineflow resume {run_root}'.")

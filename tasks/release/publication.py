@@ -22,11 +22,11 @@ from tasks.files import sha256_of_file
 from tasks.measurement.publish import discard_unpublished, publish_once
 from tasks.run_directory import RunDirectory
 from tasks.settings.base import ProductSettings
-from tasks.stores import is_url, store_errors
+from tasks.stores import StoreRefused, is_url, store_errors
 
 
 class PublicationRefused(SpineflowError):
-    """The place holds another release, or is not there; the release stays in the run directory."""
+    """The place does not take the release, which stays in the run directory."""
 
 
 class Place(Protocol):
@@ -135,25 +135,27 @@ def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
 def copy_release(run: RunDirectory, place: str) -> bool:
     """Copy the release of a run to a place; False if it stands there already.
 
-    Raises PublicationRefused if the place holds another release or does not exist, StoreRefused
-    or StorageFailed if the store does not take it.
+    Raises PublicationRefused if the place holds another release, does not exist or lets nobody in,
+    StorageFailed if the store does not answer.
     """
     listing = describe_release(run)
     marker = _marker_name(listing["product"])
-    opened = _open_place(place)
-    standing = opened.read(marker)
-    is_new = standing is None
-    if standing is None:
-        try:
+    again = f"continue with 'spineflow resume {run.root}'"
+    try:
+        opened = _open_place(place)
+        standing = opened.read(marker)
+        is_new = standing is None
+        if standing is None:
             for file in listing["files"]:
                 opened.put(f"{listing['folder']}/{file['name']}", run.release / file["name"])
             content = json.dumps(listing, indent=2) + "\n"
             standing = opened.put_once(marker, content.encode())
-        except FileNotFoundError:
-            raise PublicationRefused(
-                f"{place} does not exist; create its bucket or folder and continue with "
-                f"'spineflow resume {run.root}'."
-            ) from None
+    except FileNotFoundError:
+        raise PublicationRefused(
+            f"{place} does not exist; create its bucket or folder and {again}."
+        ) from None
+    except StoreRefused as error:
+        raise PublicationRefused(f"{place}: {error.rule}; {error.remedy} and {again}.") from None
     if _described(standing)["folder"] != listing["folder"]:
         raise PublicationRefused(_taken(standing, listing["product"], place))
     return is_new

@@ -27,6 +27,7 @@ def test_errors_of_ours_stay_as_they_are(tmp_path: Path) -> None:
     ("error", "kind", "words"),
     [
         (httpx.ConnectError(SECRET), Interrupted, "Prefect's embedded server does not answer"),
+        (ConnectionResetError(errno.ECONNRESET, SECRET), Interrupted, "server does not answer"),
         (RuntimeError(f"Failed to reach API at {SECRET}"), Interrupted, "does not answer"),
         (ValueError(SECRET), Interrupted, "interrupted by ValueError (the detail is in confid"),
         (OSError(errno.ENOSPC, SECRET, "/run/x.json"), StorageFailed, "No space left on device at"),

@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from tasks.release.publication import Prefix, describe_release
-from tasks.run_directory import RunDirectory
+from tasks.release.publication import (
+    Prefix,
+    PublicationRefused,
+    copy_release,
+    describe_release,
+)
+from tasks.run_directory import RunDirectory, start_run
 
 pytest.importorskip("moto", reason="needs moto's S3 server: install the extra 'test'")
 s3fs = pytest.importorskip("s3fs", reason="needs s3fs: install the extra 'test'")
@@ -123,6 +128,18 @@ def test_a_release_without_a_bucket_waits_in_the_run_directory(
     assert run.read_manifest()["status"] == "complete"
     assert s3.exists("to-be-made/out/topdown.json")
     s3.rm("to-be-made", recursive=True)
+
+
+def test_a_place_that_lets_nobody_in(s3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    s3fs.S3FileSystem.clear_instance_cache()
+    run = RunDirectory(tmp_path / "run")
+    start_run(run, product="topdown", settings_text="", private=True)
+    run.release.mkdir()
+    (run.release / "mdf_persons.csv").touch()
+    with pytest.raises(PublicationRefused, match="not let this user in; give credentials.*resume"):
+        copy_release(run, "s3://bucket/out")
 
 
 def test_of_two_markers_the_first_stands(s3) -> None:
