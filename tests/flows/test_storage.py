@@ -135,6 +135,7 @@ def test_a_place_that_lets_nobody_in(s3, tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.delenv(name)
     s3fs.S3FileSystem.clear_instance_cache()
     run = RunDirectory(tmp_path / "run")
+    run.root.mkdir()
     start_run(run, product="topdown", settings_text="", private=True)
     run.release.mkdir()
     (run.release / "mdf_persons.csv").touch()
