@@ -21,8 +21,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from tasks.errors import InputRefused
 from tasks.checks.accuracy.run import accuracy_report
+from tasks.errors import InputRefused
 from tasks.files import NOT_PRIVATE
 from tasks.ingest.inputs import InputCheck
 from tasks.measurement.accounting import budget_report, noise_deviation

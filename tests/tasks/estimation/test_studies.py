@@ -17,8 +17,6 @@ from tasks.ingest.generate import generate_county
 from tasks.settings.load import load_settings
 from tasks.settings.topdown import TopdownSettings
 
-pytestmark = pytest.mark.soak
-
 PRODUCTION = Fraction(293764, 114921)
 QUERIES = ["total", "hispanic * cenrace", "detailed"]
 
@@ -63,6 +61,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.soak
 def test_full_information_beats_topdown_beats_blocks(tables: Path, tmp_path: Path) -> None:
     settings = settings_of(tmp_path, tables)
     names = ("block_by_block", "topdown", "full_information")
@@ -79,6 +78,7 @@ def test_full_information_beats_topdown_beats_blocks(tables: Path, tmp_path: Pat
     assert (score(topdown - blocks) < -2).all()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("estimator", ["topdown", "full_information"])
 def test_budget_always_buys_accuracy(estimator: str, tables: Path, tmp_path: Path) -> None:
     """From production to a thousand times its rho; with an infinite budget nothing is wrong."""
@@ -96,6 +96,7 @@ def test_budget_always_buys_accuracy(estimator: str, tables: Path, tmp_path: Pat
     assert not errors["inf"].to_numpy().any()
 
 
+@pytest.mark.slow
 def test_redistricting_criterion_holds_on_a_real_state(shared: Path, tmp_path: Path) -> None:
     def criterion(run, settings) -> pd.DataFrame:
         rows = compute_figures(run, settings).criterion
