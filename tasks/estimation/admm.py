@@ -1,18 +1,15 @@
 """The alternating direction method of multipliers for siblings' least squares, compiled.
 
-Approaches the solution of
+Approaches the solution of the program that `active_set` solves, for siblings with one common
+Hessian H up to their scales s_i. The splitting puts the equalities with the quadratic and the
+inequalities into a projection. With penalties s_i R the quadratic step has the common matrix
+H + R: the sum over children becomes a shift of every child by lambda / s_i, and the pins one small
+solve per group, so an iteration is one product of a (c, k) with a (k, k) matrix (Boyd et al. 2011,
+over-relaxed). Some iterations already tell which cells are zero and which bounds bind;
+`active_set` then finds the solution exactly.
 
-    minimise    sum_i s_i (x_i' H x_i / 2 - b_i' x_i)
-    subject to  sum_i x_i = p                        (unless the parent is absent)
-                sum_{i in group g} P x_i = t_g       (pinned margins; often one total per child)
-                x_i >= 0,  lower_iT <= sum of x_i over cells of type T <= upper_iT
-
-for children i = 1..c with scales s_i > 0 and one common k x k matrix H. The splitting puts the
-equalities with the quadratic and the inequalities into a projection. With penalty r s_i the
-quadratic step has the common matrix M = H + r I: the sum over children becomes a shift of every
-child by lambda / s_i, and the pins one small solve per group, so an iteration is one product of a
-(c, k) with a (k, k) matrix (Boyd et al. 2011, over-relaxed). A few iterations already tell which
-cells are zero and which bounds bind; `active_set` then finds the solution exactly.
+R is diagonal, and small where the parent's counts are large against the noise: such cells are not
+going to be zero, so that their copies in the projection only slow the others down.
 """
 
 from __future__ import annotations
@@ -20,80 +17,194 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tasks.estimation.quadratic import curvature, inverse_of_sum, slope_of, thin_inverse
+
 RELAXATION = 1.6
+SETTLED = 1000
+"""The zeros count as found once an iteration changes at most one cell in so many."""
+FEWEST = 5
+"""Iterations made in any case."""
+SMALLEST_PENALTY, LARGEST_PENALTY = 0.01, 2.0
+"""Penalties in terms of the weight of a cell's own answer, and of the Hessian's mean diagonal."""
+NOISE_PENALTY = 3.0
+"""Penalty where the noise is as large as the count, in terms of the weight of a cell's answer."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _project_bounded_sum(values, low, high, allowed, out):
-    """Nearest point of {z >= 0, low <= sum z <= high, z = 0 where not allowed}.
+def _project_bounded_sum(values, weight, low, high, allowed, out):
+    """Nearest point of {z >= 0, low <= sum z <= high, z = 0 where not allowed} in the norm that
+    weighs squares by `weight`.
 
-    Newton's method on the shift of the values, from all allowed cells active.
+    Newton's method on the multiplier of the sum, from all allowed cells active.
     """
     n = values.size
     positive = 0.0
     total = 0.0
-    count = 0
+    reach = 0.0
     for j in range(n):
         out[j] = 0.0
         if allowed[j]:
-            count += 1
+            reach += 1.0 / weight[j]
             total += values[j]
             if values[j] > 0.0:
                 out[j] = values[j]
                 positive += values[j]
-    if low <= positive <= high or count == 0:
+    if low <= positive <= high or reach == 0.0:
         return
     target = high if positive > high else low
-    theta = (total - target) / count
+    theta = (total - target) / reach
     for _ in range(n + 2):
         total = 0.0
-        active = 0
+        reach = 0.0
         for j in range(n):
-            if allowed[j] and values[j] > theta:
-                total += values[j] - theta
-                active += 1
-        step = (total - target) / active
+            if allowed[j] and values[j] > theta / weight[j]:
+                total += values[j] - theta / weight[j]
+                reach += 1.0 / weight[j]
+        if reach == 0.0:
+            break
+        step = (total - target) / reach
         theta += step
         if step <= 1e-15 * (1.0 + abs(theta)):
             break
     for j in range(n):
-        out[j] = values[j] - theta if allowed[j] and values[j] > theta else 0.0
+        value = values[j] - theta / weight[j]
+        out[j] = value if allowed[j] and value > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _approach(
-    hessian,
-    b,
-    scale,
-    parent,
-    has_parent,
-    pin_rows,
-    n_pins,
-    group_of_child,
-    targets,
-    type_starts,
-    lower,
-    upper,
-    allowed,
-    start,
-    iterations,
-):
-    c, k = b.shape
-    n_groups = targets.shape[0]
-    inverse_scale = 1.0 / scale
-    sum_inverse = inverse_scale.sum()
-    r = max(np.trace(hessian) / k, 1e-300)
-    inverse = hessian.copy()
+def _own_answers(quadratic, k):
+    """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
+    of it; zero where there are none."""
+    c = quadratic.scale.size
+    own = np.zeros((c, k))
+    total = 0.0
+    for q in range(quadratic.labels.shape[0]):
+        label = quadratic.labels[q]
+        if label.max() - label.min() + 1 == k:
+            weight = quadratic.weights[0, q]
+            total += weight
+            for i in range(c):
+                for j in range(k):
+                    own[i, j] += weight * quadratic.answers[i, label[j]]
+    if total > 0.0:
+        own /= total
+    return own, total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def first_point(quadratic, constraints):
+    """Where to begin (c, k), and the penalties (k,)."""
+    c, k = constraints.allowed.shape
+    own, weight = _own_answers(quadratic, k)
+    diagonal = 0.0
     for j in range(k):
-        inverse[j, j] += r
-    inverse = np.linalg.inv(inverse)
+        diagonal += curvature(quadratic, 0, j) / (k * quadratic.scale[0])
+    start = np.empty((c, k))
+    penalty = np.full(k, diagonal)
+    if not constraints.has_parent:
+        slope = np.empty(k)
+        scratch = np.empty(quadratic.answers.shape[1])
+        nothing = np.zeros(k)
+        for i in range(c):
+            slope_of(quadratic, i, nothing, scratch, slope)
+            for j in range(k):
+                start[i, j] = max(
+                    own[i, j] if weight > 0.0 else slope[j] / curvature(quadratic, i, j),
+                    0.0,
+                )
+    else:
+        for i in range(c):
+            start[i] = constraints.parent / c
+    if weight == 0.0:
+        return start, penalty
+    if constraints.has_parent:
+        excess = constraints.parent - own.sum(axis=0)
+        noise = np.median(np.abs(excess)) / np.sqrt((1.0 / quadratic.scale).sum())
+    else:
+        below = 0.0 * own.ravel()
+        n = 0
+        for value in own.ravel():
+            if value < 0.0:
+                below[n] = -value
+                n += 1
+        noise = np.median(below[:n]) if n > 0 else 0.0
+    noise /= 0.6745
+    for j in range(k):
+        mean = start[:, j].sum() / c
+        wanted = NOISE_PENALTY * weight * noise / max(mean, 1e-9)
+        penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight), LARGEST_PENALTY * diagonal)
+    return start, penalty
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mean_matrix(quadratic):
+    """Diagonal and coarse part of the children's mean matrix, less their scales."""
+    total = quadratic.scale.sum()
+    share = np.zeros(quadratic.diagonal.size)
+    for i in range(quadratic.scale.size):
+        share[quadratic.profile[i]] += quadratic.scale[i] / total
+    coarse = share[0] * quadratic.coarse[0]
+    for m in range(1, share.size):
+        coarse += share[m] * quadratic.coarse[m]
+    return (share * quadratic.diagonal).sum(), coarse
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _applied(right, inverse, diagonal, rows, is_thin):
+    """Rows of `right` (c, k) times the inverse of D + A' C A."""
+    if not is_thin:
+        return np.dot(right, inverse)
+    c, k = right.shape
+    x = right / diagonal
+    answers = np.zeros((c, inverse.shape[0]))
+    for i in range(c):
+        for s in range(rows.shape[0]):
+            for j in range(k):
+                answers[i, rows[s, j]] += x[i, j]
+    answers = np.dot(answers, inverse)
+    for i in range(c):
+        for s in range(rows.shape[0]):
+            for j in range(k):
+                x[i, j] -= answers[i, rows[s, j]] / diagonal[j]
+    return x
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def approach(quadratic, constraints, start, penalty, iterations):
+    """A point `(c, k)` near the solution, which meets the inequalities exactly.
+
+    start (c, k) a first point; penalty (k,) the diagonal of R. Stops when the zeros settle, after
+    `iterations` at most.
+    """
+    c, k = start.shape
+    pin_rows, targets = constraints.pin_rows, constraints.targets
+    type_starts, group_of_child = constraints.type_starts, constraints.group_of_child
+    n_groups, n_pins = targets.shape
+    inverse_scale = 1.0 / quadratic.scale
+    sum_inverse = inverse_scale.sum()
+    diagonal, coarse = _mean_matrix(quadratic)
+    diagonal = diagonal + penalty
+    rows = quadratic.coarse_rows
+    is_thin = 2 * coarse.shape[0] <= k
+    if is_thin:
+        inverse = thin_inverse(diagonal, coarse, rows)
+    else:
+        inverse = inverse_of_sum(diagonal, coarse, rows)
+    proximal = quadratic.proximal.mean()
+    linear = np.empty((c, k))
+    scratch = np.empty(quadratic.answers.shape[1])
+    nothing = np.zeros(k)
+    for i in range(c):
+        slope_of(quadratic, i, nothing, scratch, linear[i])
+        for j in range(k):
+            linear[i, j] = linear[i, j] * inverse_scale[i] + proximal * start[i, j]
     pins = np.zeros((n_pins, k))
     for q in range(pin_rows.shape[0]):
         for j in range(k):
             pins[pin_rows[q, j], j] = 1.0
-    reach = np.ascontiguousarray(np.dot(inverse, pins.T))
-    gram = np.linalg.pinv(np.dot(pins, reach)) if n_pins else np.zeros((0, 0))
-    moves_of_residual = np.dot(np.ascontiguousarray(gram), np.ascontiguousarray(reach.T))
+    reach = _applied(pins, inverse, diagonal, rows, is_thin)
+    gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
+    moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
     group_inverse = np.zeros(n_groups)
     if n_pins:
         for i in range(c):
@@ -101,13 +212,14 @@ def _approach(
     z = start.copy()
     u = np.zeros((c, k))
     right = np.empty((c, k))
-    for _ in range(iterations):
+    was_zero = np.zeros((c, k), dtype=np.bool_)
+    for iteration in range(iterations):
         for i in range(c):
             for j in range(k):
-                right[i, j] = b[i, j] + r * (z[i, j] - u[i, j])
-        x = np.dot(right, inverse)
-        if has_parent:
-            shift = parent.copy()
+                right[i, j] = linear[i, j] + penalty[j] * (z[i, j] - u[i, j])
+        x = _applied(right, inverse, diagonal, rows, is_thin)
+        if constraints.has_parent:
+            shift = constraints.parent.copy()
             for i in range(c):
                 for j in range(k):
                     shift[j] -= x[i, j]
@@ -126,6 +238,7 @@ def _approach(
             for i in range(c):
                 for j in range(k):
                     x[i, j] += moves[group_of_child[i], j] * inverse_scale[i]
+        changes = 0
         for i in range(c):
             for j in range(k):
                 u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]
@@ -135,49 +248,17 @@ def _approach(
                 if start_t < stop:
                     _project_bounded_sum(
                         u[i, start_t:stop],
-                        lower[i, t],
-                        upper[i, t],
-                        allowed[i, start_t:stop],
+                        penalty[start_t:stop],
+                        constraints.lower[i, t],
+                        constraints.upper[i, t],
+                        constraints.allowed[i, start_t:stop],
                         z[i, start_t:stop],
                     )
             for j in range(k):
                 u[i, j] -= z[i, j]
-    return z
-
-
-def approach(
-    hessian: np.ndarray,
-    b: np.ndarray,
-    scale: np.ndarray,
-    parent: np.ndarray | None,
-    pin_rows: np.ndarray,
-    group_of_child: np.ndarray,
-    targets: np.ndarray,
-    type_starts: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    allowed: np.ndarray,
-    start: np.ndarray,
-    iterations: int,
-) -> np.ndarray:
-    """A point `(c, k)` near the solution, which meets the inequalities exactly.
-
-    hessian (k, k); the other arguments as in `active_set.solve`.
-    """
-    return _approach(
-        hessian,
-        b,
-        scale,
-        np.zeros(b.shape[1]) if parent is None else parent,
-        parent is not None,
-        pin_rows,
-        targets.shape[1],
-        group_of_child,
-        targets,
-        type_starts,
-        lower,
-        upper,
-        allowed,
-        start,
-        iterations,
-    )
+                is_zero = z[i, j] == 0.0
+                changes += is_zero != was_zero[i, j]
+                was_zero[i, j] = is_zero
+        if iteration >= FEWEST and changes * SETTLED <= c * k:
+            break
+    return z, iteration + 1

@@ -5,17 +5,20 @@ the rows of nested queries, leaves its cells with a fractional part; a node that
 a convex function of n. Each cell's leaves of all children meet in one vertex, which must receive
 exactly what the parent leaves over; the totals of children in a common group leave from another.
 
-Only those outer vertices can be out of balance, so the successive shortest path algorithm runs on
-them alone (Ahuja, Magnanti and Orlin 1993, chapter 9). An arc from v to w is the cheapest way for
-any one child to take a one out of v and put it into w, which is read off the path between two
-leaves of its tree. Every child starts at its own optimum, found greedily, which leaves a few dozen
-units to move. Among the shortest paths one with the fewest arcs is taken: such a path never visits
-a node of a tree twice, so the costs of its arcs add up.
+Only those outer vertices can be out of balance. Every child starts at its own optimum, found from
+the sorted marginal costs of its leaves, merged up the tree. Then the primal-dual algorithm (Ahuja,
+Magnanti and Orlin 1993, chapter 9) works on prices of the outer vertices: the least cost of moving
+a one from a vertex with too many to each other vertex gives the new prices, and ones are moved
+along every path that costs exactly the difference of the prices at its ends, for as long as that
+holds. What a move within one child costs is read off its tree: up from the leaf that loses a one
+and down to the leaf that gets it.
 
 Costs are integers in units of 1 / UNIT, so the optimum is exact and does not depend on the machine.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,15 +27,78 @@ UNIT = 1 << 24
 """Resolution of fractional parts and of costs."""
 FORBIDDEN = 1 << 42
 """Cost of leaving a node's bounds: above any sum of real costs."""
-NO_ARC = 1 << 60
 HOPS = 1 << 12
-"""Above the number of arcs of any path, so that a length and a number of arcs make one key."""
+"""Above the number of moves of any way, so that a length and a number of moves make one key."""
+NO_PATH = 1 << 60
+LONGEST = FORBIDDEN // 2 * HOPS
+"""Above the length of any way that breaks no bound, times HOPS."""
 
 OPTIMAL, INFEASIBLE = 0, 1
 
 
+class Network(NamedTuple):
+    """A rounding pass as a network.
+
+    fraction : (c, k) fractional parts in units of 1 / UNIT; a cell with 0 stays 0.
+    labels : (n_levels, k) nested labellings, coarsest first: the node of each cell.
+    level_starts : (n_levels + 1,) number of a level's first node; node of child i and label r at
+        level l is level_starts[l] + i * (size of the level) + r.
+    counted : (n_levels,) whether the level belongs to the objective.
+    low, high : bounds on the number of ones in every node.
+    order : (k,) the cells ordered so that those of one node are neighbours at every level.
+    residual : (k,) number of ones in each cell over all children; empty without a parent.
+    group_of_child, group_residual : (c,) group of each child or -1, number of ones in each group.
+    """
+
+    fraction: np.ndarray
+    labels: np.ndarray
+    level_starts: np.ndarray
+    counted: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    order: np.ndarray
+    residual: np.ndarray
+    group_of_child: np.ndarray
+    group_residual: np.ndarray
+
+
+class _Trees(NamedTuple):
+    """The children's trees, without nodes that hold the same leaves as the node above.
+
+    first_leaf, first_node : (c + 1,) offsets of each child's leaves and nodes. The first node is
+        the root, and every node comes after its parent.
+    cell, leaf_parent, leaf_cost : (n_leaves,) cell, node above, and cost of a one in the leaf over
+        all levels at which it is alone.
+    parent, start, stop : (n_nodes,) node above, -1 for a root, and the leaves below.
+    first_part, part : nodes of the network that a node stands for: part[first_part[v]] up to
+        part[first_part[v + 1]].
+    leaf_of : (c, k) leaf of each cell, -1 for none.
+    """
+
+    first_leaf: np.ndarray
+    first_node: np.ndarray
+    cell: np.ndarray
+    leaf_parent: np.ndarray
+    leaf_cost: np.ndarray
+    parent: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    first_part: np.ndarray
+    part: np.ndarray
+    leaf_of: np.ndarray
+
+
+class _State(NamedTuple):
+    """Chosen leaves; ones in every node, and the costs of one more and of one less there."""
+
+    chosen: np.ndarray
+    ones: np.ndarray
+    more: np.ndarray
+    fewer: np.ndarray
+
+
 @njit(cache=True, nogil=True)
-def _marginal(n, wanted, counted, low, high):
+def marginal(n, wanted, counted, low, high):
     """Cost of the step from n to n + 1 ones in a node.
 
     |wanted - n| interpolated between the integers has slopes -1 up to floor(wanted), 1 - 2 frac
@@ -55,414 +121,406 @@ def _marginal(n, wanted, counted, low, high):
 
 
 @njit(cache=True, nogil=True)
-def _price(
-    start,
-    stop,
-    nodes,
-    chosen,
-    known,
-    ones,
-    wanted,
-    counted,
-    low,
-    high,
-    up,
-    entering,
-    leaving,
-    changed,
-):
-    """Costs of a one entering or leaving each leaf of a child, from every ancestor's height.
-
-    `entering[leaf, level]` sums the costs of one more in the leaf's nodes at `level` and below,
-    `leaving` those of one less. Marks the leaves for which something changed.
-    """
-    n_levels = nodes.shape[0]
-    for leaf in range(start, stop):
-        changed[leaf] = chosen[leaf] != known[leaf]
-        known[leaf] = chosen[leaf]
-        more, fewer = 0, 0
-        for level in range(n_levels - 1, -1, -1):
-            v = nodes[level, leaf]
-            n = ones[v]
-            up[v] = _marginal(n, wanted[v], counted[level], low[v], high[v])
-            more += up[v]
-            fewer -= _marginal(n - 1, wanted[v], counted[level], low[v], high[v])
-            if entering[leaf, level] != more or leaving[leaf, level] != fewer:
-                entering[leaf, level] = more
-                leaving[leaf, level] = fewer
-                changed[leaf] = True
+def _node(network, level, i, j):
+    """Node of the network that holds cell j of child i at a level."""
+    start, stop = network.level_starts[level], network.level_starts[level + 1]
+    return start + i * ((stop - start) // network.fraction.shape[0]) + network.labels[level, j]
 
 
 @njit(cache=True, nogil=True)
-def solve(
-    fraction,
-    labels,
-    level_starts,
-    counted,
-    low,
-    high,
-    order,
-    residual,
-    has_parent,
-    group_of_child,
-    group_residual,
-):
+def _sums(network, values):
+    """Sum over the cells of every node of the network of `values` (c, k)."""
+    c, k = values.shape
+    sums = np.zeros(network.low.size, dtype=np.int64)
+    for level in range(network.labels.shape[0]):
+        for i in range(c):
+            first = _node(network, level, i, 0) - network.labels[level, 0]
+            for j in range(k):
+                sums[first + network.labels[level, j]] += values[i, j]
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _step(network, wanted, level, v, n):
+    """Cost of the step from n to n + 1 ones in node v of the network, at its level."""
+    return marginal(n, wanted[v], network.counted[level], network.low[v], network.high[v])
+
+
+@njit(cache=True, nogil=True)
+def _grow(network, wanted):
+    """The trees of the network's children."""
+    c, k = network.fraction.shape
+    n_levels = network.labels.shape[0]
+    n_leaves = np.count_nonzero(network.fraction)
+    first_leaf, first_node = np.zeros(c + 1, dtype=np.int64), np.zeros(c + 1, dtype=np.int64)
+    cell = np.empty(n_leaves, dtype=np.int64)
+    leaf_parent = np.empty(n_leaves, dtype=np.int64)
+    leaf_cost = np.zeros(n_leaves, dtype=np.int64)
+    leaf_of = np.full((c, k), -1, dtype=np.int64)
+    # Each node but a root splits its parent's leaves, so that there are fewer than leaves.
+    parent = np.empty(n_leaves + c, dtype=np.int64)
+    start, stop = np.empty(n_leaves + c, dtype=np.int64), np.empty(n_leaves + c, dtype=np.int64)
+    first_part = np.zeros(n_leaves + c + 1, dtype=np.int64)
+    part = np.empty((n_leaves + c) * n_levels, dtype=np.int64)
+    # Runs of leaves that will be nodes: first leaf, last leaf but one, level, parent.
+    waiting = np.empty((k + 1, 4), dtype=np.int64)
+    n, n_nodes, n_parts = 0, 0, 0
+    for i in range(c):
+        first = n
+        for j in network.order:
+            if network.fraction[i, j] > 0:
+                cell[n] = j
+                leaf_of[i, j] = n
+                n += 1
+        n_waiting = 0
+        if n > first:
+            waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3] = first, n, 0, -1
+            n_waiting = 1
+        while n_waiting > 0:
+            n_waiting -= 1
+            a, b, level = waiting[n_waiting, 0], waiting[n_waiting, 1], waiting[n_waiting, 2]
+            v = n_nodes
+            parent[v], start[v], stop[v] = waiting[n_waiting, 3], a, b
+            # Leaves of one node are neighbours, so the first and the last tell for all.
+            while level < n_levels:
+                if network.labels[level, cell[a]] != network.labels[level, cell[b - 1]]:
+                    break
+                part[n_parts] = _node(network, level, i, cell[a])
+                n_parts += 1
+                level += 1
+            n_nodes += 1
+            first_part[n_nodes] = n_parts
+            while a < b:
+                end = a + 1
+                if level < n_levels:
+                    label = network.labels[level, cell[a]]
+                    while end < b and network.labels[level, cell[end]] == label:
+                        end += 1
+                if end == a + 1:
+                    leaf_parent[a] = v
+                    for deeper in range(level, n_levels):
+                        node = _node(network, deeper, i, cell[a])
+                        leaf_cost[a] += _step(network, wanted, deeper, node, 0)
+                else:
+                    waiting[n_waiting, 0], waiting[n_waiting, 1] = a, end
+                    waiting[n_waiting, 2], waiting[n_waiting, 3] = level, v
+                    n_waiting += 1
+                a = end
+        first_leaf[i + 1], first_node[i + 1] = n, n_nodes
+    return _Trees(
+        first_leaf,
+        first_node,
+        cell,
+        leaf_parent,
+        leaf_cost,
+        parent[:n_nodes],
+        start[:n_nodes],
+        stop[:n_nodes],
+        first_part[: n_nodes + 1],
+        part[:n_parts],
+        leaf_of,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _sort(cost, share, leaf, start, stop, spare):
+    """Sort leaves `start` to `stop` by cost, then from large to small share: a merge sort."""
+    width = 1
+    while width < stop - start:
+        a = start
+        while a + width < stop:
+            middle, end = a + width, min(a + 2 * width, stop)
+            left, right, to = a, middle, a
+            while to < end:
+                takes_left = left < middle
+                if takes_left and right < end:
+                    x, y = leaf[left], leaf[right]
+                    takes_left = cost[x] < cost[y] or (cost[x] == cost[y] and share[x] >= share[y])
+                if takes_left:
+                    spare[to] = leaf[left]
+                    left += 1
+                else:
+                    spare[to] = leaf[right]
+                    right += 1
+                to += 1
+            leaf[a:end] = spare[a:end]
+            a = end
+        width *= 2
+
+
+@njit(cache=True, nogil=True)
+def _choose(network, trees, wanted, level_of):
+    """The leaves that hold a one where every child is at its own optimum.
+
+    The leaves below a node, in the order in which they get ones as their number grows, are those
+    of its children's orders merged by marginal cost: costs are convex, and trees are nested.
+    """
+    n_leaves = trees.cell.size
+    cost = trees.leaf_cost.copy()
+    leaf, spare = np.arange(n_leaves), np.empty(n_leaves, dtype=np.int64)
+    share = np.empty(n_leaves, dtype=np.int64)
+    chosen = np.zeros(n_leaves, dtype=np.bool_)
+    for i in range(network.fraction.shape[0]):
+        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
+            share[a] = network.fraction[i, trees.cell[a]]
+        for v in range(trees.first_node[i + 1] - 1, trees.first_node[i] - 1, -1):
+            _sort(cost, share, leaf, trees.start[v], trees.stop[v], spare)
+            for p in range(trees.first_part[v], trees.first_part[v + 1]):
+                node = trees.part[p]
+                for n in range(trees.stop[v] - trees.start[v]):
+                    cost[leaf[trees.start[v] + n]] += _step(
+                        network, wanted, level_of[node], node, n
+                    )
+        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
+            chosen[leaf[a]] = cost[leaf[a]] < 0
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def _price(network, trees, state, wanted, level_of, v):
+    """Bring the costs of one more and one less in node v up to date with its ones."""
+    more, fewer = 0, 0
+    for p in range(trees.first_part[v], trees.first_part[v + 1]):
+        node = trees.part[p]
+        more += _step(network, wanted, level_of[node], node, state.ones[v])
+        fewer -= _step(network, wanted, level_of[node], node, state.ones[v] - 1)
+    state.more[v] = more
+    state.fewer[v] = fewer
+
+
+@njit(cache=True, nogil=True)
+def _relax(network, trees, state, i, length, origin, via, here, source):
+    """Shorten the ways to vertices by moves within child i; tells whether any is shorter.
+
+    length (n_vertices,) are the lengths of ways found so far, times HOPS, plus the number of
+    moves; origin and via the vertex before and the child of the last move. `here` and `source`
+    are scratch: length of the way to each node of the tree, and the vertex that it enters by.
+    """
+    n_cells = network.residual.size
+    group = network.group_of_child[i]
+    first, last = trees.first_node[i], trees.first_node[i + 1]
+    first_leaf, last_leaf = trees.first_leaf[i], trees.first_leaf[i + 1]
+    if first == last:
+        return False
+    is_shorter = False
+    here[: last - first] = NO_PATH
+    for a in range(first_leaf, last_leaf):
+        if state.chosen[a]:
+            way = length[trees.cell[a]] - trees.leaf_cost[a] * HOPS
+            v = trees.leaf_parent[a] - first
+            if way < here[v]:
+                here[v] = way
+                source[v] = trees.cell[a]
+    for v in range(last - first - 1, 0, -1):
+        way = here[v] + state.fewer[first + v] * HOPS
+        above = trees.parent[first + v] - first
+        if way < here[above]:
+            here[above] = way
+            source[above] = source[v]
+    if group >= 0:
+        g = n_cells + group
+        way = here[0] + state.fewer[first] * HOPS + 1
+        if way < length[g] and way < LONGEST:
+            length[g] = way
+            origin[g] = source[0]
+            via[g] = i
+            is_shorter = True
+        way = length[g] + state.more[first] * HOPS
+        if way < here[0]:
+            here[0] = way
+            source[0] = g
+    for v in range(1, last - first):
+        above = trees.parent[first + v] - first
+        way = here[above] + state.more[first + v] * HOPS
+        if way < here[v]:
+            here[v] = way
+            source[v] = source[above]
+    for a in range(first_leaf, last_leaf):
+        if not state.chosen[a]:
+            v = trees.leaf_parent[a] - first
+            way = here[v] + trees.leaf_cost[a] * HOPS + 1
+            w = trees.cell[a]
+            if way < length[w] and way < LONGEST:
+                length[w] = way
+                origin[w] = source[v]
+                via[w] = i
+                is_shorter = True
+    return is_shorter
+
+
+@njit(cache=True, nogil=True)
+def _cost_of_move(trees, state, a, b):
+    """Cost of taking the one out of leaf a and putting it into leaf b of one tree; -1 stands for
+    the outside above the root."""
+    cost = 0
+    v, w = -1, -1
+    if a >= 0:
+        cost -= trees.leaf_cost[a]
+        v = trees.leaf_parent[a]
+    if b >= 0:
+        cost += trees.leaf_cost[b]
+        w = trees.leaf_parent[b]
+    while v != w:
+        # Every node comes after its parent: the later one is not above the other.
+        if v > w:
+            cost += state.fewer[v]
+            v = trees.parent[v]
+        else:
+            cost += state.more[w]
+            w = trees.parent[w]
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _move(network, trees, state, wanted, level_of, a, b):
+    """Take the one out of leaf a and put it into leaf b of one tree; -1 for the outside."""
+    v, w = -1, -1
+    if a >= 0:
+        state.chosen[a] = False
+        v = trees.leaf_parent[a]
+    if b >= 0:
+        state.chosen[b] = True
+        w = trees.leaf_parent[b]
+    while v != w:
+        if v > w:
+            state.ones[v] -= 1
+            _price(network, trees, state, wanted, level_of, v)
+            v = trees.parent[v]
+        else:
+            state.ones[w] += 1
+            _price(network, trees, state, wanted, level_of, w)
+            w = trees.parent[w]
+
+
+@njit(cache=True, nogil=True)
+def _send(network, trees, state, wanted, level_of, goal, length, origin, via, excess, moves):
+    """Move a one along the way to `goal` if every move still costs what it did; tells whether."""
+    n_cells = network.residual.size
+    n = 0
+    w = goal
+    while origin[w] >= 0:
+        moves[n] = w
+        n += 1
+        w = origin[w]
+    if excess[w] <= 0:
+        return False
+    source = w
+    # From the source on, so that moves in the same tree see what went before.
+    for m in range(n - 1, -1, -1):
+        w = moves[m]
+        v, i = origin[w], via[w]
+        a = trees.leaf_of[i, v] if v < n_cells else -1
+        b = trees.leaf_of[i, w] if w < n_cells else -1
+        is_open = (a < 0 or state.chosen[a]) and (b < 0 or not state.chosen[b])
+        if (
+            not is_open
+            or _cost_of_move(trees, state, a, b) * HOPS
+            != (length[w] // HOPS - length[v] // HOPS) * HOPS
+        ):
+            for undo in range(m + 1, n):
+                w = moves[undo]
+                v, i = origin[w], via[w]
+                a = trees.leaf_of[i, v] if v < n_cells else -1
+                b = trees.leaf_of[i, w] if w < n_cells else -1
+                _move(network, trees, state, wanted, level_of, b, a)
+            return False
+        _move(network, trees, state, wanted, level_of, a, b)
+    excess[source] -= 1
+    excess[goal] += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def solve(network):
     """Choose a 0/1 value for every cell with a fractional part, at the least cost.
 
-    fraction : (c, k) fractional parts in units of 1 / UNIT; a cell with 0 stays 0.
-    labels : (n_levels, k) nested labellings, coarsest first: the node of each cell.
-    level_starts : (n_levels + 1,) number of a level's first node; node of child i and label r at
-        level l is level_starts[l] + i * (size of the level) + r.
-    counted : (n_levels,) whether the level belongs to the objective.
-    low, high : bounds on the number of ones in every node.
-    order : (k,) the cells ordered so that those of one node are neighbours at every level.
-    residual : (k,) number of ones in each cell over all children, if has_parent.
-    group_of_child, group_residual : (c,) group of each child or -1, number of ones in each group.
-
-    Returns (status, ones of shape (c, k), objective in units of 1 / UNIT, paths).
+    Returns (status, ones of shape (c, k), objective in units of 1 / UNIT, ones moved).
     """
-    c, k = fraction.shape
-    n_levels = labels.shape[0]
-    n_groups = group_residual.size
-    n_nodes = low.size
-    n_leaves = 0
-    leaf_of = np.full((c, k), -1, dtype=np.int32)
-    first_leaf = np.zeros(c + 1, dtype=np.int64)
-    for i in range(c):
-        for j in order:
-            if fraction[i, j] > 0:
-                leaf_of[i, j] = n_leaves
-                n_leaves += 1
-        first_leaf[i + 1] = n_leaves
-    cell = np.empty(n_leaves, dtype=np.int64)
-    nodes = np.empty((n_levels, n_leaves), dtype=np.int64)
-    wanted = np.zeros(n_nodes, dtype=np.int64)
-    for i in range(c):
-        for j in range(k):
-            leaf = leaf_of[i, j]
-            if leaf < 0:
-                continue
-            cell[leaf] = j
-            for level in range(n_levels):
-                width = (level_starts[level + 1] - level_starts[level]) // c
-                v = level_starts[level] + i * width + labels[level, j]
-                nodes[level, leaf] = v
-                wanted[v] += fraction[i, j]
-
-    chosen = np.zeros(n_leaves, dtype=np.bool_)
-    known = np.zeros(n_leaves, dtype=np.bool_)
-    ones = np.zeros(n_nodes, dtype=np.int64)
-    up = np.zeros(n_nodes, dtype=np.int64)
-    entering = np.zeros((n_leaves, n_levels + 1), dtype=np.int64)
-    leaving = np.zeros((n_leaves, n_levels + 1), dtype=np.int64)
-    changed = np.zeros(n_leaves, dtype=np.bool_)
-    shared = np.zeros(n_leaves, dtype=np.int64)
-    for i in range(c):
-        for leaf in range(first_leaf[i], first_leaf[i + 1] - 1):
-            while (
-                shared[leaf] < n_levels
-                and nodes[shared[leaf], leaf] == nodes[shared[leaf], leaf + 1]
-            ):
-                shared[leaf] += 1
+    c, k = network.fraction.shape
+    n_levels = network.labels.shape[0]
+    wanted = _sums(network, network.fraction)
+    level_of = np.empty(network.low.size, dtype=np.int64)
+    for level in range(n_levels):
+        level_of[network.level_starts[level] : network.level_starts[level + 1]] = level
+    trees = _grow(network, wanted)
+    chosen = _choose(network, trees, wanted, level_of)
     y = np.zeros((c, k), dtype=np.int64)
     for i in range(c):
-        start, stop = first_leaf[i], first_leaf[i + 1]
-        for leaf in range(start, stop):
-            for level in range(n_levels):
-                v = nodes[level, leaf]
-                up[v] = _marginal(0, wanted[v], counted[level], low[v], high[v])
-        # Greedy addition is optimal for every number of ones: the costs are M-natural-convex.
-        while True:
-            best, best_cost, best_fraction = -1, 0, 0
-            for leaf in range(first_leaf[i], first_leaf[i + 1]):
-                if chosen[leaf]:
-                    continue
-                cost = 0
-                for level in range(n_levels):
-                    cost += up[nodes[level, leaf]]
-                share = fraction[i, cell[leaf]]
-                if cost < best_cost or (cost == best_cost and best >= 0 and share > best_fraction):
-                    best, best_cost, best_fraction = leaf, cost, share
-            if best < 0:
-                break
-            chosen[best] = True
-            for level in range(n_levels):
-                v = nodes[level, best]
-                ones[v] += 1
-                up[v] = _marginal(ones[v], wanted[v], counted[level], low[v], high[v])
-        _price(
-            start,
-            stop,
-            nodes,
-            chosen,
-            known,
-            ones,
-            wanted,
-            counted,
-            low,
-            high,
-            up,
-            entering,
-            leaving,
-            changed,
-        )
-    for v in range(n_nodes):
-        if ones[v] < low[v] or ones[v] > high[v]:
+        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
+            y[i, trees.cell[a]] = chosen[a]
+    held = _sums(network, y)
+    for v in range(held.size):
+        if held[v] < network.low[v] or held[v] > network.high[v]:
             return INFEASIBLE, y, 0, 0
 
-    n_cells = k if has_parent else 0
-    n_vertices = n_cells + n_groups
-    excess = np.zeros(n_vertices, dtype=np.int64)
-    for j in range(n_cells):
-        excess[j] = -residual[j]
-    for g in range(n_groups):
-        excess[n_cells + g] = group_residual[g]
+    n_cells, n_groups = network.residual.size, network.group_residual.size
+    excess = np.zeros(n_cells + n_groups, dtype=np.int64)
+    excess[:n_cells] = -network.residual
+    excess[n_cells:] = network.group_residual
+    n_moved = 0
     for i in range(c):
-        for leaf in range(first_leaf[i], first_leaf[i + 1]):
-            if chosen[leaf]:
-                if has_parent:
-                    excess[cell[leaf]] += 1
-                if group_of_child[i] >= 0:
-                    excess[n_cells + group_of_child[i]] -= 1
-    to_move = 0
-    for v in range(n_vertices):
-        to_move += abs(excess[v])
+        for j in range(k):
+            if n_cells > 0:
+                excess[j] += y[i, j]
+            if network.group_of_child[i] >= 0:
+                excess[n_cells + network.group_of_child[i]] -= y[i, j]
     if excess.sum() != 0:
         return INFEASIBLE, y, 0, 0
-
-    paths = 0
-    if to_move > 0:
-        arc = np.full((n_vertices, n_vertices), NO_ARC, dtype=np.int64)
-        owner = np.full((n_vertices, n_vertices), -1, dtype=np.int32)
-        for i in range(c):
-            _refresh(
-                i,
-                c,
-                n_cells,
-                first_leaf,
-                leaf_of,
-                cell,
-                shared,
-                chosen,
-                entering,
-                leaving,
-                changed,
-                group_of_child,
-                arc,
-                owner,
-                False,
-            )
-        potential = np.zeros(n_vertices, dtype=np.int64)
-        key = np.empty(n_vertices, dtype=np.int64)
-        before = np.empty(n_vertices, dtype=np.int64)
-        pending = np.empty(n_vertices, dtype=np.int64)
-        touched = np.zeros(c, dtype=np.bool_)
-        while to_move > 0:
-            # Dijkstra on keys that order by length, then by number of arcs.
-            n_pending = n_vertices
-            place = -1
+    left = np.maximum(excess, 0).sum()
+    if left > 0:
+        n_nodes = trees.parent.size
+        ones = np.zeros(n_nodes, dtype=np.int64)
+        state = _State(
+            chosen, ones, np.empty(n_nodes, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
+        )
+        for v in range(n_nodes):
+            ones[v] = np.count_nonzero(chosen[trees.start[v] : trees.stop[v]])
+            _price(network, trees, state, wanted, level_of, v)
+        n_vertices = excess.size
+        price = np.zeros(n_vertices, dtype=np.int64)
+        length = np.empty(n_vertices, dtype=np.int64)
+        origin = np.empty(n_vertices, dtype=np.int64)
+        via = np.empty(n_vertices, dtype=np.int64)
+        moves = np.empty(n_vertices, dtype=np.int64)
+        most = np.max(trees.first_node[1:] - trees.first_node[:-1]) + 1
+        here, source = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+        phases = 0
+        while left > 0:
+            phases += 1
+            origin[:] = -1
             for v in range(n_vertices):
-                key[v] = 0 if excess[v] > 0 else NO_ARC
-                before[v] = -1
-                pending[v] = v
-                if place < 0 and excess[v] > 0:
-                    place = v
-            goal = -1
-            while place >= 0 and key[pending[place]] < NO_ARC:
-                v = pending[place]
+                length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
+            is_shorter = True
+            while is_shorter:
+                is_shorter = False
+                for i in range(c):
+                    if _relax(network, trees, state, i, length, origin, via, here, source):
+                        is_shorter = True
+            farthest = 0
+            for v in range(n_vertices):
                 if excess[v] < 0:
-                    goal = v
-                    break
-                n_pending -= 1
-                pending[place] = pending[n_pending]
-                place = -1
-                least = NO_ARC
-                base = key[v] + potential[v] * HOPS + 1
-                for p in range(n_pending):
-                    w = pending[p]
-                    if arc[v, w] < FORBIDDEN // 2:
-                        length = base + (arc[v, w] - potential[w]) * HOPS
-                        if length < key[w]:
-                            key[w] = length
-                            before[w] = v
-                    if key[w] < least:
-                        least = key[w]
-                        place = p
-            if goal < 0:
-                return INFEASIBLE, y, 0, paths
-            reach = key[goal] // HOPS
+                    if length[v] == NO_PATH:
+                        return INFEASIBLE, y, 0, n_moved
+                    farthest = max(farthest, length[v] // HOPS - price[v])
             for v in range(n_vertices):
-                potential[v] += min(key[v] // HOPS, reach)
-            paths += 1
-            to_move -= 2
-            excess[goal] += 1
-            w = goal
-            touched[:] = False
-            while before[w] >= 0:
-                v = before[w]
-                i = owner[v, w]
-                touched[i] = True
-                if v < n_cells:
-                    _set(leaf_of[i, v], False, chosen, nodes, ones)
-                if w < n_cells:
-                    _set(leaf_of[i, w], True, chosen, nodes, ones)
-                w = v
-            excess[w] -= 1
-            for i in range(c):
-                if touched[i]:
-                    _price(
-                        first_leaf[i],
-                        first_leaf[i + 1],
-                        nodes,
-                        chosen,
-                        known,
-                        ones,
-                        wanted,
-                        counted,
-                        low,
-                        high,
-                        up,
-                        entering,
-                        leaving,
-                        changed,
-                    )
-            for i in range(c):
-                if touched[i]:
-                    _refresh(
-                        i,
-                        c,
-                        n_cells,
-                        first_leaf,
-                        leaf_of,
-                        cell,
-                        shared,
-                        chosen,
-                        entering,
-                        leaving,
-                        changed,
-                        group_of_child,
-                        arc,
-                        owner,
-                        True,
-                    )
+                while excess[v] < 0 and _send(
+                    network, trees, state, wanted, level_of, v, length, origin, via, excess, moves
+                ):
+                    left -= 1
+                    n_moved += 1
+            for v in range(n_vertices):
+                price[v] += min(length[v] // HOPS - price[v], farthest)
+        for i in range(c):
+            for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
+                y[i, trees.cell[a]] = chosen[a]
+        held = _sums(network, y)
 
     objective = 0
-    for level in range(n_levels):
-        if counted[level]:
-            for v in range(level_starts[level], level_starts[level + 1]):
-                whole = wanted[v] // UNIT
-                n = ones[v]
-                objective -= UNIT * min(n, whole)
-                if n > whole:
-                    objective += UNIT - 2 * (wanted[v] - whole * UNIT) + UNIT * (n - whole - 1)
-    for i in range(c):
-        for leaf in range(first_leaf[i], first_leaf[i + 1]):
-            y[i, cell[leaf]] = chosen[leaf]
-    return OPTIMAL, y, objective, paths
-
-
-@njit(cache=True, nogil=True)
-def _set(leaf, value, chosen, nodes, ones):
-    chosen[leaf] = value
-    for level in range(nodes.shape[0]):
-        ones[nodes[level, leaf]] += 1 if value else -1
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _cheapest(v, w, level, leaf_of, chosen, entering, leaving, arc, owner):
-    """Find the child that moves a one from cell v to cell w at the least cost.
-
-    `level` is the number of levels the two cells share, in any child.
-    """
-    arc[v, w] = NO_ARC
-    owner[v, w] = -1
-    for i in range(leaf_of.shape[0]):
-        a, b = leaf_of[i, v], leaf_of[i, w]
-        if a >= 0 and b >= 0 and chosen[a] and not chosen[b]:
-            cost = leaving[a, level] + entering[b, level]
-            if cost < arc[v, w]:
-                arc[v, w] = cost
-                owner[v, w] = i
-
-
-@njit(cache=True, nogil=True)
-def _refresh(
-    i,
-    c,
-    n_cells,
-    first_leaf,
-    leaf_of,
-    cell,
-    shared,
-    chosen,
-    entering,
-    leaving,
-    changed,
-    group_of_child,
-    arc,
-    owner,
-    rescan,
-):
-    """Bring the arcs up to date with the state of child i.
-
-    The cost of a swap is read off the path between two leaves: its height is the least number of
-    levels that neighbours between them share.
-    """
-    start, stop = first_leaf[i], first_leaf[i + 1]
-    n_levels = entering.shape[1] - 1
-    if n_cells > 0:
-        for a in range(start, stop):
-            v = cell[a]
-            level = n_levels
-            for b in range(a + 1, stop):
-                level = min(level, shared[b - 1])
-                if rescan and not (changed[a] or changed[b]):
-                    continue
-                w = cell[b]
-                there, back = NO_ARC, NO_ARC
-                if chosen[a] and not chosen[b]:
-                    there = leaving[a, level] + entering[b, level]
-                elif chosen[b] and not chosen[a]:
-                    back = leaving[b, level] + entering[a, level]
-                if there < arc[v, w]:
-                    arc[v, w] = there
-                    owner[v, w] = i
-                elif rescan and owner[v, w] == i and there > arc[v, w]:
-                    _cheapest(v, w, level, leaf_of, chosen, entering, leaving, arc, owner)
-                if back < arc[w, v]:
-                    arc[w, v] = back
-                    owner[w, v] = i
-                elif rescan and owner[w, v] == i and back > arc[w, v]:
-                    _cheapest(w, v, level, leaf_of, chosen, entering, leaving, arc, owner)
-    group = group_of_child[i]
-    if group < 0:
-        return
-    g = n_cells + group
-    for a in range(start, stop):
-        v = cell[a]
-        out = leaving[a, 0] if chosen[a] else NO_ARC
-        into = NO_ARC if chosen[a] else entering[a, 0]
-        if out < arc[v, g]:
-            arc[v, g] = out
-            owner[v, g] = i
-        elif rescan and owner[v, g] == i and out > arc[v, g]:
-            arc[v, g] = NO_ARC
-            owner[v, g] = -1
-            for other in range(c):
-                leaf = leaf_of[other, v]
-                if leaf >= 0 and group_of_child[other] == group and chosen[leaf]:
-                    if leaving[leaf, 0] < arc[v, g]:
-                        arc[v, g] = leaving[leaf, 0]
-                        owner[v, g] = other
-        if into < arc[g, v]:
-            arc[g, v] = into
-            owner[g, v] = i
-        elif rescan and owner[g, v] == i and into > arc[g, v]:
-            arc[g, v] = NO_ARC
-            owner[g, v] = -1
-            for other in range(c):
-                leaf = leaf_of[other, v]
-                if leaf >= 0 and group_of_child[other] == group and not chosen[leaf]:
-                    if entering[leaf, 0] < arc[g, v]:
-                        arc[g, v] = entering[leaf, 0]
-                        owner[g, v] = other
+    for v in range(held.size):
+        if network.counted[level_of[v]]:
+            whole = wanted[v] // UNIT
+            objective -= UNIT * min(held[v], whole)
+            if held[v] > whole:
+                objective += UNIT - 2 * (wanted[v] - whole * UNIT)
+                objective += UNIT * (held[v] - whole - 1)
+    return OPTIMAL, y, objective, n_moved

@@ -9,8 +9,8 @@ exactly, is what later passes are pinned to, so the tolerance is spent once and 
 An earlier pass needs only the cells' classes that its own queries, the pins and the bounded types
 tell apart: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
 
-A pass is solved by the active-set method from the guess of a few iterations of ADMM, from more of
-them if that cycles, and at last by HiGHS.
+A pass is solved by the active-set method from the guess of a few iterations of ADMM, by the
+interior-point method if that cycles, and at last by HiGHS.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
-from tasks.estimation import active_set, admm, highs
+from tasks.estimation import active_set, admm, highs, interior_point
 from tasks.estimation.highs import LinearProgram, SolveStatus
 from tasks.estimation.problem import (
+    NO_BOUND,
     Measurements,
     QueryMeasurement,
     SiblingProblem,
+    is_refined,
     joint_classes,
     rows_on_support,
     sum_rows,
 )
 from tasks.estimation.programs import add_constraints
+from tasks.estimation.quadratic import Constraints, Quadratic, factored, squared_distance
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""
@@ -40,23 +42,19 @@ EXACT = 1e-9
 """Violation of a constraint, in records, that counts as none."""
 ROUNDING = 1e-12
 """Allowance for rounding error, relative to the largest count."""
-ATTEMPTS = ((10, 1e-8, 20), (100, 1e-2, 100), (100, 1e-1, 500))
-"""Iterations of ADMM behind each attempt of the active-set method, its softness and most of its
-iterations."""
-PROXIMAL_WEIGHT = 1e-4
-"""Weight of the proximal term, relative to the mean of the Hessian's diagonal."""
-PROXIMAL_STEPS = 100
+ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
 
 
 @dataclass(frozen=True)
 class PassRecord:
     """How one pass ended.
 
-    solver : "active set" or "highs".
+    solver : "active set", "interior point" or "highs".
     primal : largest violation of a constraint, in records.
     dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
         gradient term.
-    gap : bound on the suboptimality, relative to the objective (plus one).
+    gap : sum of the products of multipliers and slacks, which bounds the suboptimality, relative
+        to the objective (plus one).
     tau : smallest tolerance within which the pass's margins can be met, in records.
     """
 
@@ -84,6 +82,15 @@ class Pins:
 
     labels: tuple[np.ndarray, ...] = ()
     targets: tuple[np.ndarray, ...] = ()
+
+    def finest(self) -> Pins:
+        """The same margins without those that others imply."""
+        kept: list[int] = []
+        sizes = [target.shape[1] for target in self.targets]
+        for q in sorted(range(len(sizes)), key=lambda q: -sizes[q]):
+            if not any(is_refined(self.labels[q], self.labels[other]) for other in kept):
+                kept.append(q)
+        return Pins(tuple(self.labels[q] for q in kept), tuple(self.targets[q] for q in kept))
 
 
 def solve_passes(
@@ -118,7 +125,7 @@ def solve_passes(
             coarse_labels,
             Pins(tuple(label[first] for label in pins.labels), pins.targets),
         )
-        x, record = pass_problem.solve()
+        x, record = pass_problem.solve(is_polished=True)
         if x is not None and not pass_problem.is_exact(x):
             tau, x = pass_problem.secondary(x)
             record = replace(record, tau=tau)
@@ -128,46 +135,8 @@ def solve_passes(
         pins = Pins(
             (*pins.labels, *labels),
             (*pins.targets, *(sum_rows(x, label) for label in coarse_labels)),
-        )
+        ).finest()
     return LeastSquaresResult(True, solution, tuple(records))
-
-
-@njit(cache=True, nogil=True)
-def _assemble(answers, labels, weights, profile, hessians, b):
-    """H = sum_q w_q A_q'A_q for every profile, and b = sum_q w_q A_q' answers for every child."""
-    n_queries, k = labels.shape
-    for m in range(weights.shape[0]):
-        for q in range(n_queries):
-            weight = weights[m, q]
-            if weight != 0.0:
-                for i in range(k):
-                    for j in range(k):
-                        if labels[q, i] == labels[q, j]:
-                            hessians[m, i, j] += weight
-    for i in range(b.shape[0]):
-        for q in range(n_queries):
-            weight = weights[profile[i], q]
-            for j in range(k):
-                b[i, j] += weight * answers[i, labels[q, j]]
-
-
-@njit(cache=True, nogil=True)
-def _squared_distance(x, answers, labels, weights, profile, scale):
-    """The objective: half the weighted squared distance between A x and the answers."""
-    distance = 0.0
-    residual = np.empty(answers.shape[1])
-    for i in range(x.shape[0]):
-        residual[:] = -answers[i]
-        for q in range(labels.shape[0]):
-            for j in range(x.shape[1]):
-                residual[labels[q, j]] += x[i, j]
-        for q in range(labels.shape[0]):
-            first = labels[q].min()
-            last = labels[q].max()
-            weight = 0.5 * scale[i] * weights[profile[i], q]
-            for r in range(first, last + 1):
-                distance += weight * residual[r] * residual[r]
-    return distance
 
 
 def _profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -196,10 +165,8 @@ class PassProblem:
     weights : (m, n_queries) weight of each query, one row for every distinct combination.
     profile, scale : (c,) row of `weights` and factor of each child; the precision of query q at
         child i is scale[i] * weights[profile[i], q], up to a common factor.
-    hessians, b : (m, k, k) and (c, k); the objective is
-        sum_i scale[i] (x_i' hessians[profile[i]] x_i / 2 - b_i' x_i) and a constant.
-    pin_rows, group_of_child, targets, type_starts : see `active_set.solve`; the pins are the
-        margins of earlier passes, of which each implies the total, else the groups' totals.
+    pin_rows, group_of_child, targets, type_starts : see `Constraints`; the pins are the margins of
+        earlier passes, of which each implies the total, else the groups' totals.
     is_pinned : whether the pins are margins of earlier passes.
     """
 
@@ -209,8 +176,6 @@ class PassProblem:
     weights: np.ndarray
     profile: np.ndarray
     scale: np.ndarray
-    hessians: np.ndarray
-    b: np.ndarray
     pin_rows: np.ndarray
     group_of_child: np.ndarray
     targets: np.ndarray
@@ -236,9 +201,6 @@ class PassProblem:
             answers[:, starts[q] : starts[q + 1]] = measurement.values[:, row]
             columns[q] = label + starts[q]
         weights, profile, scale = _profiles(np.array([m.precision for m in asked], dtype=float))
-        hessians = np.zeros((len(weights), k, k))
-        b = np.zeros((c, k))
-        _assemble(answers, columns, weights, profile, hessians, b)
 
         group_of_child = np.arange(c)
         if pins.labels:
@@ -261,8 +223,6 @@ class PassProblem:
             weights,
             profile,
             scale,
-            hessians,
-            b,
             pin_rows,
             group_of_child,
             np.ascontiguousarray(targets),
@@ -272,27 +232,30 @@ class PassProblem:
 
     def objective(self, x: np.ndarray) -> float:
         """Half the precision-weighted squared distance of `x` (c, k) to the noisy answers."""
-        return _squared_distance(
-            x, self.answers, self.labels, self.weights, self.profile, self.scale
-        )
+        return squared_distance(self._quadratic, x)
 
-    def solve(self) -> tuple[np.ndarray | None, PassRecord]:
-        """The active-set method first; HiGHS where it does not settle."""
-        guess = self._even()
-        iterations = 0
-        for guess_iterations, softness, most in ATTEMPTS:
-            guess = self._approach(guess, guess_iterations)
-            result = self._settle(guess, softness, most)
-            iterations += guess_iterations + result.iterations
-            if self._is_accepted(result):
-                return result.x, self._record("active set", iterations, result)
+    def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, PassRecord]:
+        """The active-set method first, then the interior-point method, at last HiGHS."""
+        form = self._quadratic, self._constraints
+        guess, penalty = admm.first_point(*form)
+        guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
+        result = active_set.solve(
+            *form, guess, max_iterations=ACTIVE_SET_ITERATIONS, is_polished=is_polished
+        )
+        iterations += result.iterations
+        if self._is_accepted(result):
+            return result.x, self._record("active set", iterations, result)
+        result = interior_point.solve(*form, guess)
+        iterations += result.iterations
+        if self._is_accepted(result):
+            return result.x, self._record("interior point", iterations, result)
         fallback = self.solve_with_highs()
         iterations += fallback.iterations
         if fallback.x is None:
             return None, PassRecord("highs", fallback.status, iterations, np.inf, np.inf, np.inf)
-        c, k = self.b.shape
+        c, k = self.shape
         x = np.maximum(fallback.x[: c * k].reshape(c, k), 0.0)
-        result = self._settle(x, *ATTEMPTS[0][1:])
+        result = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
         iterations += result.iterations
         if self._is_accepted(result):
             return result.x, self._record("highs", iterations, result)
@@ -300,9 +263,7 @@ class PassProblem:
             "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
         )
 
-    def _record(
-        self, solver: str, iterations: int, result: active_set.ActiveSetResult
-    ) -> PassRecord:
+    def _record(self, solver: str, iterations: int, result: active_set.Solution) -> PassRecord:
         gap = result.gap / (1.0 + self.objective(result.x))
         return PassRecord(solver, SolveStatus.OPTIMAL, iterations, result.primal, result.dual, gap)
 
@@ -313,7 +274,7 @@ class PassProblem:
         largest = np.abs(self.answers).max(initial=1.0) if counts is None else counts.max(initial=1)
         return float(largest)
 
-    def _is_accepted(self, result: active_set.ActiveSetResult) -> bool:
+    def _is_accepted(self, result: active_set.Solution) -> bool:
         return result.converged and result.primal <= TOLERANCE + ROUNDING * self._size
 
     def is_exact(self, x: np.ndarray) -> bool:
@@ -336,44 +297,41 @@ class PassProblem:
             np.add.at(answers, self.group_of_child, held)
         return max(largest, float(np.abs(answers - self.targets).max(initial=0.0)))
 
-    def _even(self) -> np.ndarray:
-        """The parent's counts shared evenly; at the root, each cell's own mean answer."""
-        counts, c = self.problem.parent_counts, self.problem.n_children
-        if counts is not None:
-            return np.tile(counts / c, (c, 1))
-        diagonal = np.diagonal(self.hessians, axis1=1, axis2=2)[self.profile]
-        return np.maximum(self.b, 0.0) / np.maximum(diagonal, 1e-12)
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of children and of cells."""
+        return self.problem.n_children, self.problem.cells.size
 
     @cached_property
-    def _proximal(self) -> float:
-        """Weight of the proximal term: zero where some query tells all cells apart, and so makes
-        the Hessians definite."""
-        complete = np.ptp(self.labels, axis=1) + 1 == self.b.shape[1]
-        if self.weights[:, complete].sum(axis=1).min() > 0.0:
-            return 0.0
-        trace = np.trace(self.hessians, axis1=1, axis2=2).max() / self.b.shape[1]
-        return float(PROXIMAL_WEIGHT * trace) if trace > 0.0 else 1.0
+    def _quadratic(self) -> Quadratic:
+        """The objective as compiled code takes it."""
+        return Quadratic(
+            self.answers,
+            self.labels,
+            self.weights,
+            self.profile,
+            self.scale,
+            *factored(self.labels, self.weights),
+        )
 
     @cached_property
-    def _definite(self) -> np.ndarray:
-        """The Hessians, with the proximal term on the diagonal."""
-        if self._proximal == 0.0:
-            return self.hessians
-        return self.hessians + self._proximal * np.eye(self.b.shape[1])
-
-    @cached_property
-    def _constraints(self) -> tuple:
-        """What both methods need to know of the constraints; see `active_set.solve`."""
+    def _constraints(self) -> Constraints:
+        """The constraints as compiled code takes them."""
         problem = self.problem
         counts = problem.parent_counts
-        return (
-            None if counts is None else counts.astype(np.float64),
+        lower, upper = problem.lower, problem.upper
+        if any(is_refined(problem.type_of_cell, rows) for rows in self.pin_rows):
+            # Earlier passes met the bounds, and their margins imply them.
+            lower, upper = np.zeros_like(lower), np.full_like(upper, NO_BOUND)
+        return Constraints(
+            np.zeros(self.shape[1]) if counts is None else counts.astype(np.float64),
+            counts is not None,
             self.pin_rows,
             self.group_of_child,
             self.targets,
             self.type_starts,
-            problem.lower.astype(np.float64),
-            problem.upper.astype(np.float64),
+            lower.astype(np.float64),
+            upper.astype(np.float64),
             self._allowed,
         )
 
@@ -387,46 +345,6 @@ class PassProblem:
         for rows in self.pin_rows:
             allowed = allowed & (self.targets[self.group_of_child] > EXACT)[:, rows]
         return np.ascontiguousarray(allowed)
-
-    def _approach(self, start: np.ndarray, iterations: int) -> np.ndarray:
-        """A few iterations of ADMM, with the siblings' mean Hessian."""
-        hessian = self._definite[0]
-        if len(self._definite) > 1:
-            share = np.bincount(self.profile, self.scale) / self.scale.sum()
-            hessian = np.tensordot(share, self._definite, 1)
-        b = self.b + self._proximal * start
-        return admm.approach(hessian, b, self.scale, *self._constraints, start, iterations)
-
-    def _settle(
-        self, start: np.ndarray, softness: float, max_iterations: int
-    ) -> active_set.ActiveSetResult:
-        """The active-set method; by proximal steps where the Hessians are singular."""
-        options = {"softness": softness, "max_iterations": max_iterations}
-        if self._proximal == 0.0:
-            linear = (self.hessians, self.profile, self.b, self.scale)
-            return active_set.solve(*linear, *self._constraints, start, **options)
-        iterations = 0
-        gradient_size = np.abs(self.scale[:, None] * self.b).max(initial=1e-300)
-        x, is_last = start, False
-        for _ in range(PROXIMAL_STEPS):
-            b = self.b + self._proximal * x
-            result = active_set.solve(
-                self._definite, self.profile, b, self.scale, *self._constraints, x, **options
-            )
-            iterations += result.iterations
-            moved = np.abs(result.x - x)
-            pull = self._proximal * self.scale[:, None] * moved
-            x = result.x
-            result = replace(
-                result,
-                iterations=iterations,
-                dual=max(result.dual, float(pull.max(initial=0.0)) / gradient_size),
-                gap=result.gap + float((pull * x).sum()),
-            )
-            if not result.converged or is_last:
-                return result
-            is_last = moved.max() <= EXACT + ROUNDING * self._size
-        return replace(result, converged=False)
 
     def solve_with_highs(self) -> highs.HighsResult:
         """The same quadratic program with query answers as variables: sparse and diagonal."""
@@ -443,7 +361,7 @@ class PassProblem:
 
         The columns after the cells are the children's answers, which the quadratic is in.
         """
-        c, k = self.b.shape
+        c, k = self.shape
         n = self.answers.shape[1]
         cell = np.arange(c * k).reshape(c, k)
         answer = c * k + np.arange(c * n).reshape(c, n)

@@ -108,6 +108,18 @@ def joint_classes(labels: Sequence[np.ndarray]) -> np.ndarray:
     return joint.reshape(-1)
 
 
+@njit(cache=True, nogil=True)
+def is_refined(coarse: np.ndarray, fine: np.ndarray) -> bool:
+    """Whether cells that share a row of the labelling `fine` share one of `coarse`."""
+    row = np.full(fine.max() + 1 if fine.size else 0, -1, dtype=np.int64)
+    for j in range(fine.size):
+        if row[fine[j]] < 0:
+            row[fine[j]] = coarse[j]
+        elif row[fine[j]] != coarse[j]:
+            return False
+    return True
+
+
 def sum_rows(x: np.ndarray, label: np.ndarray, n_rows: int | None = None) -> np.ndarray:
     """Answers `(c, n_rows)` of a query to `x` (c, k), given the row of each of the k columns."""
     c = x.shape[0]

@@ -137,15 +137,15 @@ def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
     network = as_network(rounding)
     if network is None:
         return None
-    status, y, objective, paths = flow.solve(*network)
+    status, y, objective, paths = flow.solve(network)
     if status != flow.OPTIMAL:
         return RounderResult(SolveStatus.INFEASIBLE, None, iterations=paths)
     x = np.floor(rounding.target).astype(np.int64) + y
     return RounderResult(SolveStatus.OPTIMAL, x, objective / flow.UNIT, paths)
 
 
-def as_network(rounding: RoundingPass) -> tuple | None:
-    """Arguments of `flow.solve` for a pass, or None if it is no network flow.
+def as_network(rounding: RoundingPass) -> flow.Network | None:
+    """A pass as a network, or None if it is none.
 
     It is one where queries, kept answers and types are nested, and where there is a parent or
     each group with a fixed total is a single child.
@@ -195,7 +195,7 @@ def as_network(rounding: RoundingPass) -> tuple | None:
     for level, start, stop in zip(levels, level_starts, level_starts[1:], strict=False):
         if level.low is not None:
             low[start:stop], high[start:stop] = level.low.ravel(), level.high.ravel()
-    return (
+    return flow.Network(
         np.rint((target - base) * flow.UNIT).astype(np.int64),
         labels,
         level_starts,
@@ -204,7 +204,6 @@ def as_network(rounding: RoundingPass) -> tuple | None:
         high,
         np.lexsort(labels[::-1]),
         residual,
-        problem.parent_counts is not None,
         group_of_child,
         group_residual,
     )

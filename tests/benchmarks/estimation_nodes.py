@@ -5,9 +5,9 @@ root, with clarabel, osqp and ortools installed beside the project; it reads ../
 Nodes are parents of the optimised spine with their true counts, measured by the product's own
 sampler under the 2020 production budget (seeded, so that runs compare).
 
-Least squares: every pass of a node, by ours, HiGHS QP, Clarabel and OSQP. Each peer gets the
-faster of two formulations, chosen on some middling nodes of each geolevel: query answers as
-variables (sparse constraints, diagonal Hessian) or cells alone (dense Hessian of every child).
+Least squares: every pass of a node, by ours, HiGHS QP, Clarabel and OSQP. Each peer gets, at each
+geolevel, the fastest of three formulations (see `qp_model`) and of some tolerances with which it
+finds the optimum on middling nodes: constraints to 1e-6, objective to 1e-6 (relative, plus one).
 Rounder: every pass, by ours, HiGHS's linear program and OR-tools' min-cost flow on the same
 network. Each solver runs in a process of its own with one thread and at most 20 s a pass; models
 are passed as arrays. Total time includes building the model from the arrays that ours starts
@@ -19,12 +19,15 @@ second run, after compilation and first use. HiGHS QP is slow on nodes of many t
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,7 +36,9 @@ GEOLEVELS = ("State", "County", "Tract", "Block_Group", "Block")
 PILOTS = 3
 TIME_LIMIT = 20.0
 OBJECTIVE, CONSTRAINTS = 1e-6, 1e-6
-QP_PEERS = ("highs", "clarabel", "osqp")
+FORMULATIONS = ("nested", "answers", "cells")
+QP_PEERS = {"highs": (0.0,), "clarabel": (1e-8, 1e-10, 1e-12), "osqp": (1e-6, 1e-8)}
+"""Peers of least squares, and the tolerances that they are tried with."""
 ROUNDER_PEERS = ("highs-rounder", "ortools")
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
@@ -61,7 +66,7 @@ def nodes(n_blocks: int, n_others: int):
     from tasks.estimation.problem import QueryMeasurement, SiblingProblem
     from tasks.ingest.invariants import inhabitable
     from tasks.ingest.run import check_input_of
-    from tasks.measurement.constraints import LOWER_BOUND, UPPER_BOUND, constraints_of_shard
+    from tasks.measurement.constraints import bound_names, constraints_of_shard
     from tasks.measurement.measure import DPQUERY_SUFFIX, MeasuredShard, noisy_answers
     from tasks.measurement.randomness import SeededRandom
     from tasks.settings.load import load_settings
@@ -81,6 +86,7 @@ def nodes(n_blocks: int, n_others: int):
     blocks = result.histograms["persons"][np.flatnonzero(used)][spine.block_row]
     invariants = result.invariants[used].iloc[spine.block_row].reset_index(drop=True)
     type_of_cell = schema.levels("hhgq")
+    lower_name, upper_name = bound_names(schema)
 
     def histograms(geolevel: str) -> sparse.csr_array:
         ancestor = spine.ancestors(geolevel)
@@ -133,8 +139,8 @@ def nodes(n_blocks: int, n_others: int):
                 support,
                 type_of_cell[support],
                 counts[support],
-                constraints[LOWER_BOUND][start:stop],
-                constraints[UPPER_BOUND][start:stop],
+                constraints[lower_name][start:stop],
+                constraints[upper_name][start:stop],
             )
             measured = {
                 name: QueryMeasurement(
@@ -156,16 +162,16 @@ def ours(n_blocks: int, n_others: int) -> list[dict]:
     inner = {"ls": 0.0, "flow": 0.0}
     solve_pass, solve_flow, round_by_flow = PassProblem.solve, flow.solve, rounder.round_by_flow
 
-    def timed_pass(self):
+    def timed_pass(self, **options):
         started = time.perf_counter()
-        x, record = solve_pass(self)
+        x, record = solve_pass(self, **options)
         inner["ls"] += time.perf_counter() - started
         captured["passes"].append((self, self.objective(x), self.violation(x), record))
         return x, record
 
-    def timed_flow(*network):
+    def timed_flow(network):
         started = time.perf_counter()
-        answer = solve_flow(*network)
+        answer = solve_flow(network)
         inner["flow"] += time.perf_counter() - started
         captured["networks"].append((network, answer[2] / flow.UNIT))
         return answer
@@ -199,39 +205,99 @@ def ours(n_blocks: int, n_others: int) -> list[dict]:
     return found
 
 
+def constraint_rows(problem):
+    """Constraints on the cells (rows, their lower and upper bounds) that some cells could break."""
+    import numpy as np
+
+    from tasks.estimation.problem import NO_BOUND
+
+    siblings = problem.problem
+    most = np.full(siblings.upper.shape, np.inf)
+    if siblings.parent_counts is not None:
+        n_types = siblings.upper.shape[1]
+        most[:] = np.bincount(siblings.type_of_cell, siblings.parent_counts, n_types)
+    upper = np.where(siblings.upper >= most, NO_BOUND, siblings.upper)
+    bounded = replace(problem, problem=replace(siblings, upper=upper))
+    program, cell, _, _ = bounded.as_program()
+    lower, upper = program.bounds()
+    first = problem.answers.size
+    return program.matrix()[first:, : cell.size], lower[first:], upper[first:]
+
+
+def refining_query(labels, sizes, q, candidates):
+    """Smallest query that refines q, and the row of q of each of its rows; or None."""
+    import numpy as np
+
+    found = None
+    for p in candidates:
+        row = np.empty(sizes[p], dtype=int)
+        row[labels[p]] = labels[q]
+        if np.array_equal(row[labels[p]], labels[q]) and (
+            found is None or sizes[p] < sizes[found[0]]
+        ):
+            found = p, row
+    return found
+
+
 def qp_model(problem, formulation: str):
-    """(P upper triangle csc, q, A csc, row lower, row upper, n cells) of a pass; A holds x >= 0."""
+    """(P upper triangle csc, q, A csc, row lower, row upper, n cells) of a pass; A holds x >= 0.
+
+    Columns are the cells alone ("cells": one dense Hessian for each child), or also the answers
+    ("answers": a diagonal Hessian), where "nested" takes a coarser query's answers from a finer
+    one's, and has no columns for answers that are single cells.
+    """
     import numpy as np
     from scipy import sparse
 
-    program, cell, cost, diagonal = problem.as_program()
-    matrix = program.matrix()
-    row_lower, row_upper = program.bounds()
-    n = cell.size
-    if formulation == "answers":
-        quadratic = sparse.diags_array(diagonal).tocsc()
-    else:
-        n_answer_rows = problem.answers.size
-        matrix = matrix[n_answer_rows:, :n]
-        row_lower, row_upper = row_lower[n_answer_rows:], row_upper[n_answer_rows:]
-        quadratic = sparse.triu(
-            sparse.block_diag(
-                [
-                    scale * problem.hessians[profile]
-                    for scale, profile in zip(problem.scale, problem.profile, strict=True)
-                ]
-            ),
-            format="csc",
-        )
-        cost = -(problem.scale[:, None] * problem.b).ravel()
-    at_least_zero = sparse.eye_array(n, matrix.shape[1], format="csr")
-    rows = sparse.vstack([matrix, at_least_zero]).tocsc()
-    lower = np.concatenate([row_lower, np.zeros(n)])
-    upper = np.concatenate([row_upper, np.full(n, np.inf)])
-    return quadratic, cost, rows, lower, upper, n
+    c, k = problem.shape
+    n = c * k
+    cells, row_lower, row_upper = constraint_rows(problem)
+    weights = problem.scale[:, None] * problem.weights[problem.profile]
+    first = problem.labels.min(axis=1)
+    labels, sizes = problem.labels - first[:, None], np.ptp(problem.labels, axis=1) + 1
+    cell = np.arange(n).reshape(c, k)
+    columns, equations, width = {}, [], n
+    if formulation == "cells":
+        columns = dict.fromkeys(range(len(labels)), cell)
+    for q in sorted(range(len(labels)), key=lambda q: -sizes[q]):
+        if formulation == "cells":
+            continue
+        if formulation == "nested" and sizes[q] == k:
+            columns[q] = cell[:, np.argsort(labels[q])]
+            continue
+        finer = refining_query(labels, sizes, q, columns) if formulation == "nested" else None
+        source, row = (columns[finer[0]], finer[1]) if finer else (cell, labels[q])
+        columns[q] = width + np.arange(c * sizes[q]).reshape(c, sizes[q])
+        width += c * sizes[q]
+        equations.append((source, columns[q], np.arange(c)[:, None] * sizes[q] + row))
+    blocks = [sparse.csr_array((cells.data, cells.indices, cells.indptr), (cells.shape[0], width))]
+    for source, answers, row in equations:
+        ones = np.r_[np.ones(source.size), -np.ones(answers.size)]
+        at = np.r_[row.ravel(), np.arange(answers.size)], np.r_[source.ravel(), answers.ravel()]
+        blocks.append(sparse.csr_array((ones, at), (answers.size, width)))
+    n_equations = sum(answers.size for _, answers, _ in equations)
+    lower = np.concatenate([row_lower, np.zeros(n_equations), np.zeros(n)])
+    upper = np.concatenate([row_upper, np.zeros(n_equations), np.full(n, np.inf)])
+    blocks.append(sparse.eye_array(n, width, format="csr"))
+    rows = sparse.vstack(blocks).tocsc()
+    cost = np.zeros(width)
+    if formulation == "cells":
+        hessians = np.zeros((c, k, k))
+        for q, label in enumerate(labels):
+            hessians += weights[:, q, None, None] * (label[:, None] == label[None, :])
+            answers = problem.answers[:, first[q] + label]
+            cost -= (weights[:, q, None] * answers).ravel()
+        quadratic = sparse.triu(sparse.block_diag(list(hessians)), format="csc")
+        return quadratic, cost, rows, lower, upper, n
+    diagonal = np.zeros(width)
+    for q, size in enumerate(sizes):
+        answers = problem.answers[:, first[q] : first[q] + size]
+        np.add.at(diagonal, columns[q], weights[:, q, None])
+        np.add.at(cost, columns[q], -weights[:, q, None] * answers)
+    return sparse.diags_array(diagonal).tocsc(), cost, rows, lower, upper, n
 
 
-def solve_with_highs(model):
+def solve_with_highs(model, tolerance):
     import highspy
     import numpy as np
     from scipy import sparse
@@ -266,7 +332,7 @@ def solve_with_highs(model):
     return np.array(solver.getSolution().col_value), seconds
 
 
-def solve_with_clarabel(model):
+def solve_with_clarabel(model, tolerance):
     import clarabel
     import numpy as np
     from scipy import sparse
@@ -285,6 +351,7 @@ def solve_with_clarabel(model):
     settings.verbose = False
     settings.max_threads = 1
     settings.time_limit = TIME_LIMIT
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     started = time.perf_counter()
     solver = clarabel.DefaultSolver(
         sparse.csc_matrix(quadratic), cost, sparse.csc_matrix(stacked), right, cones, settings
@@ -294,7 +361,7 @@ def solve_with_clarabel(model):
     return np.array(solution.x), seconds
 
 
-def solve_with_osqp(model):
+def solve_with_osqp(model, tolerance):
     import osqp
     from scipy import sparse
 
@@ -308,8 +375,8 @@ def solve_with_osqp(model):
         lower,
         upper,
         verbose=False,
-        eps_abs=1e-6,
-        eps_rel=1e-9,
+        eps_abs=tolerance,
+        eps_rel=1e-3 * tolerance,
         max_iter=100_000,
         polishing=True,
         time_limit=TIME_LIMIT,
@@ -323,7 +390,8 @@ def solve_with_ortools(network):
     import numpy as np
     from ortools.graph.python import min_cost_flow
 
-    (fraction, labels, level_starts, counted, low, high, _, residual, _, group, _) = network
+    fraction, labels, level_starts, counted, low, high = network[:6]
+    residual = network.residual
     unit = 1 << 24
     started = time.perf_counter()
     c, k = fraction.shape
@@ -396,7 +464,7 @@ def worker(name: str, source: Path, target: Path) -> None:
     with source.open("rb") as file:
         found = pickle.load(file)
     answers = []
-    formulation: dict[str, str] = {}
+    chosen: dict[str, tuple[str, float]] = {}
     if name in QP_PEERS:
         solve = {
             "highs": solve_with_highs,
@@ -404,35 +472,32 @@ def worker(name: str, source: Path, target: Path) -> None:
             "osqp": solve_with_osqp,
         }[name]
 
-        def run(node, how):
+        def run(node, formulation, tolerance):
             total = inner = 0.0
             accurate = True
             for problem, objective, _, _ in node["passes"]:
                 started = time.perf_counter()
-                model = qp_model(problem, how)
-                x, seconds = solve(model)
+                model = qp_model(problem, formulation)
+                x, seconds = solve(model, tolerance)
                 total += time.perf_counter() - started
                 inner += seconds
-                x = x[: model[5]].reshape(problem.b.shape)
-                accurate &= problem.violation(x) <= CONSTRAINTS * 1.01
-                accurate &= problem.objective(x) <= objective * (1 + OBJECTIVE) + 1e-9
-                accurate &= objective <= problem.objective(x) * (1 + OBJECTIVE) + 1e-4
+                x = x[: model[5]].reshape(problem.shape)
+                accurate &= problem.violation(x) <= CONSTRAINTS
+                accurate &= problem.objective(x) <= objective + OBJECTIVE * (1.0 + objective)
             return total, inner, bool(accurate)
 
-        for node in found:
-            geolevel = node["geolevel"]
-            if geolevel not in formulation:
-                pilots = [other for other in found if other["geolevel"] == geolevel]
-                pilots.sort(key=lambda other: other["shape"][0] * other["shape"][1])
-                seconds = {}
-                for how in ("answers", "cells"):
-                    run(pilots[0], how)
-                    middle = len(pilots) // 2
-                    seconds[how] = sum(
-                        run(other, how)[0] for other in pilots[: middle + 1][-PILOTS:]
-                    )
-                formulation[geolevel] = min(seconds, key=seconds.get)
-            answers.append(run(node, formulation[geolevel]))
+        for geolevel in GEOLEVELS:
+            same = [node for node in found if node["geolevel"] == geolevel]
+            same.sort(key=lambda node: node["shape"][0] * node["shape"][1])
+            pilots = same[: len(same) // 2 + 1][-PILOTS:]
+            best = None
+            for how in itertools.product(FORMULATIONS, QP_PEERS[name]) if pilots else ():
+                run(pilots[0], *how)
+                runs = [run(node, *how) for node in pilots]
+                score = (sum(not r[2] for r in runs), sum(r[0] for r in runs))
+                if best is None or score < best:
+                    best, chosen[geolevel] = score, how
+        answers = [run(node, *chosen[node["geolevel"]]) for node in found]
     elif name == "highs-rounder":
         from tasks.estimation import highs, rounder
 
@@ -467,7 +532,7 @@ def worker(name: str, source: Path, target: Path) -> None:
             )
             answers.append((sum(r[1] for r in results), sum(r[2] for r in results), same))
     with target.open("wb") as file:
-        pickle.dump((answers, formulation), file)
+        pickle.dump((answers, chosen), file)
 
 
 def report(found: list[dict], peers: dict[str, tuple], key: str) -> None:
@@ -488,13 +553,13 @@ def report(found: list[dict], peers: dict[str, tuple], key: str) -> None:
             f"({np.median(own[:, 1]):.2f})"
         )
         totals = []
-        for name, (answers, formulation) in peers.items():
+        for name, (answers, chosen) in peers.items():
             theirs = np.array([answers[i][:2] for i in rows]) * 1e3
             accurate = np.array([answers[i][2] for i in rows])
             totals.append(theirs)
-            how = f" as {formulation[geolevel]}" if geolevel in formulation else ""
+            how = "{} {:.0e}".format(*chosen[geolevel]) if geolevel in chosen else ""
             print(
-                f"    {name:14s}{how:12s} {np.median(theirs[:, 0]):9.2f} "
+                f"    {name:14s}{how:14s} {np.median(theirs[:, 0]):9.2f} "
                 f"({np.median(theirs[:, 1]):.2f}), x {np.median(theirs[:, 0] / own[:, 0]):.1f} "
                 f"({np.median(theirs[:, 1] / own[:, 1]):.1f}); "
                 f"same optimum on {accurate.sum()} of {len(rows)}"
@@ -522,9 +587,10 @@ def main() -> None:
         return
     found = ours(options.blocks, options.others)
     records = [record for node in found for _, _, _, record in node["passes"]]
+    solvers = Counter(record.solver for record in records)
     print(
         f"{len(found)} nodes, {len(records)} passes: "
-        f"{sum(r.solver == 'active set' for r in records)} by the active-set method; "
+        f"{', '.join(f'{n} by {solver}' for solver, n in solvers.items())}; "
         f"largest violation "
         f"{max(v for node in found for _, _, v, _ in node['passes']):.1e}, largest relative gap "
         f"{max(r.gap for r in records):.1e}"

@@ -76,7 +76,7 @@ def test_random_siblings_conserve(make_siblings, seed, n_children, noise, is_gro
     assert_conserves(made.problem, x)
     assert not any(record.relaxed for record in records)
     if noise <= 10.0:
-        assert all(record.solver in ("active set", "flow", "none") for record in records)
+        assert not any(record.solver == "highs" for record in records)
     if noise == 0.0:
         assert np.array_equal(x, made.truth)
 

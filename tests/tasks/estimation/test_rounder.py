@@ -265,7 +265,7 @@ def test_conserves(seed, c, k):
 
 def test_marginal_costs_are_slopes_of_the_interpolated_distance():
     wanted = int(2.75 * flow.UNIT)
-    costs = [flow._marginal(n, wanted, True, 0, 5) / flow.UNIT for n in range(6)]
+    costs = [flow.marginal(n, wanted, True, 0, 5) / flow.UNIT for n in range(6)]
     distance = [abs(2.75 - n) for n in range(6)]
     assert costs[:5] == [distance[n + 1] - distance[n] for n in range(5)]
     assert costs[5] == 1 + flow.FORBIDDEN / flow.UNIT
