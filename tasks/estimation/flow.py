@@ -73,6 +73,7 @@ class _Trees(NamedTuple):
     first_part, part : nodes of the network that a node stands for: part[first_part[v]] up to
         part[first_part[v + 1]].
     leaf_of : (c, k) leaf of each cell, -1 for none.
+    wanted, level : sum of the fractional parts, and level, of each node of the network.
     """
 
     first_leaf: np.ndarray
@@ -86,6 +87,8 @@ class _Trees(NamedTuple):
     first_part: np.ndarray
     part: np.ndarray
     leaf_of: np.ndarray
+    wanted: np.ndarray
+    level: np.ndarray
 
 
 class _State(NamedTuple):
@@ -95,6 +98,22 @@ class _State(NamedTuple):
     ones: np.ndarray
     more: np.ndarray
     fewer: np.ndarray
+
+
+class _Ways(NamedTuple):
+    """Shortest ways to the outer vertices: the cells, then the groups.
+
+    length : (n_vertices,) length times HOPS, plus the number of moves.
+    origin, via : (n_vertices,) vertex before and child of the last move; -1 where the way begins.
+    here, source : scratch for the nodes of one tree: length of the way to each, and the vertex by
+        which it enters the tree.
+    """
+
+    length: np.ndarray
+    origin: np.ndarray
+    via: np.ndarray
+    here: np.ndarray
+    source: np.ndarray
 
 
 @njit(cache=True, nogil=True)
@@ -141,17 +160,14 @@ def _sums(network, values):
 
 
 @njit(cache=True, nogil=True)
-def _step(network, wanted, level, v, n):
-    """Cost of the step from n to n + 1 ones in node v of the network, at its level."""
-    return marginal(n, wanted[v], network.counted[level], network.low[v], network.high[v])
-
-
-@njit(cache=True, nogil=True)
-def _grow(network, wanted):
+def _grow(network):
     """The trees of the network's children."""
     c, k = network.fraction.shape
     n_levels = network.labels.shape[0]
     n_leaves = np.count_nonzero(network.fraction)
+    wanted, level_of = _sums(network, network.fraction), np.empty(network.low.size, dtype=np.int64)
+    for level in range(n_levels):
+        level_of[network.level_starts[level] : network.level_starts[level + 1]] = level
     first_leaf, first_node = np.zeros(c + 1, dtype=np.int64), np.zeros(c + 1, dtype=np.int64)
     cell = np.empty(n_leaves, dtype=np.int64)
     leaf_parent = np.empty(n_leaves, dtype=np.int64)
@@ -200,7 +216,10 @@ def _grow(network, wanted):
                     leaf_parent[a] = v
                     for deeper in range(level, n_levels):
                         node = _node(network, deeper, i, cell[a])
-                        leaf_cost[a] += _step(network, wanted, deeper, node, 0)
+                        counted = network.counted[deeper]
+                        leaf_cost[a] += marginal(
+                            0, wanted[node], counted, network.low[node], network.high[node]
+                        )
                 else:
                     waiting[n_waiting, 0], waiting[n_waiting, 1] = a, end
                     waiting[n_waiting, 2], waiting[n_waiting, 3] = level, v
@@ -219,7 +238,16 @@ def _grow(network, wanted):
         first_part[: n_nodes + 1],
         part[:n_parts],
         leaf_of,
+        wanted,
+        level_of,
     )
+
+
+@njit(cache=True, nogil=True)
+def _step(network, trees, v, n):
+    """Cost of the step from n to n + 1 ones in node v of the network."""
+    counted = network.counted[trees.level[v]]
+    return marginal(n, trees.wanted[v], counted, network.low[v], network.high[v])
 
 
 @njit(cache=True, nogil=True)
@@ -249,7 +277,7 @@ def _sort(cost, share, leaf, start, stop, spare):
 
 
 @njit(cache=True, nogil=True)
-def _choose(network, trees, wanted, level_of):
+def _choose(network, trees):
     """The leaves that hold a one where every child is at its own optimum.
 
     The leaves below a node, in the order in which they get ones as their number grows, are those
@@ -266,38 +294,45 @@ def _choose(network, trees, wanted, level_of):
         for v in range(trees.first_node[i + 1] - 1, trees.first_node[i] - 1, -1):
             _sort(cost, share, leaf, trees.start[v], trees.stop[v], spare)
             for p in range(trees.first_part[v], trees.first_part[v + 1]):
-                node = trees.part[p]
                 for n in range(trees.stop[v] - trees.start[v]):
-                    cost[leaf[trees.start[v] + n]] += _step(
-                        network, wanted, level_of[node], node, n
-                    )
+                    cost[leaf[trees.start[v] + n]] += _step(network, trees, trees.part[p], n)
         for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
             chosen[leaf[a]] = cost[leaf[a]] < 0
     return chosen
 
 
 @njit(cache=True, nogil=True)
-def _price(network, trees, state, wanted, level_of, v):
+def _price(network, trees, state, v):
     """Bring the costs of one more and one less in node v up to date with its ones."""
     more, fewer = 0, 0
     for p in range(trees.first_part[v], trees.first_part[v + 1]):
-        node = trees.part[p]
-        more += _step(network, wanted, level_of[node], node, state.ones[v])
-        fewer -= _step(network, wanted, level_of[node], node, state.ones[v] - 1)
+        more += _step(network, trees, trees.part[p], state.ones[v])
+        fewer -= _step(network, trees, trees.part[p], state.ones[v] - 1)
     state.more[v] = more
     state.fewer[v] = fewer
 
 
 @njit(cache=True, nogil=True)
-def _relax(network, trees, state, i, length, origin, via, here, source):
+def _first_state(network, trees, chosen):
+    """Ones and costs of all nodes for the chosen leaves."""
+    n_nodes = trees.parent.size
+    ones = np.empty(n_nodes, dtype=np.int64)
+    state = _State(
+        chosen, ones, np.empty(n_nodes, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
+    )
+    for v in range(n_nodes):
+        ones[v] = np.count_nonzero(chosen[trees.start[v] : trees.stop[v]])
+        _price(network, trees, state, v)
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _relax(network, trees, state, ways, i):
     """Shorten the ways to vertices by moves within child i; tells whether any is shorter.
 
-    length (n_vertices,) are the lengths of ways found so far, times HOPS, plus the number of
-    moves; origin and via the vertex before and the child of the last move. `here` and `source`
-    are scratch: length of the way to each node of the tree, and the vertex that it enters by.
+    Ways climb from the leaves that hold a one, and then descend to those that hold none.
     """
-    n_cells = network.residual.size
-    group = network.group_of_child[i]
+    here, source, length = ways.here, ways.source, ways.length
     first, last = trees.first_node[i], trees.first_node[i + 1]
     first_leaf, last_leaf = trees.first_leaf[i], trees.first_leaf[i + 1]
     if first == last:
@@ -317,13 +352,13 @@ def _relax(network, trees, state, i, length, origin, via, here, source):
         if way < here[above]:
             here[above] = way
             source[above] = source[v]
-    if group >= 0:
-        g = n_cells + group
+    if network.group_of_child[i] >= 0:
+        g = network.residual.size + network.group_of_child[i]
         way = here[0] + state.fewer[first] * HOPS + 1
         if way < length[g] and way < LONGEST:
             length[g] = way
-            origin[g] = source[0]
-            via[g] = i
+            ways.origin[g] = source[0]
+            ways.via[g] = i
             is_shorter = True
         way = length[g] + state.more[first] * HOPS
         if way < here[0]:
@@ -342,8 +377,8 @@ def _relax(network, trees, state, i, length, origin, via, here, source):
             w = trees.cell[a]
             if way < length[w] and way < LONGEST:
                 length[w] = way
-                origin[w] = source[v]
-                via[w] = i
+                ways.origin[w] = source[v]
+                ways.via[w] = i
                 is_shorter = True
     return is_shorter
 
@@ -372,7 +407,7 @@ def _cost_of_move(trees, state, a, b):
 
 
 @njit(cache=True, nogil=True)
-def _move(network, trees, state, wanted, level_of, a, b):
+def _move(network, trees, state, a, b):
     """Take the one out of leaf a and put it into leaf b of one tree; -1 for the outside."""
     v, w = -1, -1
     if a >= 0:
@@ -384,50 +419,116 @@ def _move(network, trees, state, wanted, level_of, a, b):
     while v != w:
         if v > w:
             state.ones[v] -= 1
-            _price(network, trees, state, wanted, level_of, v)
+            _price(network, trees, state, v)
             v = trees.parent[v]
         else:
             state.ones[w] += 1
-            _price(network, trees, state, wanted, level_of, w)
+            _price(network, trees, state, w)
             w = trees.parent[w]
 
 
 @njit(cache=True, nogil=True)
-def _send(network, trees, state, wanted, level_of, goal, length, origin, via, excess, moves):
-    """Move a one along the way to `goal` if every move still costs what it did; tells whether."""
-    n_cells = network.residual.size
+def _last_move(network, trees, ways, w):
+    """Vertex before w on the way to it, and the leaves that lose and get a one."""
+    v, i, n_cells = ways.origin[w], ways.via[w], network.residual.size
+    return v, trees.leaf_of[i, v] if v < n_cells else -1, trees.leaf_of[i, w] if w < n_cells else -1
+
+
+@njit(cache=True, nogil=True)
+def _send(network, trees, state, ways, goal, excess, path):
+    """Move a one along the way to `goal` if every move still costs what it did; tells whether.
+
+    excess (n_vertices,) ones too many in each vertex; path is scratch.
+    """
     n = 0
-    w = goal
-    while origin[w] >= 0:
-        moves[n] = w
+    source = goal
+    while ways.origin[source] >= 0:
+        path[n] = source
         n += 1
-        w = origin[w]
-    if excess[w] <= 0:
+        source = ways.origin[source]
+    if excess[source] <= 0:
         return False
-    source = w
     # From the source on, so that moves in the same tree see what went before.
     for m in range(n - 1, -1, -1):
-        w = moves[m]
-        v, i = origin[w], via[w]
-        a = trees.leaf_of[i, v] if v < n_cells else -1
-        b = trees.leaf_of[i, w] if w < n_cells else -1
+        v, a, b = _last_move(network, trees, ways, path[m])
         is_open = (a < 0 or state.chosen[a]) and (b < 0 or not state.chosen[b])
-        if (
-            not is_open
-            or _cost_of_move(trees, state, a, b) * HOPS
-            != (length[w] // HOPS - length[v] // HOPS) * HOPS
-        ):
-            for undo in range(m + 1, n):
-                w = moves[undo]
-                v, i = origin[w], via[w]
-                a = trees.leaf_of[i, v] if v < n_cells else -1
-                b = trees.leaf_of[i, w] if w < n_cells else -1
-                _move(network, trees, state, wanted, level_of, b, a)
+        cost = ways.length[path[m]] // HOPS - ways.length[v] // HOPS
+        if not is_open or _cost_of_move(trees, state, a, b) != cost:
+            for undone in range(m + 1, n):
+                _, a, b = _last_move(network, trees, ways, path[undone])
+                _move(network, trees, state, b, a)
             return False
-        _move(network, trees, state, wanted, level_of, a, b)
+        _move(network, trees, state, a, b)
     excess[source] -= 1
     excess[goal] += 1
     return True
+
+
+@njit(cache=True, nogil=True)
+def _balance(network, trees, state, excess):
+    """Move ones until no vertex has too many or too few; the number moved, -1 if that cannot be.
+
+    Prices stay such that no move within a child lowers its cost by more than they differ, so that
+    the state is optimal for the vertices' balances at every step.
+    """
+    n_vertices = excess.size
+    price = np.zeros(n_vertices, dtype=np.int64)
+    path = np.empty(n_vertices, dtype=np.int64)
+    widest = np.max(trees.first_node[1:] - trees.first_node[:-1])
+    ways = _Ways(
+        np.empty(n_vertices, dtype=np.int64),
+        np.empty(n_vertices, dtype=np.int64),
+        np.empty(n_vertices, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+    )
+    n_moved = 0
+    while excess.any():
+        ways.origin[:] = -1
+        for v in range(n_vertices):
+            ways.length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
+        is_shorter = True
+        while is_shorter:
+            is_shorter = False
+            for i in range(network.fraction.shape[0]):
+                if _relax(network, trees, state, ways, i):
+                    is_shorter = True
+        farthest = 0
+        for v in range(n_vertices):
+            if excess[v] < 0:
+                if ways.length[v] == NO_PATH:
+                    return -1
+                farthest = max(farthest, ways.length[v] // HOPS - price[v])
+        for v in range(n_vertices):
+            while excess[v] < 0 and _send(network, trees, state, ways, v, excess, path):
+                n_moved += 1
+        for v in range(n_vertices):
+            price[v] += min(ways.length[v] // HOPS - price[v], farthest)
+    return n_moved
+
+
+@njit(cache=True, nogil=True)
+def _objective(network, trees, held):
+    """Cost of `held` ones in every node of the network, less that of none."""
+    objective = 0
+    for v in range(held.size):
+        if network.counted[trees.level[v]]:
+            whole = trees.wanted[v] // UNIT
+            objective -= UNIT * min(held[v], whole)
+            if held[v] > whole:
+                objective += UNIT - 2 * (trees.wanted[v] - whole * UNIT)
+                objective += UNIT * (held[v] - whole - 1)
+    return objective
+
+
+@njit(cache=True, nogil=True)
+def _values(network, trees, chosen):
+    """Ones (c, k) of the chosen leaves."""
+    y = np.zeros(network.fraction.shape, dtype=np.int64)
+    for i in range(y.shape[0]):
+        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
+            y[i, trees.cell[a]] = chosen[a]
+    return y
 
 
 @njit(cache=True, nogil=True)
@@ -436,91 +537,30 @@ def solve(network):
 
     Returns (status, ones of shape (c, k), objective in units of 1 / UNIT, ones moved).
     """
-    c, k = network.fraction.shape
-    n_levels = network.labels.shape[0]
-    wanted = _sums(network, network.fraction)
-    level_of = np.empty(network.low.size, dtype=np.int64)
-    for level in range(n_levels):
-        level_of[network.level_starts[level] : network.level_starts[level + 1]] = level
-    trees = _grow(network, wanted)
-    chosen = _choose(network, trees, wanted, level_of)
-    y = np.zeros((c, k), dtype=np.int64)
-    for i in range(c):
-        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-            y[i, trees.cell[a]] = chosen[a]
+    trees = _grow(network)
+    state = _first_state(network, trees, _choose(network, trees))
+    y = _values(network, trees, state.chosen)
     held = _sums(network, y)
     for v in range(held.size):
         if held[v] < network.low[v] or held[v] > network.high[v]:
             return INFEASIBLE, y, 0, 0
 
-    n_cells, n_groups = network.residual.size, network.group_residual.size
-    excess = np.zeros(n_cells + n_groups, dtype=np.int64)
-    excess[:n_cells] = -network.residual
-    excess[n_cells:] = network.group_residual
-    n_moved = 0
-    for i in range(c):
-        for j in range(k):
+    n_cells = network.residual.size
+    excess = np.concatenate((-network.residual, network.group_residual))
+    for i in range(y.shape[0]):
+        group = network.group_of_child[i]
+        for j in range(y.shape[1]):
             if n_cells > 0:
                 excess[j] += y[i, j]
-            if network.group_of_child[i] >= 0:
-                excess[n_cells + network.group_of_child[i]] -= y[i, j]
+            if group >= 0:
+                excess[n_cells + group] -= y[i, j]
     if excess.sum() != 0:
         return INFEASIBLE, y, 0, 0
-    left = np.maximum(excess, 0).sum()
-    if left > 0:
-        n_nodes = trees.parent.size
-        ones = np.zeros(n_nodes, dtype=np.int64)
-        state = _State(
-            chosen, ones, np.empty(n_nodes, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
-        )
-        for v in range(n_nodes):
-            ones[v] = np.count_nonzero(chosen[trees.start[v] : trees.stop[v]])
-            _price(network, trees, state, wanted, level_of, v)
-        n_vertices = excess.size
-        price = np.zeros(n_vertices, dtype=np.int64)
-        length = np.empty(n_vertices, dtype=np.int64)
-        origin = np.empty(n_vertices, dtype=np.int64)
-        via = np.empty(n_vertices, dtype=np.int64)
-        moves = np.empty(n_vertices, dtype=np.int64)
-        most = np.max(trees.first_node[1:] - trees.first_node[:-1]) + 1
-        here, source = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-        phases = 0
-        while left > 0:
-            phases += 1
-            origin[:] = -1
-            for v in range(n_vertices):
-                length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
-            is_shorter = True
-            while is_shorter:
-                is_shorter = False
-                for i in range(c):
-                    if _relax(network, trees, state, i, length, origin, via, here, source):
-                        is_shorter = True
-            farthest = 0
-            for v in range(n_vertices):
-                if excess[v] < 0:
-                    if length[v] == NO_PATH:
-                        return INFEASIBLE, y, 0, n_moved
-                    farthest = max(farthest, length[v] // HOPS - price[v])
-            for v in range(n_vertices):
-                while excess[v] < 0 and _send(
-                    network, trees, state, wanted, level_of, v, length, origin, via, excess, moves
-                ):
-                    left -= 1
-                    n_moved += 1
-            for v in range(n_vertices):
-                price[v] += min(length[v] // HOPS - price[v], farthest)
-        for i in range(c):
-            for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-                y[i, trees.cell[a]] = chosen[a]
+    n_moved = 0
+    if excess.any():
+        n_moved = _balance(network, trees, state, excess)
+        if n_moved < 0:
+            return INFEASIBLE, y, 0, 0
+        y = _values(network, trees, state.chosen)
         held = _sums(network, y)
-
-    objective = 0
-    for v in range(held.size):
-        if network.counted[level_of[v]]:
-            whole = wanted[v] // UNIT
-            objective -= UNIT * min(held[v], whole)
-            if held[v] > whole:
-                objective += UNIT - 2 * (wanted[v] - whole * UNIT)
-                objective += UNIT * (held[v] - whole - 1)
-    return OPTIMAL, y, objective, n_moved
+    return OPTIMAL, y, _objective(network, trees, held), n_moved
