@@ -25,6 +25,7 @@ reported and left to the caller.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -78,12 +79,38 @@ class Solution:
     gap: float
 
 
+class _Guess(NamedTuple):
+    """Which cells are free (c, k), and which bounds bind (c, T): -1 the lower, 1 the upper."""
+
+    free: np.ndarray
+    bound: np.ndarray
+
+
+class _Multipliers(NamedTuple):
+    """Multipliers of the shared rows (n_shared,), of own pins (c, n_pins) and of bounds (c, T)."""
+
+    shared: np.ndarray
+    pins: np.ndarray
+    bounds: np.ndarray
+
+
+class _Tolerances(NamedTuple):
+    """Of cells and sums, in records; of multipliers' signs and of stationarity."""
+
+    cells: float
+    sums: float
+    signs: float
+    slopes: float
+
+
 @njit(cache=True, nogil=True)
-def _first_guess(constraints, x, free, bound):
+def _first_guess(constraints, x):
     """Free the cells that are positive in `x`, and those of a sum that would have none; note the
-    bounds that `x` attains (-1 lower, 1 upper)."""
+    bounds that `x` attains."""
     c, k = x.shape
     allowed = constraints.allowed
+    free = np.zeros((c, k), dtype=np.bool_)
+    bound = np.zeros(constraints.lower.shape, dtype=np.int8)
     for j in range(k):
         is_reached = not constraints.has_parent
         for i in range(c):
@@ -107,6 +134,25 @@ def _first_guess(constraints, x, free, bound):
                 bound[i, t] = -1
             elif total >= upper * (1.0 - 1e-9):
                 bound[i, t] = 1
+    return _Guess(free, bound)
+
+
+@njit(cache=True, nogil=True)
+def _sizes(quadratic, constraints, x):
+    """Largest count, and largest gradient at zero."""
+    c, k = x.shape
+    size, slope_size = 1.0, 1e-300
+    if constraints.has_parent:
+        size = max(size, constraints.parent.max())
+    slope, nothing = np.empty(k), np.zeros(k)
+    scratch = np.empty(quadratic.answers.shape[1])
+    for i in range(c):
+        slope_of(quadratic, i, nothing, scratch, slope)
+        for j in range(k):
+            if constraints.allowed[i, j]:
+                slope_size = max(slope_size, abs(slope[j]))
+                size = max(size, x[i, j])
+    return size, slope_size
 
 
 @njit(cache=True, nogil=True)
@@ -128,93 +174,152 @@ def _own_rows(constraints, i, cells, types, bound):
     return rows, row_of_type, n_rows
 
 
+@njit(cache=True, nogil=True)
+def _misses(constraints, multipliers, give, i, rows, row_of_type, n_rows, bound, here):
+    """How far child i's own rows are from holding at its free cells `here` (f,), less what their
+    softness grants their present multipliers, and that softness."""
+    pin_give, type_give = give
+    miss, soft = np.empty(n_rows), np.empty(n_rows)
+    for r in range(n_own_pins(constraints)):
+        soft[r] = pin_give[i, r]
+        miss[r] = constraints.targets[constraints.group_of_child[i], r]
+        miss[r] -= soft[r] * multipliers.pins[i, r]
+    for t in range(bound.size):
+        r = row_of_type[t]
+        if r >= 0:
+            soft[r] = type_give[i, t]
+            miss[r] = constraints.lower[i, t] if bound[t] < 0 else constraints.upper[i, t]
+            miss[r] -= soft[r] * multipliers.bounds[i, t]
+    add_to_rows(miss, rows, -here)
+    return miss, soft
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _judge(constraints, guess, multipliers, tolerances, i, row_of_type, x, reduced):
+    """Correct the guess of child i by its new cells `x` (k,) and multipliers.
+
+    `reduced` (k,), the gradient with the multipliers of the shared rows, gets those of the own
+    rows too. Returns the number of corrections, and the child's part in the certificate: largest
+    violation of a row or a zero, of a sign or of stationarity, and sum of products.
+    """
+    changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
+    if multipliers.pins.shape[1] > 0:
+        subtract_of_rows(reduced, constraints.pin_rows, -multipliers.pins[i])
+        pinned = -constraints.targets[constraints.group_of_child[i]]
+        add_to_rows(pinned, constraints.pin_rows, x)
+        for r in range(pinned.size):
+            primal = max(primal, abs(pinned[r]))
+            gap += multipliers.pins[i, r] * pinned[r]
+    for t in range(row_of_type.size):
+        start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
+        lower, upper = constraints.lower[i, t], constraints.upper[i, t]
+        held = x[start:stop].sum()
+        if row_of_type[t] >= 0:
+            multiplier = multipliers.bounds[i, t]
+            reduced[start:stop] += multiplier
+            held -= lower if guess.bound[i, t] < 0 else upper
+            primal = max(primal, abs(held))
+            gap += multiplier * held
+            if lower < upper:
+                signed = multiplier * guess.bound[i, t]
+                dual = max(dual, -signed)
+                if signed < -tolerances.signs:
+                    guess.bound[i, t] = 0
+                    changes += 1
+            continue
+        primal = max(primal, lower - held, held - upper)
+        if held < lower - tolerances.sums:
+            guess.bound[i, t] = -1
+            changes += 1
+        elif held > upper + tolerances.sums:
+            guess.bound[i, t] = 1
+            changes += 1
+    for j in range(x.size):
+        if guess.free[i, j]:
+            dual = max(dual, abs(reduced[j]))
+            primal = max(primal, -x[j])
+            if x[j] < -tolerances.cells:
+                guess.free[i, j] = False
+                changes += 1
+        elif constraints.allowed[i, j]:
+            dual = max(dual, -reduced[j])
+            if reduced[j] < -tolerances.signs:
+                guess.free[i, j] = True
+                changes += 1
+    return changes, primal, dual, gap
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _iterate(quadratic, constraints, x, softness, max_iterations, is_polished):
-    allowed, lower, upper = constraints.allowed, constraints.lower, constraints.upper
     c, k = x.shape
-    n_types, n_pins = lower.shape[1], n_own_pins(constraints)
+    n_types, n_pins = constraints.lower.shape[1], n_own_pins(constraints)
     types, every = type_of_cell(constraints), np.arange(k)
     sums = shared_sums(constraints)
     n_shared = sums.size
-    free = np.zeros((c, k), dtype=np.bool_)
-    bound = np.zeros((c, n_types), dtype=np.int8)
-    _first_guess(constraints, x, free, bound)
     shared_give, pin_give, type_give = softness_of_rows(quadratic, constraints, softness)
-
-    size, slope_size = 1.0, 1e-300
-    if constraints.has_parent:
-        size = max(size, constraints.parent.max())
-    slope = np.empty((c, k))
-    scratch = np.empty(quadratic.answers.shape[1])
-    for i in range(c):
-        slope_of(quadratic, i, np.zeros(k), scratch, slope[i])
-        for j in range(k):
-            if allowed[i, j]:
-                slope_size = max(slope_size, abs(slope[i, j]))
-                size = max(size, x[i, j])
-    x_tolerance, sum_tolerance = 1e-10 + 1e-13 * size, 1e-9 + 1e-14 * size
-    sign_tolerance, slope_tolerance = 1e-11 * slope_size, 1e-13 * slope_size
-
-    # Multipliers of shared rows, of own pins and of bounds.
+    own_give = (pin_give, type_give)
+    size, slope_size = _sizes(quadratic, constraints, x)
+    tolerances = _Tolerances(
+        1e-10 + 1e-13 * size, 1e-9 + 1e-14 * size, 1e-11 * slope_size, 1e-13 * slope_size
+    )
+    guess = _first_guess(constraints, x)
     y, pin_y, bound_y = np.zeros(n_shared), np.zeros((c, n_pins)), np.zeros((c, n_types))
+    # Only reads go through the record: numba 0.68 loses writes through one made in the same function.
+    multipliers = _Multipliers(y, pin_y, bound_y)
+    # Of each child: free cells, own rows, system and gradient, out of date where it is stale.
     is_stale = np.ones(c, dtype=np.bool_)
     cells = [every for _ in range(c)]
     own = [np.zeros((0, 0), dtype=np.int64) for _ in range(c)]
     row_of_type = np.full((c, n_types), -1, dtype=np.int64)
     n_rows = np.zeros(c, dtype=np.int64)
     systems = [(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0))) for _ in range(c)]
-    schur = np.zeros((n_shared, n_shared))
-    primal, dual, gap = np.inf, np.inf, np.inf
+    slope, scratch = np.empty((c, k)), np.empty(quadratic.answers.shape[1])
+    factor = np.zeros((n_shared, n_shared))
     was_good, before = False, np.inf
     for iteration in range(1, max_iterations + 1):
         entries = 0
         for i in range(c):
             if is_stale[i]:
-                cells[i] = np.flatnonzero(free[i])
+                cells[i] = np.flatnonzero(guess.free[i])
                 for j in range(k):
-                    if not free[i, j]:
+                    if not guess.free[i, j]:
                         x[i, j] = 0.0
                 slope_of(quadratic, i, x[i], scratch, slope[i])
                 own[i], row_of_type[i], n_rows[i] = _own_rows(
-                    constraints, i, cells[i], types, bound[i]
+                    constraints, i, cells[i], types, guess.bound[i]
                 )
             entries += cells[i].size ** 2
         is_kept = entries <= MOST_ENTRIES
         is_new = is_stale.any()
         if is_new:
-            schur = np.zeros((n_shared, n_shared))
+            factor = np.diag(shared_give)
         right = shared_give * y - sums
         total = -sums
-        changes = 0
-        primal, dual, gap = 0.0, 0.0, 0.0
+        changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
         # First sweep: the system of the shared rows. Second: steps, multipliers, new guesses.
         for sweep in range(2):
             if sweep == 1 and n_shared > 0:
                 if is_new:
-                    for r in range(n_shared):
-                        schur[r, r] += shared_give[r]
-                    schur = factorised(schur)
-                y = solve_factorised(schur, right)
+                    factor = factorised(factor)
+                y[:] = solve_factorised(factor, right)
                 if not np.isfinite(y).all():
                     return iteration, False, primal, dual, gap
             for i in range(c):
-                miss = np.empty(n_rows[i])
-                give = np.empty(n_rows[i])
-                for r in range(n_pins):
-                    give[r] = pin_give[i, r]
-                    miss[r] = constraints.targets[constraints.group_of_child[i], r]
-                    miss[r] -= give[r] * pin_y[i, r]
-                for t in range(n_types):
-                    r = row_of_type[i, t]
-                    if r >= 0:
-                        give[r] = type_give[i, t]
-                        miss[r] = lower[i, t] if bound[i, t] < 0 else upper[i, t]
-                        miss[r] -= give[r] * bound_y[i, t]
                 here = x[i][cells[i]]
-                add_to_rows(miss, own[i], -here)
+                miss, soft = _misses(
+                    constraints,
+                    multipliers,
+                    own_give,
+                    i,
+                    own[i],
+                    row_of_type[i],
+                    n_rows[i],
+                    guess.bound[i],
+                    here,
+                )
                 if (sweep == 0 and is_stale[i]) or not is_kept:
-                    inverse = inverse_of_child(quadratic, i, cells[i], np.zeros(cells[i].size))
-                    system = eliminate(inverse, own[i], give)
+                    inverse = inverse_of_child(quadratic, i, cells[i], np.zeros(here.size))
+                    system = eliminate(inverse, own[i], soft)
                     if is_kept:
                         systems[i] = system
                 else:
@@ -225,76 +330,39 @@ def _iterate(quadratic, constraints, x, softness, max_iterations, is_polished):
                     if n_shared > 0:
                         add_to_rows(right, rows, here + step_of_child(system, force, miss)[0])
                         if is_new:
-                            add_child(schur, system[0], rows)
+                            add_child(factor, system[0], rows)
                     continue
-
                 subtract_of_rows(force, rows, y)
                 step, multiplier = step_of_child(system, force, miss)
                 here += step
+                pin_y[i] = multiplier[:n_pins]
+                for t in range(n_types):
+                    r = row_of_type[i, t]
+                    bound_y[i, t] = multiplier[r] if r >= 0 else 0.0
                 for a in range(here.size):
                     x[i, cells[i][a]] = here[a]
                 add_to_rows(total, rows, here)
                 slope_of(quadratic, i, x[i], scratch, slope[i])
                 reduced = -slope[i]
                 subtract_of_rows(reduced, shared_rows(constraints, i, every), -y)
-                was = changes
-                if n_pins > 0:
-                    pin_y[i] = multiplier[:n_pins]
-                    subtract_of_rows(reduced, constraints.pin_rows, -pin_y[i])
-                    pinned = -constraints.targets[constraints.group_of_child[i]]
-                    add_to_rows(pinned, constraints.pin_rows, x[i])
-                    for r in range(n_pins):
-                        primal = max(primal, abs(pinned[r]))
-                        gap += pin_y[i, r] * pinned[r]
-                for t in range(n_types):
-                    start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
-                    held = x[i, start:stop].sum()
-                    r = row_of_type[i, t]
-                    bound_y[i, t] = 0.0
-                    if r >= 0:
-                        bound_y[i, t] = multiplier[r]
-                        reduced[start:stop] += multiplier[r]
-                        held -= lower[i, t] if bound[i, t] < 0 else upper[i, t]
-                        primal = max(primal, abs(held))
-                        gap += multiplier[r] * held
-                        if lower[i, t] < upper[i, t]:
-                            signed = multiplier[r] * bound[i, t]
-                            dual = max(dual, -signed)
-                            if signed < -sign_tolerance:
-                                bound[i, t] = 0
-                                changes += 1
-                        continue
-                    primal = max(primal, lower[i, t] - held, held - upper[i, t])
-                    if held < lower[i, t] - sum_tolerance:
-                        bound[i, t] = -1
-                        changes += 1
-                    elif held > upper[i, t] + sum_tolerance:
-                        bound[i, t] = 1
-                        changes += 1
-                for j in range(k):
-                    if free[i, j]:
-                        dual = max(dual, abs(reduced[j]))
-                        primal = max(primal, -x[i, j])
-                        if x[i, j] < -x_tolerance:
-                            free[i, j] = False
-                            changes += 1
-                    elif allowed[i, j]:
-                        dual = max(dual, -reduced[j])
-                        if reduced[j] < -sign_tolerance:
-                            free[i, j] = True
-                            changes += 1
-                is_stale[i] = changes > was
+                judged = _judge(
+                    constraints, guess, multipliers, tolerances, i, row_of_type[i], x[i], reduced
+                )
+                is_stale[i] = judged[0] > 0
+                changes += judged[0]
+                primal, dual = max(primal, judged[1]), max(dual, judged[2])
+                gap += judged[3]
         for r in range(n_shared):
             primal = max(primal, abs(total[r]))
             gap += y[r] * total[r]
         # Sums of many large cells may never get below rounding error.
-        is_met = primal <= sum_tolerance or 0.5 * before <= primal <= ROUNDING
+        is_met = primal <= tolerances.sums or 0.5 * before <= primal <= ROUNDING
         before = primal
-        if changes == 0 and is_met and dual <= slope_tolerance:
+        if changes == 0 and is_met and dual <= tolerances.slopes:
             if was_good or not is_polished:
                 break
             was_good = True
-    is_settled = changes == 0 and dual <= sign_tolerance
+    is_settled = changes == 0 and dual <= tolerances.signs
     return iteration, is_settled, primal, dual / slope_size, abs(gap)
 
 

@@ -170,6 +170,67 @@ def _applied(right, inverse, diagonal, rows, is_thin):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _linear_terms(quadratic, start):
+    """Minus the gradient at zero (c, k), less the scales, with the proximal term's."""
+    linear = np.empty(start.shape)
+    scratch, nothing = np.empty(quadratic.answers.shape[1]), np.zeros(start.shape[1])
+    proximal = quadratic.proximal.mean()
+    for i in range(start.shape[0]):
+        slope_of(quadratic, i, nothing, scratch, linear[i])
+        for j in range(start.shape[1]):
+            linear[i, j] = linear[i, j] / quadratic.scale[i] + proximal * start[i, j]
+    return linear
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _meet_parent(x, parent, inverse_scale):
+    """Move the children's cells to their parent's sums, in proportion to 1 / scale."""
+    shift = parent.copy()
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            shift[j] -= x[i, j]
+    shift /= inverse_scale.sum()
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[i, j] += shift[j] * inverse_scale[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _meet_pins(x, constraints, moves_of_residual, inverse_scale):
+    """Move the cells of every group of children to its pins, in proportion to 1 / scale."""
+    group = constraints.group_of_child
+    residual = constraints.targets.copy()
+    reach = np.zeros(residual.shape[0])
+    for i in range(x.shape[0]):
+        reach[group[i]] += inverse_scale[i]
+        for q in range(constraints.pin_rows.shape[0]):
+            for j in range(x.shape[1]):
+                residual[group[i], constraints.pin_rows[q, j]] -= x[i, j]
+    moves = np.dot(residual, moves_of_residual)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[i, j] += moves[group[i], j] * inverse_scale[i] / reach[group[i]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _project(values, penalty, constraints, z):
+    """Write the nearest points that meet the inequalities to z (c, k)."""
+    starts = constraints.type_starts
+    for i in range(values.shape[0]):
+        for t in range(starts.size - 1):
+            first, last = starts[t], starts[t + 1]
+            if first < last:
+                _project_bounded_sum(
+                    values[i, first:last],
+                    penalty[first:last],
+                    constraints.lower[i, t],
+                    constraints.upper[i, t],
+                    constraints.allowed[i, first:last],
+                    z[i, first:last],
+                )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def approach(quadratic, constraints, start, penalty, iterations):
     """A point `(c, k)` near the solution, which meets the inequalities exactly.
 
@@ -177,11 +238,7 @@ def approach(quadratic, constraints, start, penalty, iterations):
     `iterations` at most.
     """
     c, k = start.shape
-    pin_rows, targets = constraints.pin_rows, constraints.targets
-    type_starts, group_of_child = constraints.type_starts, constraints.group_of_child
-    n_groups, n_pins = targets.shape
     inverse_scale = 1.0 / quadratic.scale
-    sum_inverse = inverse_scale.sum()
     diagonal, coarse = _mean_matrix(quadratic)
     diagonal = diagonal + penalty
     rows = quadratic.coarse_rows
@@ -190,27 +247,16 @@ def approach(quadratic, constraints, start, penalty, iterations):
         inverse = thin_inverse(diagonal, coarse, rows)
     else:
         inverse = inverse_of_sum(diagonal, coarse, rows)
-    proximal = quadratic.proximal.mean()
-    linear = np.empty((c, k))
-    scratch = np.empty(quadratic.answers.shape[1])
-    nothing = np.zeros(k)
-    for i in range(c):
-        slope_of(quadratic, i, nothing, scratch, linear[i])
-        for j in range(k):
-            linear[i, j] = linear[i, j] * inverse_scale[i] + proximal * start[i, j]
+    n_pins = constraints.targets.shape[1]
     pins = np.zeros((n_pins, k))
-    for q in range(pin_rows.shape[0]):
+    for q in range(constraints.pin_rows.shape[0]):
         for j in range(k):
-            pins[pin_rows[q, j], j] = 1.0
+            pins[constraints.pin_rows[q, j], j] = 1.0
     reach = _applied(pins, inverse, diagonal, rows, is_thin)
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
-    group_inverse = np.zeros(n_groups)
-    if n_pins:
-        for i in range(c):
-            group_inverse[group_of_child[i]] += inverse_scale[i]
-    z = start.copy()
-    u = np.zeros((c, k))
+    linear = _linear_terms(quadratic, start)
+    z, u = start.copy(), np.zeros((c, k))
     right = np.empty((c, k))
     was_zero = np.zeros((c, k), dtype=np.bool_)
     for iteration in range(iterations):
@@ -219,41 +265,15 @@ def approach(quadratic, constraints, start, penalty, iterations):
                 right[i, j] = linear[i, j] + penalty[j] * (z[i, j] - u[i, j])
         x = _applied(right, inverse, diagonal, rows, is_thin)
         if constraints.has_parent:
-            shift = constraints.parent.copy()
-            for i in range(c):
-                for j in range(k):
-                    shift[j] -= x[i, j]
-            for i in range(c):
-                for j in range(k):
-                    x[i, j] += shift[j] * inverse_scale[i] / sum_inverse
+            _meet_parent(x, constraints.parent, inverse_scale)
         if n_pins:
-            residual = targets.copy()
-            for i in range(c):
-                for q in range(pin_rows.shape[0]):
-                    for j in range(k):
-                        residual[group_of_child[i], pin_rows[q, j]] -= x[i, j]
-            for g in range(n_groups):
-                residual[g] /= group_inverse[g]
-            moves = np.dot(residual, moves_of_residual)
-            for i in range(c):
-                for j in range(k):
-                    x[i, j] += moves[group_of_child[i], j] * inverse_scale[i]
-        changes = 0
+            _meet_pins(x, constraints, moves_of_residual, inverse_scale)
         for i in range(c):
             for j in range(k):
                 u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]
-            for t in range(type_starts.size - 1):
-                start_t = type_starts[t]
-                stop = type_starts[t + 1]
-                if start_t < stop:
-                    _project_bounded_sum(
-                        u[i, start_t:stop],
-                        penalty[start_t:stop],
-                        constraints.lower[i, t],
-                        constraints.upper[i, t],
-                        constraints.allowed[i, start_t:stop],
-                        z[i, start_t:stop],
-                    )
+        _project(u, penalty, constraints, z)
+        changes = 0
+        for i in range(c):
             for j in range(k):
                 u[i, j] -= z[i, j]
                 is_zero = z[i, j] == 0.0

@@ -475,18 +475,15 @@ def _balance(network, trees, state, excess):
     price = np.zeros(n_vertices, dtype=np.int64)
     path = np.empty(n_vertices, dtype=np.int64)
     widest = np.max(trees.first_node[1:] - trees.first_node[:-1])
-    ways = _Ways(
-        np.empty(n_vertices, dtype=np.int64),
-        np.empty(n_vertices, dtype=np.int64),
-        np.empty(n_vertices, dtype=np.int64),
-        np.empty(widest, dtype=np.int64),
-        np.empty(widest, dtype=np.int64),
-    )
+    length, origin = np.empty(n_vertices, dtype=np.int64), np.empty(n_vertices, dtype=np.int64)
+    via = np.empty(n_vertices, dtype=np.int64)
+    here, source = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
+    ways = _Ways(length, origin, via, here, source)
     n_moved = 0
     while excess.any():
-        ways.origin[:] = -1
+        origin[:] = -1
         for v in range(n_vertices):
-            ways.length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
+            length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
         is_shorter = True
         while is_shorter:
             is_shorter = False
@@ -496,14 +493,14 @@ def _balance(network, trees, state, excess):
         farthest = 0
         for v in range(n_vertices):
             if excess[v] < 0:
-                if ways.length[v] == NO_PATH:
+                if length[v] == NO_PATH:
                     return -1
-                farthest = max(farthest, ways.length[v] // HOPS - price[v])
+                farthest = max(farthest, length[v] // HOPS - price[v])
         for v in range(n_vertices):
             while excess[v] < 0 and _send(network, trees, state, ways, v, excess, path):
                 n_moved += 1
         for v in range(n_vertices):
-            price[v] += min(ways.length[v] // HOPS - price[v], farthest)
+            price[v] += min(length[v] // HOPS - price[v], farthest)
     return n_moved
 
 
