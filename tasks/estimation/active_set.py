@@ -264,7 +264,7 @@ def _iterate(quadratic, constraints, x, softness, max_iterations, is_polished):
     )
     guess = _first_guess(constraints, x)
     y, pin_y, bound_y = np.zeros(n_shared), np.zeros((c, n_pins)), np.zeros((c, n_types))
-    # Only reads go through the record: numba 0.68 loses writes through one made in the same function.
+    # Written by these names: numba 0.68 loses writes through a record made in the same function.
     multipliers = _Multipliers(y, pin_y, bound_y)
     # Of each child: free cells, own rows, system and gradient, out of date where it is stale.
     is_stale = np.ones(c, dtype=np.bool_)
