@@ -15,12 +15,18 @@ from flows.registry import MODULES, product
 from tasks.errors import InputRefused, SpineflowError
 
 EPILOG = """\
+flows: topdown, microdata and redistricting tables; detailed-groups, tables for detailed race and
+ethnicity groups; group-sizes, households of every size by region; trips, origin/destination tables
+and other trees; products, several of these on one dataset; tune, budgets tried on public data.
+
 exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
 or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
 
 first steps: 'spineflow demo' runs everything on a generated county; then copy the settings file
 it prints, point it at your own tables, and use 'spineflow check' and 'spineflow run'.
 """
+
+RUN_DIR = "folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     resume = add("resume", _resume, "continue a run that was interrupted")
-    resume.add_argument("run_directory", metavar="RUN_DIR")
+    resume.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
 
     report = add(
         "report",
@@ -123,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         "Several runs are compared with the truth side by side, in the first one's confidential "
         "folder, and in its report folder too if no input is confidential.",
     )
-    report.add_argument("run_directories", metavar="RUN_DIR", nargs="+")
+    report.add_argument("run_directories", metavar="RUN_DIR", nargs="+", help=RUN_DIR)
 
     check = add("check", _check, "validate settings and inputs; draw no noise, spend nothing")
     with_settings(check)
@@ -242,7 +248,16 @@ def _report(options: argparse.Namespace) -> int:
     run, asked, settings = existing[0]
     with run.locked():
         print(f"report: {asked.report(run, settings)}")
+        _stamp(run, settings)
     return 0
+
+
+def _stamp(run, settings) -> None:
+    """Stamp what a report of a run that is not private has written again."""
+    from tasks.checks.gate import stamp_files
+
+    if not settings.is_private:
+        stamp_files(run)
 
 
 def _compare(existing) -> int:
@@ -257,6 +272,8 @@ def _compare(existing) -> int:
         for root in sorted({run.root for run, _, _ in existing}):
             stack.enter_context(RunDirectory(root).locked())
         path = first.compare([(run, settings) for run, _, settings in existing])
+        for run, _, settings in existing:
+            _stamp(run, settings)
     print(f"comparison: {path}")
     return 0
 

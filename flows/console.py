@@ -23,7 +23,6 @@ from rich.table import Table
 
 from tasks.checks.accuracy.run import accuracy_report
 from tasks.errors import InputRefused
-from tasks.files import NOT_PRIVATE
 from tasks.ingest.inputs import InputCheck
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.measurement.margins import margin_of_error, total_for_margin
@@ -81,7 +80,7 @@ def topdown_finished(run: RunDirectory, settings: TopdownSettings) -> None:
         report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
         lines.append(
             f"{universe}: {rows:,} rows; rho {_decimal(report['rho'])}, "
-            f"epsilon {_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0}"
+            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0}"
         )
     print_finished(run, settings, lines)
     if accuracy_report(run).exists():
@@ -92,7 +91,7 @@ def print_finished(run: RunDirectory, settings: ProductSettings, lines: Sequence
     """What every finished run prints: `lines` on its release and its cost, then where it all is."""
     checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
     if not settings.is_private:
-        print(f"*** {NOT_PRIVATE}: noise was switched off or is repeatable ***")
+        print(f"*** {settings.stamp} ***")
     for line in lines:
         print(line)
     seconds = sum(stage["seconds"] or 0 for stage in run.read_manifest()["stages"].values())
@@ -102,8 +101,8 @@ def print_finished(run: RunDirectory, settings: ProductSettings, lines: Sequence
     if certificate.exists():
         print(f"certificate: {certificate}")
     print(f"report: {run.report}")
-    if settings.release.publish_to is not None:
-        print(f"published: {marker_address(settings.release.publish_to, settings.PRODUCT)}")
+    if settings.published_to is not None:
+        print(f"published: {marker_address(settings.published_to, settings.PRODUCT)}")
 
 
 def print_rules(check: InputCheck, *, with_counts: bool) -> None:
@@ -159,8 +158,8 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
         console.print(
             f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
             f"rho {report['rho']} ({_decimal(report['rho'])}), "
-            f"epsilon {_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0} "
-            f"(simple bound {_epsilon(report['epsilon']['simple'])})"
+            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0} "
+            f"(simple bound {shown_epsilon(report['epsilon']['simple'])})"
         )
         table = Table(
             "geolevel", "query", "geolevel share", "query share", "noise s.d.", "margin, 95 %"
@@ -177,9 +176,9 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
         console.print(table)
         protected = Table("what an attacker lacks", "epsilon")
         for name, epsilon in report["attributes"].items():
-            protected.add_row(f"{name} of a record", _epsilon(epsilon))
+            protected.add_row(f"{name} of a record", shown_epsilon(epsilon))
         for name, epsilon in report["block_within"].items():
-            protected.add_row(f"block within its {name}", _epsilon(epsilon))
+            protected.add_row(f"block within its {name}", shown_epsilon(epsilon))
         console.print(protected)
 
 
@@ -196,8 +195,8 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
         cap = "none" if dataset["cap"] is None else _decimal(dataset["cap"])
         console.print(
             f"\n[bold]{name}[/bold]: rho {_decimal(dataset['rho'])} spent, cap {cap}; epsilon "
-            f"{_epsilon(epsilon['tight'])} at delta {delta:.0e} (simple bound "
-            f"{_epsilon(epsilon['simple'])})"
+            f"{shown_epsilon(epsilon['tight'])} at delta {delta:.0e} (simple bound "
+            f"{shown_epsilon(epsilon['simple'])})"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
         for product, drawn in dataset["products"].items():
@@ -218,5 +217,6 @@ def _decimal(fraction: str) -> str:
     return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"
 
 
-def _epsilon(value: float | str) -> str:
+def shown_epsilon(value: float | str) -> str:
+    """An epsilon with two decimals, or the word for an infinite one."""
     return value if isinstance(value, str) else f"{value:.2f}"

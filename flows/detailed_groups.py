@@ -20,7 +20,7 @@ from prefect.futures import PrefectFuture
 from pyarrow import parquet
 from rich.table import Table
 
-from flows.console import page, print_finished, print_rules
+from flows.console import page, print_finished, print_rules, shown_epsilon
 from flows.public_tables import publish_outcome, publish_table
 from flows.running import (
     Product,
@@ -110,8 +110,8 @@ def print_costs(settings: DetailedGroupsSettings) -> None:
         symbol = "epsilon" if "epsilon" in native else "rho"
         console.print(
             f"\n[bold]{region_pass}[/bold]: {symbol} {native[symbol]}, {native['neighbors']}; "
-            f"bounded rho {report['rho']}, epsilon {report['epsilon']['tight']} at delta "
-            f"{report['delta']}"
+            f"bounded rho {report['rho']}, epsilon {shown_epsilon(report['epsilon']['tight'])} at "
+            f"delta {report['delta']}"
         )
         columns = {
             "region type": "region_type",

@@ -25,6 +25,7 @@ from flows.running import (
 )
 from tasks.handles import Artifact
 from tasks.release.products import publish_index, write_products_report
+from tasks.release.publication import refuse_taken_place
 from tasks.run_directory import RunDirectory
 from tasks.settings.products import ProductsSettings
 from tasks.timing import stopwatch
@@ -47,7 +48,7 @@ def products(settings_file: str, run_directory: str = "", overrides: tuple[str, 
 def products_stages(run_directory: str) -> str:
     """All products of a prepared run; finished ones are reused. Returns the index's folder."""
     with entered(run_directory, ProductsSettings) as (run, settings):
-        _refuse_bad_input(run, settings)
+        _refuse_what_cannot_be_run(run, settings)
         for name, own in settings.products.chosen().items():
             part = prepare(own, run.root / name)
             with stopwatch() as seconds:
@@ -58,10 +59,11 @@ def products_stages(run_directory: str) -> str:
     return str(run.release)
 
 
-def _refuse_bad_input(run: RunDirectory, settings: ProductsSettings) -> None:
-    """Check the input of every product that has not begun, before any of them spends."""
+def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) -> None:
+    """Check place and input of every product that has not begun, before any of them spends."""
     for name, own in settings.products.chosen().items():
         if not (run.root / name).exists():
+            refuse_taken_place(RunDirectory(run.root / name), own)
             with redirect_stdout(StringIO()):
                 product(name).check(own)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.exceptions import UnfinishedRun
 from prefect.futures import PrefectFuture, as_completed
 
 from tasks.errors import SpineflowError
@@ -58,11 +60,18 @@ def finish_stage(stages: dict[str, Sequence[PrefectFuture]]) -> None:
 
 def raise_first_error(futures: Sequence[PrefectFuture]) -> None:
     """Raise the error of the first failed task; those skipped for it come after it."""
-    errors = [future.result(raise_on_failure=False) for future in futures]
-    errors = [error for error in errors if isinstance(error, BaseException)]
+    errors = [made for future in futures if isinstance(made := _outcome(future), BaseException)]
     ours = [error for error in errors if isinstance(error, SpineflowError)]
     if errors:
         raise (ours or errors)[0]
+
+
+def _outcome(future: PrefectFuture) -> Any:
+    """What a task returned or raised; for one that was never started, Prefect's error of that."""
+    try:
+        return future.result(raise_on_failure=False)
+    except UnfinishedRun as error:
+        return error
 
 
 def _told(stage: str, done: int, planned: int, seconds: float) -> str:

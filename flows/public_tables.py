@@ -10,7 +10,6 @@ from prefect.artifacts import (
 
 from tasks.checks.accuracy.figures import read_figures
 from tasks.checks.accuracy.report import accuracy_table
-from tasks.files import NOT_PRIVATE
 from tasks.measurement.accounting import budget_report
 from tasks.release.document import Table
 from tasks.release.report import solves_table
@@ -79,7 +78,7 @@ def publish_outcome(run: RunDirectory, settings: ProductSettings) -> None:
     publish_table(
         table, key="checks", description="Independent checks of the result before its release"
     )
-    stamp = "" if settings.is_private else f"**{NOT_PRIVATE}**: for testing only.\n\n"
+    stamp = "" if settings.is_private else f"**{settings.stamp}.**\n\n"
     create_markdown_artifact(
         f"{stamp}{len(table.rows)} checks passed.\n\n"
         f"| | |\n|---|---|\n| dataset | {settings.privacy.dataset} |\n"

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 MODULES = {
     "topdown": "flows.topdown",
     "detailed-groups": "flows.detailed_groups",
+    "group-sizes": "flows.group_sizes",
     "trips": "flows.trips",
     "products": "flows.products",
-    "group-sizes": "flows.group_sizes",
     "tune": "flows.tune",
 }
 """Module of every flow; its `PRODUCT` describes it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,14 @@ def task_runner(settings: RunnerSettings) -> TaskRunner:
 
     if settings.dask_address is not None:
         return DaskTaskRunner(address=settings.dask_address)
-    return DaskTaskRunner(cluster_kwargs={"n_workers": settings.workers, "threads_per_worker": 1})
+    return DaskTaskRunner(
+        cluster_kwargs={
+            "n_workers": settings.workers,
+            "threads_per_worker": 1,
+            # A lost worker is no news to the others: they say no more than this process does.
+            "silence_logs": logging.lastResort.level,
+        }
+    )
 
 
 @contextmanager

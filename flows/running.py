@@ -19,7 +19,13 @@ from flows.runners import one_server, task_runner
 from tasks.errors import InputRefused
 from tasks.release.publication import refuse_taken_place
 from tasks.release.steps import publish_copy
-from tasks.run_directory import RunDirectory, remove_unfinished, settings_digest, start_run
+from tasks.run_directory import (
+    RunDirectory,
+    refuse_other_folders,
+    remove_unfinished,
+    settings_digest,
+    start_run,
+)
 from tasks.settings.base import ProductSettings
 from tasks.settings.load import dump_settings, frozen_settings, load_settings
 
@@ -84,19 +90,27 @@ def default_run_directory(settings: ProductSettings) -> Path:
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
     """Start or continue the run of these settings in a directory; nothing is measured yet."""
     run = RunDirectory(Path(run_directory).resolve())
+    # Before the lock, which leaves a file; it also tells what is wrong with a disk.
+    with suppress(OSError):
+        refuse_other_folders(run)
+    refuse_taken_place(run, settings)
     with run.locked():
-        refuse_taken_place(run, settings)
         text = dump_settings(settings)
-        if run.manifest.exists() and frozen_settings(type(settings), run.settings) == settings:
+        if _holds_run_of(run, settings):
             # A later version may write the same settings in other words.
             text = run.settings.read_text(encoding="utf-8")
         try:
-            start_run(
-                run, product=settings.PRODUCT, settings_text=text, private=settings.is_private
-            )
+            start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
             raise explained(error, str(run.root)) from None
     return run
+
+
+def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
+    """Whether a run of these very settings has been started in a directory."""
+    if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
+        return False
+    return frozen_settings(type(settings), run.settings) == settings
 
 
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
@@ -132,9 +146,14 @@ def settings_run_name() -> str:
 
 
 def stages_run_name() -> str:
-    """Name of a stages flow run: the product and the folder of the run."""
+    """Name of a stages flow run: the product and the folder of the run.
+
+    The folder of a product that runs among others bears the product's name; the parent's stands in.
+    """
     flow_name = flow_run.flow_name.removesuffix("-stages")
-    return f"{flow_name}-{Path(flow_run.parameters['run_directory']).name}"
+    folder = Path(flow_run.parameters["run_directory"])
+    named = folder.parent if folder.name == flow_name else folder
+    return f"{flow_name}-{named.name}"
 
 
 @contextmanager
@@ -151,7 +170,7 @@ def entered(
         settings = frozen_settings(model, run.settings)
         try:
             yield run, settings
-            if settings.release.publish_to is not None:
+            if settings.published_to is not None:
                 finish(run, {"publication": [publish_copy.submit(str(run.root))]})
         except Exception as error:
             public = explained(error, run_directory)

@@ -19,7 +19,7 @@ from prefect.futures import PrefectFuture
 from pyarrow import parquet
 from rich.table import Table
 
-from flows.console import page, print_finished, print_rules
+from flows.console import page, print_finished, print_rules, shown_epsilon
 from flows.public_tables import publish_outcome, publish_table
 from flows.running import (
     Product,
@@ -155,10 +155,9 @@ def finished(run: RunDirectory, settings: TripsSettings) -> None:
     """The summary at the end of a run."""
     plan = plan_of(run, settings)
     cost = budget_report(plan, settings.report_delta)
-    epsilon = cost["epsilon"]["tight"]
-    shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
+    epsilon = shown_epsilon(cost["epsilon"]["tight"])
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
-    line = f"{plan.mechanism}: {n_rows:,} rows; epsilon {shown} at delta {cost['delta']}"
+    line = f"{plan.mechanism}: {n_rows:,} rows; epsilon {epsilon} at delta {cost['delta']}"
     print_finished(run, settings, [line])
     _warn(delta_warning(settings, n_trips(run.release, plan.tree)))
 

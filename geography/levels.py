@@ -78,9 +78,17 @@ class Spine:
             raise ValueError(f"'{name}' is the last geolevel and has no children")
         return child_offsets(self.geolevels[index + 1].parent, len(self.geolevels[index]))
 
-    def ancestors(self, name: str) -> np.ndarray:
-        """(n_blocks,) int64: position at geolevel `name` of each block's ancestor."""
-        position = np.arange(len(self.geolevels[-1]), dtype=np.int64)
+    def blocks_below(self, name: str, start: int, stop: int) -> slice:
+        """Positions of the blocks below geounits `start` to `stop` of geolevel `name`; they stand
+        together.
+        """
+        for level in self.geolevels[self._index(name) + 1 :]:
+            start, stop = np.searchsorted(level.parent, (start, stop))
+        return slice(int(start), int(stop))
+
+    def ancestors(self, name: str, blocks: slice = slice(None)) -> np.ndarray:
+        """Position at geolevel `name` of the ancestor of each block, or of those in `blocks`."""
+        position = np.arange(*blocks.indices(len(self.geolevels[-1])), dtype=np.int64)
         for level in reversed(self.geolevels[self._index(name) + 1 :]):
             position = level.parent[position]
         return position

@@ -240,12 +240,23 @@ def _owner(lock: BinaryIO) -> str:
         return "another process"
 
 
-def start_run(run: RunDirectory, *, product: str, settings_text: str, private: bool) -> None:
+def refuse_other_folders(run: RunDirectory) -> None:
+    """Raise InputRefused for a folder that holds something, but no run."""
+    if run.manifest.exists() or not run.root.is_dir():
+        return
+    if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
+        raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
+
+
+def start_run(
+    run: RunDirectory, *, product: str, settings_text: str, stamp: str | None = None
+) -> None:
     """Lay out a new run directory, or continue one that was started with the same settings.
 
     If an unfinished run was begun by another version of the code, what it derived is made again;
-    measurements are never drawn again, and a finished release is left as it is. Raises
-    InputRefused if the directory belongs to other settings or holds something else.
+    measurements are never drawn again, and a finished release is left as it is. `stamp` is what
+    the settings say of a run that is not private. Raises InputRefused if the directory belongs to
+    other settings or holds something else.
     """
     digest = settings_digest(settings_text)
     if run.manifest.exists():
@@ -262,22 +273,18 @@ def start_run(run: RunDirectory, *, product: str, settings_text: str, private: b
             remove_derived(run)
         run.update_manifest(code_version=code_version(), status="running")
         return
-    if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
-        raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
+    refuse_other_folders(run)
     remove_unfinished(run)
     run.confidential.mkdir(parents=True, mode=0o700, exist_ok=True)
     with replacing(run.settings) as part:
         part.write_text(settings_text, encoding="utf-8")
-    if not private:
-        (run.root / f"{NOT_PRIVATE}.txt").write_text(
-            "The noise of this run was switched off or is repeatable: nothing here protects "
-            "anybody. For testing only.\n"
-        )
+    if stamp is not None:
+        (run.root / f"{NOT_PRIVATE}.txt").write_text(f"{stamp}.\n", encoding="utf-8")
     run.write_manifest(
         {
             "run_id": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
             "product": product,
-            "privacy": "private" if private else NOT_PRIVATE,
+            "privacy": "private" if stamp is None else NOT_PRIVATE,
             "settings_digest": digest,
             "input_digests": {},
             "code_version": code_version(),

@@ -36,8 +36,13 @@ class StoreRefused(InputRefused):
 
     def __init__(self, name: str, rule: str, remedy: str) -> None:
         super().__init__(f"{name}: {rule}; {remedy}.")
+        self.name = name
         self.rule = rule
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type[StoreRefused], tuple[str, str, str]]:
+        """Errors travel between the processes of a run."""
+        return type(self), (self.name, self.rule, self.remedy)
 
 
 def is_url(path: str) -> bool:

@@ -81,7 +81,7 @@ def run_groups():
             run,
             product=settings.PRODUCT,
             settings_text=dump_settings(settings),
-            private=settings.is_private,
+            stamp=settings.stamp,
         )
         ingest_groups(run, settings)
         charge_run(run, settings)
@@ -149,7 +149,7 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
             run,
             product=DetailedGroupsSettings.PRODUCT,
             settings_text=dump_settings(settings),
-            private=False,
+            stamp=settings.stamp,
         )
         ingest_input(run, settings)
         for item in run_parameters(run, settings).budgets:

@@ -24,6 +24,15 @@ class LevelEstimates:
     key: np.ndarray
     count: np.ndarray
 
+    def part(self, geounits: np.ndarray) -> LevelEstimates:
+        """Those of the geounits at these ascending positions, which are numbered from 0."""
+        geounit, cell = np.divmod(self.key, self.n_cells)
+        here = np.minimum(np.searchsorted(geounits, geounit), geounits.size - 1)
+        kept = geounits[here] == geounit
+        return LevelEstimates(
+            self.n_cells, here[kept] * self.n_cells + cell[kept], self.count[kept]
+        )
+
     @property
     def geounit(self) -> np.ndarray:
         """Position of each entry's geounit."""
@@ -43,7 +52,7 @@ def no_estimates(n_cells: int) -> LevelEstimates:
 def read_estimates(
     run_directory: Path, universe: str, level: SpineLevel, n_cells: int, failures: Failures
 ) -> LevelEstimates:
-    """Read one geolevel's estimates, and check that they are counts.
+    """Read the estimates of a geolevel or a part of one, and check that they are counts.
 
     Counts are positive integers, cells are in 0 .. n_cells - 1, geocodes are those of the spine,
     and no cell of a geounit stands twice. Entries that break a rule are recorded and left out
@@ -55,7 +64,7 @@ def read_estimates(
     if not any(folder.glob("*.parquet")):
         raise UnusableRunFile(f"there are no estimates at estimates/{universe}/{level.name}")
     keys, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for batch in read_batches(folder, ["geocode", "cell", "count"]):
+    for batch in read_batches(folder, ["geocode", "cell", "count"], level=level):
         for name in ("cell", "count"):
             column = batch.column(name)
             if not pa.types.is_integer(column.type):

@@ -80,7 +80,7 @@ def check_constraints(
     estimates: LevelEstimates,
     failures: ConstraintFailures,
 ) -> None:
-    """Check one geolevel's estimates against its constraint files.
+    """Check the estimates of a geolevel, or of a part of one, against its constraint files.
 
     Completeness: every geounit carries each constraint expected at its geolevel once, with the
     sign of its name, and none that is not expected. Equalities, bounds: the estimates' answers
@@ -101,7 +101,7 @@ def check_constraints(
     names = [name for name, where in expected.constraints.items() if level.name in where]
     constrained = {name: _Constrained(name, expected, spine, level, estimates) for name in names}
     folder = run_directory / "measurements" / expected.schema.universe / level.name / "constraints"
-    for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"]):
+    for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"], level=level):
         name_column = batch.column("query_name")
         for name in pc.unique(name_column).to_pylist():
             rows = batch.filter(pc.equal(name_column, name))

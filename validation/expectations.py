@@ -56,6 +56,12 @@ class RuleOutcome:
         return {"suite": self.suite, "rule": self.rule, "passed": self.passed}
 
 
+def readable(suite: str, passed: bool) -> RuleOutcome:
+    """Outcome of the rule that a suite's files can be read at all, before there are values."""
+    statement = "what the settings name can be read, and has the columns that are needed"
+    return RuleOutcome(suite, "file_is_readable", passed, statement)
+
+
 def build_suites(rules: Sequence[Rule]) -> dict[str, gx.ExpectationSuite]:
     """Great Expectations suites of the rules; an expectation's `meta["rule"]` is its rule's name.
 

@@ -1,7 +1,8 @@
 """Microdata: the released rows tabulate to the block estimates, in both file formats.
 
 The codes of the Microdata Detail File are decoded here from their definitions, not with the code
-that wrote them. Both files are read in batches; memory is that of the block estimates.
+that wrote them. Both files are read in batches and in the order of their blocks, beside the
+estimates of some ten thousand blocks at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ import pyarrow.parquet as pq
 from tasks.workload.schema import Schema
 from validation.conservation import LevelEstimates
 from validation.outcome import Failures
-from validation.run_files import ROWS_PER_BATCH, RunSpine, UnusableRunFile, positions
+from validation.run_files import (
+    ROWS_PER_BATCH,
+    RunSpine,
+    SpineLevel,
+    UnusableRunFile,
+    positions,
+)
+from validation.spine_parts import BLOCKS_PER_PART
 
 NOT_PRIVATE = "NOT PRIVATE"
 BLOCK_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")
@@ -38,6 +46,10 @@ _DECODERS: dict[str, tuple[str, int]] = {
     "age": ("QAGE", 0),
 }
 """The column that tells each attribute of a person, and the code of its level 0."""
+
+
+EstimatesOf = Callable[[SpineLevel], LevelEstimates]
+"""The estimates of a part of the geolevel Block."""
 
 
 @dataclass(frozen=True)
@@ -59,25 +71,31 @@ def check_persons(
     release: ReleaseFile,
     schema: Schema,
     spine: RunSpine,
-    estimates: LevelEstimates,
+    estimates_of: EstimatesOf,
     failures: Failures,
+    *,
+    blocks_per_part: int = BLOCKS_PER_PART,
 ) -> None:
     """The rows of persons are those of the block estimates.
 
     The columns and codes are those of the file's layout, the rows of each block and cell are as
-    many as its estimate, EPNUM numbers the rows from 0 without repetition, RTYPE agrees with
-    GQTYPE_PL, text and Parquet agree row by row, and the stamp is there exactly if due.
+    many as its estimate, rows follow the order of the blocks' geocodes (as far as the parts in
+    which they are checked tell), EPNUM numbers the rows from 0, RTYPE agrees with GQTYPE_PL, text
+    and Parquet agree row by row, and the stamp is there exactly if due.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    remaining = _Remaining(estimates)
-    was_seen = np.zeros(int(estimates.count.sum()), dtype=bool)
+    expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part)
+    n_rows = 0
     for batch in _agreeing_batches(release, _person_columns(schema), failures):
         integers = _integer_columns(batch)
         _check_common(batch, "MPD", failures)
-        number = integers("EPNUM")
-        was_seen[number[(number >= 0) & (number < was_seen.size)]] = True
+        failures.add_each(
+            integers("EPNUM") != np.arange(n_rows, n_rows + batch.num_rows),
+            lambda i, start=n_rows: f"the EPNUM of row {start + i} is another number",
+        )
+        n_rows += batch.num_rows
         _check_derived(schema, integers, failures)
 
         cell = np.zeros(batch.num_rows, dtype=np.int64)
@@ -88,22 +106,22 @@ def check_persons(
             is_cell &= (level >= 0) & (level < size)
             cell = cell * size + level
         failures.add_each(~is_cell, lambda _: "a code of a person is outside its column's range")
-        block = _block_geounit(batch, spine)
-        failures.add_each(block < 0, lambda _: "a person is in a block outside the spine")
-        valid = is_cell & (block >= 0)
-        remaining.subtract(block[valid] * schema.n_cells + cell[valid])
-    remaining.report(spine, failures)
-    # There are as many rows as numbers, so that none is missing only if none stands twice.
-    failures.add_each(~was_seen, lambda i: f"no person has EPNUM {i}")
+        for rows, block in expected.placed(_block_geocode(batch)):
+            failures.add_each(block < 0, lambda _: f"a person is {_MISPLACED}")
+            valid = is_cell[rows] & (block >= 0)
+            expected.subtract(block[valid] * schema.n_cells + cell[rows[valid]])
+    expected.finish()
 
 
 def check_units(
     release: ReleaseFile,
     schema: Schema,
     spine: RunSpine,
-    estimates: LevelEstimates,
+    estimates_of: EstimatesOf,
     facilities: pa.Table,
     failures: Failures,
+    *,
+    blocks_per_part: int = BLOCKS_PER_PART,
 ) -> None:
     """The rows of housing units are those of the block estimates, and facilities the public ones.
 
@@ -113,9 +131,8 @@ def check_units(
     """
     if schema.attributes != ("occupancy",):
         raise UnusableRunFile("units of a schema other than occupancy cannot be checked")
-    remaining = _Remaining(estimates)
-    facility_block = facilities["block_geocode"].combine_chunks().cast(pa.string())
-    n_facilities = facilities["facilities"].to_numpy().astype(np.int64)
+    n_facilities = _facilities_of_blocks(spine, facilities, failures)
+    expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
     columns = [*_COMMON_COLUMNS, "RTYPE", "HH_STATUS"]
     for batch in _agreeing_batches(release, columns, failures):
         integers = _integer_columns(batch)
@@ -126,31 +143,87 @@ def check_units(
         failures.add_each(
             ~is_unit & ~is_facility, lambda _: "an RTYPE and HH_STATUS do not go together"
         )
-        block = _block_geounit(batch, spine)
-        failures.add_each(
-            is_unit & (block < 0), lambda _: "a housing unit is in a block outside the spine"
-        )
-        is_unit &= block >= 0
-        remaining.subtract(block[is_unit] * schema.n_cells + (status[is_unit] == 1))
-
-        rows = batch.filter(pa.array(is_facility))
-        position = positions(_block_geocode(rows), facility_block)
-        failures.add_each(position < 0, lambda _: "a facility is in an unknown block")
-        np.subtract.at(n_facilities, position[position >= 0], 1)
-    remaining.report(spine, failures)
-    failures.add_each(
-        n_facilities != 0,
-        lambda i: f"block {facility_block[i]} does not have its number of facility rows",
-    )
+        for rows, block in expected.placed(_block_geocode(batch)):
+            failures.add_each(block < 0, lambda _: f"a unit is {_MISPLACED}")
+            unit = is_unit[rows] & (block >= 0)
+            expected.subtract(block[unit] * schema.n_cells + (status[rows[unit]] == 1))
+            expected.subtract_facilities(block[is_facility[rows] & (block >= 0)])
+    expected.finish()
 
 
-class _Remaining:
-    """The rows of each block and cell that have not been seen yet."""
+_MISPLACED = "in a block outside the spine, or stands after rows of blocks that come later"
 
-    def __init__(self, estimates: LevelEstimates) -> None:
-        self.estimates = estimates
-        self.count = estimates.count.copy()
+
+def _facilities_of_blocks(spine: RunSpine, facilities: pa.Table, failures: Failures) -> np.ndarray:
+    """Facilities of each of the spine's blocks, in the order of its blocks."""
+    count = facilities["facilities"].to_numpy().astype(np.int64)
+    place = positions(facilities["block_geocode"], spine.block_geocode)
+    failures.add_each((place < 0) & (count > 0), lambda _: "a block with facilities is not known")
+    n_facilities = np.zeros(len(spine.block_geocode), dtype=np.int64)
+    n_facilities[place[place >= 0]] = count[place >= 0]
+    return n_facilities
+
+
+class _ExpectedRows:
+    """The rows that blocks must have and that have not been seen, for some blocks at a time.
+
+    Blocks are taken in the order of their geocodes, as rows come.
+    """
+
+    def __init__(
+        self,
+        spine: RunSpine,
+        estimates_of: EstimatesOf,
+        failures: Failures,
+        blocks_per_part: int,
+        n_facilities: np.ndarray | None = None,
+    ) -> None:
+        self._spine, self._estimates_of, self._failures = spine, estimates_of, failures
+        order = pc.sort_indices(spine.block_geocode).to_numpy()
+        self._parts = [
+            order[i : i + blocks_per_part] for i in range(0, order.size, blocks_per_part)
+        ]
+        no_facilities = np.zeros(order.size, dtype=np.int64)
+        self._n_facilities = no_facilities if n_facilities is None else n_facilities
+        self._open()
+
+    def _open(self) -> None:
+        blocks = self._parts.pop(0)
+        self.geocode = self._spine.block_geocode.take(pa.array(blocks))
+        geounits = self._spine.ancestors[-1][blocks]
+        self.level = self._spine.levels[-1].part(geounits, np.full(geounits.size, -1))
+        self.estimates = self._estimates_of(self.level)
+        self.count = self.estimates.count.copy()
+        self.facilities = self._n_facilities[blocks]
         self.n_outside = 0
+
+    def placed(self, geocode: pa.StringArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Numbers of the rows with these block geocodes, and each one's position in the blocks
+        whose rows are expected now, -1 where it is none of them; blocks of another part follow.
+        """
+        rows = np.arange(len(geocode))
+        while True:
+            here = np.ones(rows.size, dtype=bool)
+            if self._parts:
+                is_later = pc.greater(geocode, self.geocode[-1])
+                here = ~is_later.to_numpy(zero_copy_only=False)
+            yield rows[here], positions(geocode.filter(pa.array(here)), self.geocode)
+            if here.all():
+                return
+            rows, geocode = rows[~here], geocode.filter(pa.array(~here))
+            self._close()
+            self._open()
+
+    def subtract_facilities(self, blocks: np.ndarray) -> None:
+        """Take facility rows of these blocks off."""
+        np.subtract.at(self.facilities, blocks, 1)
+
+    def finish(self) -> None:
+        """Record what is still missing, in all blocks that are left."""
+        self._close()
+        while self._parts:
+            self._open()
+            self._close()
 
     def subtract(self, keys: np.ndarray) -> None:
         """Take rows off; those of a cell without estimate are counted apart."""
@@ -162,16 +235,20 @@ class _Remaining:
         self.count[where[found]] -= times[found]
         self.n_outside += int(times[~found].sum())
 
-    def report(self, spine: RunSpine, failures: Failures) -> None:
-        """Record the cells whose rows are not as many as their estimate."""
+    def _close(self) -> None:
+        """Record the cells and blocks whose rows are not as many as they should be."""
         if self.n_outside:
-            failures.add("rows stand in a cell whose estimate is zero", count=self.n_outside)
-        failures.add_each(
+            self._failures.add("rows stand in a cell whose estimate is zero", count=self.n_outside)
+        self._failures.add_each(
             self.count != 0,
             lambda i: (
-                f"{spine.levels[-1].describe(self.estimates.geounit[i])} has another number of "
+                f"{self.level.describe(self.estimates.geounit[i])} has another number of "
                 f"rows than its estimate in cell {self.estimates.cell[i]}"
             ),
+        )
+        self._failures.add_each(
+            self.facilities != 0,
+            lambda i: f"block {self.geocode[i]} does not have its number of facility rows",
         )
 
 
@@ -221,12 +298,6 @@ def _integer_columns(batch: pa.RecordBatch) -> Integers:
 def _block_geocode(batch: pa.RecordBatch) -> pa.Array:
     parts = [batch.column(name).cast(pa.string()) for name in BLOCK_COLUMNS]
     return pc.binary_join_element_wise(*parts, "")
-
-
-def _block_geounit(batch: pa.RecordBatch, spine: RunSpine) -> np.ndarray:
-    """Position of each row's Block geounit, -1 where its block is not in the spine."""
-    block = positions(_block_geocode(batch), spine.block_geocode)
-    return np.where(block < 0, -1, spine.ancestors[-1][block])
 
 
 def _agreeing_batches(

@@ -41,6 +41,16 @@ class CodedSums:
         """n zeros."""
         return cls(np.zeros(n, dtype=np.int64), (Fraction(0),))
 
+    @classmethod
+    def placed(cls, n: int, parts: Sequence[tuple[np.ndarray, CodedSums]]) -> CodedSums:
+        """n numbers: those of each part at its positions, zeros elsewhere."""
+        distinct = {Fraction(0): 0}
+        code = np.zeros(n, dtype=np.int64)
+        for where, part in parts:
+            new = [distinct.setdefault(number, len(distinct)) for number in part.sums]
+            code[where] = np.array(new, dtype=np.int64)[part.code]
+        return cls(code, tuple(distinct))
+
     def plus(self, code: np.ndarray, values: Sequence[Fraction]) -> CodedSums:
         """The entries plus `values[code]`, exactly.
 
@@ -103,7 +113,8 @@ def check_measurements(
     completeness: Failures,
     loss: Failures,
 ) -> CodedSums:
-    """Check one geolevel's noisy measurements, and return each geounit's privacy loss.
+    """Check the noisy measurements of a geolevel, or of a part of one; returns each geounit's
+    privacy loss.
 
     Completeness: every geounit with a share above 0 has each query of its geolevel exactly once,
     one without has none, and there are no others. Loss: each measurement's `plb` is the total
@@ -121,7 +132,8 @@ def check_measurements(
     geounits, queries, plbs = ([np.zeros(0, np.int64)] for _ in range(3))
     folder = run_directory / "measurements" / expected.schema.universe / level.name / "dpqueries"
     columns = ("geocode", "query_name", "plb")
-    for batch in read_batches(folder, columns, as_dictionary=["query_name", "plb"]):
+    encoded = ["query_name", "plb"]
+    for batch in read_batches(folder, columns, as_dictionary=encoded, level=level):
         geounit = positions(batch.column("geocode"), level.geocode)
         query_column = _encoded(batch.column("query_name"))
         query_of_code = np.array(

@@ -10,9 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from validation.conservation import check_children_add_to_parents, no_estimates, read_estimates
+from validation.conservation import (
+    LevelEstimates,
+    check_children_add_to_parents,
+    no_estimates,
+    read_estimates,
+)
 from validation.constraints import (
     FACILITY_LOWER_BOUND,
     ConstraintFailures,
@@ -22,7 +28,15 @@ from validation.constraints import (
 from validation.microdata import ReleaseFile, check_persons, check_units
 from validation.outcome import Failures, Outcome
 from validation.privacy_loss import CodedSums, check_measurements, check_paths, check_shares
-from validation.run_files import ExpectedUniverse, RunSpine, UnusableRunFile, read_spine
+from validation.run_files import (
+    ExpectedUniverse,
+    RunSpine,
+    SpineLevel,
+    UnusableRunFile,
+    count_unknown,
+    read_spine,
+)
+from validation.spine_parts import BLOCKS_PER_PART, cut_depth, spine_parts
 from validation.spine_structure import check_spine
 
 PERSONS = "persons"
@@ -51,6 +65,7 @@ def run_checks(
     release_directory: Path | None = None,
     facilities: pa.Table | None = None,
     is_private: bool = True,
+    blocks_per_part: int = BLOCKS_PER_PART,
 ) -> tuple[Outcome, ...]:
     """Check every universe of a run, and return the outcome of each of `CHECKS` for each.
 
@@ -58,7 +73,8 @@ def run_checks(
     `release_directory`, by default `release/` of the run. `facilities` (block_geocode,
     facilities) holds the public number of group-quarters facilities in each block; by default it
     is read from the constraints of the persons universe. `is_private` tells whether the microdata
-    must be without the stamp of a run that is not.
+    must be without the stamp of a run that is not. Large spines are checked in parts of about
+    `blocks_per_part` blocks, so that memory is bounded but for some hundred bytes a geounit.
 
     A file that is missing, unreadable or of another layout fails the checks that need it, so that
     a run passes only if everything was seen to be right.
@@ -72,7 +88,19 @@ def run_checks(
         with unusable_files_fail(*failures.values()):
             spine = read_spine(run_directory, universe, promise.geolevels)
             release = ReleaseFile.of(release_directory, universe, is_private)
-            _check_universe(run_directory, promise, spine, release, facilities, failures)
+            check_spine(spine, failures["spine_is_a_tree"])
+            check_shares(spine, failures["shares_add_to_one"])
+            _check_geounits(run_directory, promise, spine, blocks_per_part, failures)
+            with unusable_files_fail(failures["microdata_tabulate_to_estimates"]):
+                _check_microdata(
+                    run_directory,
+                    promise,
+                    spine,
+                    release,
+                    facilities,
+                    blocks_per_part,
+                    failures["microdata_tabulate_to_estimates"],
+                )
         outcomes += [failures[name].outcome(name, universe, CHECKS[name]) for name in CHECKS]
     return tuple(outcomes)
 
@@ -87,14 +115,52 @@ def _facilities(run_directory: Path, persons: ExpectedUniverse) -> pa.Table | No
     return None
 
 
-def _check_universe(
+def _check_geounits(
     run_directory: Path,
     expected: ExpectedUniverse,
     spine: RunSpine,
-    release: ReleaseFile,
-    facilities: pa.Table | None,
+    blocks_per_part: int,
     failures: Mapping[str, Failures],
 ) -> None:
+    """Check estimates, constraints and measurements, part by part of the spine."""
+    losses: list[list[tuple[np.ndarray, CodedSums]]] = [[] for _ in spine.levels]
+    at_cut = no_estimates(expected.schema.n_cells)
+    for part in spine_parts(spine, blocks_per_part):
+        above = estimates_above = None
+        for depth, (level, geounits) in enumerate(
+            zip(part.levels, part.geounits, strict=True), start=part.depth
+        ):
+            if part.depth and above is None:
+                above, estimates_above = level, at_cut.part(geounits)
+                continue
+            estimates, loss = _check_level(run_directory, expected, spine, level, failures)
+            if above is not None:
+                check_children_add_to_parents(
+                    above, estimates_above, level, estimates, failures["children_add_to_parents"]
+                )
+            losses[depth].append((geounits, loss))
+            above, estimates_above = level, estimates
+        if not part.depth:
+            at_cut = estimates_above
+    depth = cut_depth(spine, blocks_per_part)
+    for level in spine.levels[depth + 1 :] if depth else ():
+        _check_geocodes(run_directory, expected.schema.universe, level, failures)
+    if expected.total is not None:
+        placed = [
+            CodedSums.placed(level.n, parts)
+            for level, parts in zip(spine.levels, losses, strict=True)
+        ]
+        check_paths(spine, placed, expected.total, failures["measured_loss_is_the_budget"])
+
+
+def _check_level(
+    run_directory: Path,
+    expected: ExpectedUniverse,
+    spine: RunSpine,
+    level: SpineLevel,
+    failures: Mapping[str, Failures],
+) -> tuple[LevelEstimates, CodedSums]:
+    """Check the files of a geolevel, or of a part of one; its estimates and its privacy losses."""
     universe, n_cells = expected.schema.universe, expected.schema.n_cells
     constraint_failures = ConstraintFailures(
         completeness=failures["constraints_are_complete"],
@@ -104,39 +170,65 @@ def _check_universe(
     )
     completeness = failures["measurements_are_complete"]
     loss_failures = failures["measured_loss_is_the_budget"]
+    estimates, loss = no_estimates(n_cells), CodedSums.zeros(level.n)
+    with unusable_files_fail(failures["estimates_are_counts"]):
+        estimates = read_estimates(
+            run_directory, universe, level, n_cells, failures["estimates_are_counts"]
+        )
+    with unusable_files_fail(constraint_failures.completeness):
+        check_constraints(run_directory, expected, spine, level, estimates, constraint_failures)
+    with unusable_files_fail(completeness, loss_failures):
+        loss = check_measurements(run_directory, expected, level, completeness, loss_failures)
+    return estimates, loss
 
-    check_spine(spine, failures["spine_is_a_tree"])
-    check_shares(spine, failures["shares_add_to_one"])
-    losses = []
-    above = estimates_above = None
-    for level in spine.levels:
-        estimates = no_estimates(n_cells)
-        with unusable_files_fail(failures["estimates_are_counts"]):
-            estimates = read_estimates(
-                run_directory, universe, level, n_cells, failures["estimates_are_counts"]
-            )
-        if above is not None:
-            check_children_add_to_parents(
-                above, estimates_above, level, estimates, failures["children_add_to_parents"]
-            )
-        with unusable_files_fail(constraint_failures.completeness):
-            check_constraints(run_directory, expected, spine, level, estimates, constraint_failures)
-        loss = CodedSums.zeros(level.n)
-        with unusable_files_fail(completeness, loss_failures):
-            loss = check_measurements(run_directory, expected, level, completeness, loss_failures)
-        losses.append(loss)
-        above, estimates_above = level, estimates
-    if expected.total is not None:
-        check_paths(spine, losses, expected.total, loss_failures)
 
-    microdata = failures["microdata_tabulate_to_estimates"]
-    with unusable_files_fail(microdata):
-        if universe == UNITS:
-            if facilities is None:
-                raise UnusableRunFile("the number of facilities of each block is not known")
-            check_units(release, expected.schema, spine, estimates, facilities, microdata)
-        else:
-            check_persons(release, expected.schema, spine, estimates, microdata)
+def _check_geocodes(
+    run_directory: Path, universe: str, level: SpineLevel, failures: Mapping[str, Failures]
+) -> None:
+    """No file of a geolevel that was read in parts has rows of geounits that are in no part."""
+    measured = run_directory / "measurements" / universe / level.name
+    for what, folder, name in (
+        ("estimates", run_directory / "estimates" / universe / level.name, "estimates_are_counts"),
+        ("constraints", measured / "constraints", "constraints_are_complete"),
+        ("measurements", measured / "dpqueries", "measurements_are_complete"),
+    ):
+        with unusable_files_fail(failures[name]):
+            n_unknown = count_unknown(folder, level)
+            if n_unknown:
+                failures[name].add(
+                    f"{what} of {level.name} have a geocode outside the spine", n_unknown
+                )
+
+
+def _check_microdata(
+    run_directory: Path,
+    expected: ExpectedUniverse,
+    spine: RunSpine,
+    release: ReleaseFile,
+    facilities: pa.Table | None,
+    blocks_per_part: int,
+    failures: Failures,
+) -> None:
+    schema = expected.schema
+
+    def estimates_of(blocks: SpineLevel) -> LevelEstimates:
+        # What is wrong with the estimates themselves has been recorded before.
+        with unusable_files_fail():
+            return read_estimates(
+                run_directory, schema.universe, blocks, schema.n_cells, Failures()
+            )
+        return no_estimates(schema.n_cells)
+
+    if schema.universe != UNITS:
+        check_persons(
+            release, schema, spine, estimates_of, failures, blocks_per_part=blocks_per_part
+        )
+        return
+    if facilities is None:
+        raise UnusableRunFile("the number of facilities of each block is not known")
+    check_units(
+        release, schema, spine, estimates_of, facilities, failures, blocks_per_part=blocks_per_part
+    )
 
 
 @contextmanager

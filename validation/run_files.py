@@ -1,13 +1,14 @@
 """Reading a run directory's public files, for checks that share nothing with the estimator.
 
-Spines, estimates, constraints and measurements are read here, column by column and in batches, so
-that memory is about a hundred bytes for each geounit and each non-zero cell of two geolevels,
-however many rows the other files have.
+Spines, estimates, constraints and measurements are read here, column by column and in batches. A
+geolevel can be cut into parts, of which each is read alone; see `validation.spine_parts`. Memory is
+then about a hundred bytes for each geounit of the spine, and what one part needs beside.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -55,7 +56,8 @@ class SpineLevel:
     """The geounits of one geolevel, numbered as `geounits.parquet` lists them.
 
     `parent` numbers the geounits of the level above (-1 in the root level), and
-    `shares[share_code]` is each geounit's share of the privacy-loss budget.
+    `shares[share_code]` is each geounit's share of the privacy-loss budget. Where `is_part`, the
+    geolevel has other geounits too, whose rows stand in the same files.
     """
 
     name: str
@@ -65,11 +67,25 @@ class SpineLevel:
     share_code: np.ndarray
     bypassed: np.ndarray
     n_blocks: np.ndarray
+    is_part: bool = False
 
     @property
     def n(self) -> int:
         """Number of geounits."""
         return len(self.geocode)
+
+    def part(self, geounits: np.ndarray, parent: np.ndarray) -> SpineLevel:
+        """The geounits at these positions alone, in this order, with `parent` as their parents."""
+        return SpineLevel(
+            self.name,
+            self.geocode.take(pa.array(geounits)),
+            parent,
+            self.shares,
+            self.share_code[geounits],
+            self.bypassed[geounits],
+            self.n_blocks[geounits],
+            is_part=True,
+        )
 
     @cached_property
     def is_measured(self) -> np.ndarray:
@@ -112,19 +128,61 @@ def parse_fraction(text: str) -> Fraction:
 
 
 def read_batches(
-    folder: Path, columns: Sequence[str], *, as_dictionary: Sequence[str] = ()
+    folder: Path,
+    columns: Sequence[str],
+    *,
+    as_dictionary: Sequence[str] = (),
+    level: SpineLevel | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The columns of all Parquet files of a folder, in batches; none if there is no file.
 
-    Raises UnusableRunFile for a file that is not Parquet, lacks a column or a value of one.
+    If `level` is a part of its geolevel, the rows of its geounits alone, told by the column
+    geocode; row groups that have none of them are not read. Raises UnusableRunFile for a file that
+    is not Parquet, lacks a column or a value of one.
     """
+    among = level.geocode if level is not None and level.is_part else None
+    ascending = [] if among is None else sorted(among.to_pylist())
     for path in sorted(folder.glob("*.parquet")):
         with _opened(path, columns, as_dictionary) as file:
-            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=list(columns)):
+            row_groups = range(file.num_row_groups)
+            if among is not None:
+                row_groups = [i for i in row_groups if _may_hold(file, i, ascending)]
+                if not row_groups:
+                    continue
+            for batch in file.iter_batches(
+                batch_size=ROWS_PER_BATCH, row_groups=list(row_groups), columns=list(columns)
+            ):
                 for name in columns:
                     if batch.column(name).null_count:
                         raise UnusableRunFile(f"a {name} in {_shown(path)} is missing")
+                if among is not None:
+                    batch = batch.filter(pa.array(positions(batch.column("geocode"), among) >= 0))
                 yield batch
+
+
+def count_unknown(folder: Path, level: SpineLevel) -> int:
+    """Rows of all Parquet files of a folder whose geocode is none of the geolevel's."""
+    known = level.geocode.take(pc.sort_indices(level.geocode))
+    n_unknown = 0
+    for batch in read_batches(folder, ["geocode"]):
+        codes = pc.value_counts(batch.column("geocode").cast(pa.string()))
+        values, counts = codes.field("values"), codes.field("counts").to_numpy()
+        if len(values):
+            lowest, highest = pc.min_max(values).as_py().values()
+            first = bisect_left(known, lowest, key=str)
+            last = bisect_right(known, highest, key=str)
+            n_unknown += int(counts[positions(values, known[first:last]) < 0].sum())
+    return n_unknown
+
+
+def _may_hold(file: pq.ParquetFile, row_group: int, ascending: Sequence[str]) -> bool:
+    """Whether the range of a row group's geocodes, where it tells one, has one of these."""
+    column = file.schema_arrow.names.index("geocode")
+    statistics = file.metadata.row_group(row_group).column(column).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    first = bisect_left(ascending, statistics.min)
+    return first < len(ascending) and ascending[first] <= statistics.max
 
 
 def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:
@@ -138,8 +196,9 @@ def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> 
     geounits = _read_table(
         folder / "geounits.parquet",
         ["geolevel", "geocode", "parent", "plb_share", "bypassed", "n_blocks"],
+        as_dictionary=["geolevel", "parent", "plb_share"],
     )
-    found = set(pc.unique(_text(geounits["geolevel"])).to_pylist())
+    found = set(pc.unique(geounits["geolevel"]).to_pylist())
     if found != set(geolevels):
         raise UnusableRunFile(
             f"spine/{universe}/geounits.parquet has the geolevels "
@@ -149,17 +208,21 @@ def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> 
     for name in geolevels:
         rows = geounits.filter(pc.equal(geounits["geolevel"], name))
         levels.append(_spine_level(name, rows, levels[-1] if levels else None))
+    del geounits, rows
 
-    blocks = _read_table(folder / "blocks.parquet", ["block_geocode", *geolevels])
-    block_geocode = _text(blocks["block_geocode"])
-    if len(pc.unique(block_geocode)) != len(block_geocode):
+    # One column at a time: the blocks' ancestors are most of what a spine's files hold.
+    file = folder / "blocks.parquet"
+    block_geocode = _text(_read_table(file, ["block_geocode"])["block_geocode"])
+    if pc.count_distinct(block_geocode, mode="all").as_py() != len(block_geocode):
         raise UnusableRunFile(f"spine/{universe}/blocks.parquet lists a block twice")
-    ancestors = tuple(positions(blocks[level.name], level.geocode) for level in levels)
-    for level, ancestor in zip(levels, ancestors, strict=True):
-        if (ancestor < 0).any():
-            block = block_geocode[int(np.argmax(ancestor < 0))]
+    ancestors = []
+    for level in levels:
+        named = _read_table(file, [level.name], as_dictionary=[level.name])[level.name]
+        ancestors.append(positions(named, level.geocode))
+        if (ancestors[-1] < 0).any():
+            block = block_geocode[int(np.argmax(ancestors[-1] < 0))]
             raise UnusableRunFile(f"block {block} has no known ancestor at geolevel {level.name}")
-    return RunSpine(tuple(levels), block_geocode, ancestors)
+    return RunSpine(tuple(levels), block_geocode, tuple(ancestors))
 
 
 def state_fips(spine: RunSpine) -> tuple[list[str], np.ndarray]:
@@ -205,8 +268,8 @@ def _text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     return values.cast(pa.string())
 
 
-def _read_table(path: Path, columns: Sequence[str]) -> pa.Table:
-    with _opened(path, columns) as file:
+def _read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
+    with _opened(path, columns, as_dictionary) as file:
         return file.read(columns=list(columns))
 
 
@@ -218,6 +281,9 @@ def _opened(
         file = pq.ParquetFile(path, read_dictionary=list(as_dictionary))
     except FileNotFoundError:
         raise UnusableRunFile(f"the file {shown} is missing") from None
+    except KeyError as error:
+        # Of `as_dictionary`, and so of `columns`.
+        raise UnusableRunFile(f"{shown} has no column {error.args[0].decode()}") from None
     except (pa.ArrowException, OSError) as error:
         raise UnusableRunFile(f"{shown} is not a Parquet file") from error
     lacking = [name for name in columns if name not in file.schema_arrow.names]

@@ -1,8 +1,8 @@
 """The redistricting tables of a release: recounted from its microdata, and repeated in P.L. 94-171.
 
 Which row of microdata a variable counts is decided here from the numbering of the public tables,
-not with the code that made them. The microdata are read county by county; memory is that of the
-largest county, of the block groups, and of one state's P.L. 94-171 files.
+not with the code that made them. Microdata and the table of blocks are read county by county;
+memory is that of the largest county, of the block groups, and of one state's P.L. 94-171 files.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _SEGMENTS = {"00001": ("P001", "P002"), "00002": ("P003", "P004", "H001"), "0000
 _N_HEADER_FIELDS = 97
 _HEADER_POSITIONS = {"SUMLEV": 2, "LOGRECNO": 7, "GEOID": 8, "POP100": 90, "HU100": 91}
 _N_SEGMENT_FIELDS = 5
+_ROWS_PER_BATCH = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,20 @@ def check_tabulations(release: Tabulated) -> tuple[Outcome, ...]:
 
 
 def _check_counts(release: Tabulated, failures: Failures) -> None:
-    tables = {stem: _read_table(release, stem) for stem in list(_GEOCODE)[:-1]}
-    blocks = _read_table(release, "750_block")
+    for stem in _GEOCODE:
+        _compare_text(release, stem)
     variables = [
         f"{table}{number:04d}"
         for universe in release.universes
         for table in _tables_of(release.directory, universe)
         for number in range(1, _N_VARIABLES[table] + 1)
     ]
-    for stem, table in {**tables, "750_block": blocks}.items():
-        if [name for name in table.column_names if name[:4] in _N_VARIABLES] != variables:
+    for stem in _GEOCODE:
+        names = pq.read_schema(_table_file(release, stem)).names
+        if [name for name in names if name[:4] in _N_VARIABLES] != variables:
             raise UnusableRunFile(f"{stem}.parquet does not have the variables of the microdata")
+    tables = {stem: pq.read_table(_table_file(release, stem)) for stem in list(_GEOCODE)[:-1]}
+    block_file = _table_file(release, "750_block")
     parts = _parts(release.geography)
     codes = {stem: _codes(parts, stem) for stem in _GEOCODE}
     entities = {stem: np.unique(codes[stem][codes[stem] != ""]) for stem in tables}
@@ -110,12 +114,14 @@ def _check_counts(release: Tabulated, failures: Failures) -> None:
             return
     shape = {stem: (len(geocodes), len(variables)) for stem, geocodes in entities.items()}
     sums = {stem: np.zeros(shape[stem], dtype=np.int64) for stem in tables}
-    if blocks["GEOCODE"].to_pylist() != codes["750_block"].tolist():
+    shown_blocks = pq.read_table(block_file, columns=["GEOCODE"])["GEOCODE"]
+    if shown_blocks.to_pylist() != codes["750_block"].tolist():
         failures.add("750_block.parquet does not have the blocks of the geography")
         return
-    for rows in _counties(parts):
+    counties = list(_counties(parts))
+    sizes = [rows.stop - rows.start for rows in counties]
+    for rows, shown in zip(counties, _rows(block_file, variables, sizes), strict=True):
         counted = _counted(release, rows, parts, variables)
-        shown = _values(blocks.slice(rows.start, rows.stop - rows.start), variables)
         wrong = np.argwhere(counted != shown)
         if len(wrong):
             block, column = wrong[0]
@@ -138,29 +144,62 @@ def _check_counts(release: Tabulated, failures: Failures) -> None:
             )
 
 
-def _read_table(release: Tabulated, stem: str) -> pa.Table:
-    """A table, after its text has been compared with it."""
-    folder = release.directory / "tables"
-    parquet, text = folder / f"{stem}.parquet", folder / f"{stem}.csv"
+def _table_file(release: Tabulated, stem: str) -> Path:
+    return release.directory / "tables" / f"{stem}.parquet"
+
+
+def _compare_text(release: Tabulated, stem: str) -> None:
+    """Compare a table's text with its Parquet file; raises UnusableRunFile if they differ."""
+    parquet = _table_file(release, stem)
+    text = parquet.with_suffix(".csv")
     if not (parquet.is_file() and text.is_file()):
         raise UnusableRunFile(f"a table {stem} of the release is missing")
-    table = pq.read_table(parquet)
-    if not {"STATE", "GEOID", "GEOCODE"} <= set(table.column_names):
-        raise UnusableRunFile(f"{parquet.name} does not have its columns of geography")
-    stamp = (table.schema.metadata or {}).get(b"spineflow", b"") == b"NOT PRIVATE"
-    with text.open("rb") as file:
-        has_line = file.readline().rstrip(b"\n") == b"# NOT PRIVATE"
-    if {stamp, has_line} != {not release.is_private}:
-        raise UnusableRunFile(f"{stem} is not stamped as its run")
-    table = table.replace_schema_metadata(None)
-    repeated = pyarrow.csv.read_csv(
-        text,
-        read_options=pyarrow.csv.ReadOptions(skip_rows=int(has_line)),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=table.schema),
-    )
-    if not repeated.equals(table):
-        raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
-    return table
+    with pq.ParquetFile(parquet) as file:
+        schema = file.schema_arrow
+        if not {"STATE", "GEOID", "GEOCODE"} <= set(schema.names):
+            raise UnusableRunFile(f"{parquet.name} does not have its columns of geography")
+        stamp = (schema.metadata or {}).get(b"spineflow", b"") == b"NOT PRIVATE"
+        with text.open("rb") as lines:
+            has_line = lines.readline().rstrip(b"\n") == b"# NOT PRIVATE"
+        if {stamp, has_line} != {not release.is_private}:
+            raise UnusableRunFile(f"{stem} is not stamped as its run")
+        repeated = pyarrow.csv.open_csv(
+            text,
+            read_options=pyarrow.csv.ReadOptions(skip_rows=int(has_line), block_size=1 << 24),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
+        )
+        with repeated:
+            if not _have_same_rows(file.iter_batches(batch_size=_ROWS_PER_BATCH), repeated):
+                raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
+
+
+def _have_same_rows(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> bool:
+    """Whether batches hold the same rows, wherever each side cuts them."""
+    waiting = None
+    for batch in left:
+        while batch.num_rows:
+            if waiting is None or not waiting.num_rows:
+                waiting = next(right, None)
+                if waiting is None:
+                    return False
+            n = min(batch.num_rows, waiting.num_rows)
+            if not batch.slice(0, n).equals(waiting.slice(0, n)):
+                return False
+            batch, waiting = batch.slice(n), waiting.slice(n)
+    return not (waiting is not None and waiting.num_rows) and not any(b.num_rows for b in right)
+
+
+def _rows(path: Path, variables: Sequence[str], sizes: Sequence[int]) -> Iterator[np.ndarray]:
+    """The values `(size, n_variables)` of so many rows of a table, one stretch after the other."""
+    with pq.ParquetFile(path) as file:
+        batches = file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(variables))
+        waiting = pa.Table.from_batches([], file.schema_arrow).select(list(variables))
+        for size in sizes:
+            while waiting.num_rows < size:
+                parts = [waiting, pa.Table.from_batches([next(batches)])]
+                waiting = pa.concat_tables([part.replace_schema_metadata(None) for part in parts])
+            yield _values(waiting.slice(0, size), variables)
+            waiting = waiting.slice(size)
 
 
 def _tables_of(directory: Path, universe: str) -> list[str]:
@@ -303,14 +342,15 @@ def _check_legacy(release: Tabulated, failures: Failures) -> None:
         geoid = header[_HEADER_POSITIONS["GEOID"]]
         state = geoid[0].as_py()[-2:]
         seen.add(state)
-        tables = [_of_state(_read_table(release, stem), state) for stem in _GEOCODE]
         needed = {name for segment in _SEGMENTS for name in _segment_variables(segment)}
-        if not all(needed <= set(table.column_names) for table in tables):
+        columns = [set(pq.read_schema(_table_file(release, stem)).names) for stem in _GEOCODE]
+        if not all(map(needed.issubset, columns)):
             raise UnusableRunFile("the tables do not have every variable of the segments")
+        totals = {"POP100": "P0010001", "HU100": "H0010001"}
+        tables = _of_state(release, state, ["GEOID", *totals.values()])
         if geoid.to_pylist() != [code for table in tables for code in table["GEOID"].to_pylist()]:
             failures.add(f"{files['geo'].name} does not have the entities of the tables in order")
             continue
-        totals = {"POP100": "P0010001", "HU100": "H0010001"}
         for field, name in totals.items():
             _compare(header[_HEADER_POSITIONS[field]], tables, name, files["geo"], failures)
         numbers = [str(number + 1) for number in range(header.num_rows)]
@@ -322,6 +362,7 @@ def _check_legacy(release: Tabulated, failures: Failures) -> None:
             if records[_N_SEGMENT_FIELDS - 1].to_pylist() != numbers:
                 failures.add(f"{files[segment].name} does not have the records of the header")
                 continue
+            tables = _of_state(release, state, names)
             for column, name in enumerate(names, _N_SEGMENT_FIELDS):
                 _compare(records[column], tables, name, files[segment], failures)
     if seen != set(states):
@@ -359,8 +400,14 @@ def _read_legacy(path: Path, n_fields: int) -> pa.Table:
     )
 
 
-def _of_state(table: pa.Table, state: str) -> pa.Table:
-    return table.filter(pc.equal(table["STATE"], state))
+def _of_state(release: Tabulated, state: str, columns: Sequence[str]) -> list[pa.Table]:
+    """A state's rows of some columns of every table, level by level."""
+    return [
+        pq.read_table(
+            _table_file(release, stem), columns=list(columns), filters=[("STATE", "=", state)]
+        )
+        for stem in _GEOCODE
+    ]
 
 
 def _compare(

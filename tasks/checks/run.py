@@ -1,21 +1,17 @@
-"""Checks of a run, and the publication of what passed them."""
+"""Checks of a topdown run."""
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tasks.errors import CheckFailed
-from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
+from tasks.checks.gate import accept
 from tasks.ingest.invariants import FACILITY_COLUMNS, read_invariants
 from tasks.ingest.run import read_geography
 from tasks.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
 from tasks.release.tabulations.run import has_legacy, tabulated_universes
 from tasks.run_directory import RunDirectory
 from tasks.settings.topdown import TopdownSettings
-from validation.outcome import Outcome, write_outcomes
+from validation.outcome import Outcome
 from validation.run_checks import run_checks
 from validation.run_files import ExpectedUniverse
 from validation.tabulations import Tabulated, check_tabulations
@@ -76,29 +72,4 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
                 settings.is_private,
             )
         )
-    stamp = None if settings.is_private else NOT_PRIVATE
-    write_outcomes(outcomes, run.checks, stamp=stamp)
-    failed = [outcome for outcome in outcomes if not outcome.passed]
-    if failed:
-        raise CheckFailed(
-            f"The check {failed[0].name} of {failed[0].universe} failed "
-            f"({len(failed)} of {len(outcomes)} did) and the release is withheld: "
-            f"{failed[0].detail}; see {run.checks.name}/checks.json in the run directory."
-        )
-    return outcomes
-
-
-def publish(run: RunDirectory) -> None:
-    """Give the checked release its name in one step."""
-    os.rename(run.unchecked_release, run.release)
-
-
-def stamp_files(run: RunDirectory) -> None:
-    """Put the stamp of a run that is not private on those of its Parquet files that lack it."""
-    for path in run.root.rglob("*.parquet"):
-        metadata = pq.read_schema(path).metadata or {}
-        if metadata.get(STAMP_KEY.encode()) != NOT_PRIVATE.encode():
-            table = pq.read_table(path)
-            stamped = {**metadata, STAMP_KEY.encode(): NOT_PRIVATE.encode()}
-            with replacing(path) as part:
-                pq.write_table(table.replace_schema_metadata(stamped), part, compression="zstd")
+    return accept(run, settings, outcomes)

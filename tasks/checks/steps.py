@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.checks.accuracy.queries import read_accuracy
-from tasks.checks.run import check_run, publish, stamp_files
+from tasks.checks.gate import checked, published, stamp_files
+from tasks.checks.run import check_run
 from tasks.handles import Artifact
 from tasks.release.certificate import write_certificate
 from tasks.release.report import write_report
@@ -19,24 +20,15 @@ from tasks.timing import stopwatch
 @step("check", run_name="check")
 def check_release(run_root: str) -> Artifact:
     """Check estimates, constraints, shares and microdata by code independent of the estimator."""
-    run = RunDirectory(Path(run_root))
-    path = run.checks / "checks.json"
-    if run.release.exists():
-        return run.artifact(path, reused=True)
-    with stopwatch() as seconds:
-        outcomes = check_run(run, frozen_settings(TopdownSettings, run.settings))
-    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+    return checked(RunDirectory(Path(run_root)), TopdownSettings, check_run)
 
 
 @step("publish release", run_name="publish release")
 def publish_release(run_root: str) -> Artifact:
     """Add the certificate, and move the checked release to where readers look for it."""
     run = RunDirectory(Path(run_root))
-    reused = run.release.exists()
-    if not reused:
-        write_certificate(run, frozen_settings(TopdownSettings, run.settings))
-        publish(run)
-    return Artifact(run.release.name, reused=reused)
+    settings = frozen_settings(TopdownSettings, run.settings)
+    return published(run, lambda: write_certificate(run, settings))
 
 
 @step("report", run_name="report")

@@ -223,7 +223,8 @@ def families_of(given: ShardInput) -> Iterator[Family]:
     names = above.geocode[shard.parent_start : shard.parent_stop]
     files = _files_above(given.run, universe, spine, shard)
     estimates = read_estimates(files, names, given.schema.n_cells)
-    offsets = spine.children(above.name)[shard.parent_start : shard.parent_stop + 1] - shard.start
+    parents = np.arange(shard.parent_start, shard.parent_stop + 1)
+    offsets = np.searchsorted(spine.geolevels[index].parent, parents) - shard.start
     for i, name in enumerate(names):
         part = slice(estimates.indptr[i], estimates.indptr[i + 1])
         yield Family(

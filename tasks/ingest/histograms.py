@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,11 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from tasks.files import replacing
+
+ROWS_PER_GROUP = 1 << 16
+"""Rows of a row group of a histogram's file: what a reader of one block has to read."""
+
+_SCHEMA = pa.schema({"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()})
 
 
 def block_histogram(
@@ -33,21 +39,59 @@ def block_histogram(
     return histogram
 
 
+class HistogramSum:
+    """A histogram `(n_rows, n_cells)` to which records are added some at a time.
+
+    Memory is at most some two times that of the result. Adding is linear in the records: what was
+    added is summed up only once it is as much again as the sum so far.
+    """
+
+    def __init__(self, n_rows: int, n_cells: int) -> None:
+        self._shape = (n_rows, n_cells)
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._size = 0
+        self._most = _FEWEST_HELD
+
+    def add(self, row: np.ndarray, cell: np.ndarray, count: np.ndarray) -> None:
+        """Add counts, shape `(n,)` each; a row and cell may come again."""
+        self._parts.append((row.astype(np.int32), cell.astype(np.int32), count))
+        self._size += len(row)
+        if self._size > self._most:
+            summed = sparse.coo_array(self.total())
+            self._parts = [(summed.row, summed.col, summed.data)]
+            self._size = summed.nnz
+            self._most = max(_FEWEST_HELD, 2 * summed.nnz)
+
+    def total(self) -> sparse.csr_array:
+        """The sum so far, cells ascending in every row."""
+        empty = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
+        row, cell, count = map(np.concatenate, zip(empty, *self._parts, strict=True))
+        total = sparse.csr_array(sparse.coo_array((count, (row, cell)), shape=self._shape))
+        total.sum_duplicates()
+        return total
+
+
+_FEWEST_HELD = 1 << 21
+"""Entries that a sum holds before it adds them up."""
+
+
 def write_histogram(path: Path, histogram: sparse.csr_array, block_geocode: np.ndarray) -> None:
-    """Write the non-zero cells as Parquet, atomically: block_geocode, cell, count."""
-    entries = sparse.coo_array(histogram)
-    codes = pa.DictionaryArray.from_arrays(
-        pa.array(entries.row, type=pa.int32()), pa.array(block_geocode, type=pa.string())
-    )
-    table = pa.table(
-        {
-            "block_geocode": codes.dictionary_decode(),
-            "cell": pa.array(entries.col, type=pa.int64()),
-            "count": pa.array(entries.data, type=pa.int64()),
-        }
-    )
-    with replacing(path) as part:
-        pq.write_table(table, part, compression="zstd")
+    """Write the non-zero cells as Parquet, atomically: block_geocode, cell, count.
+
+    Rows follow `block_geocode`, in row groups that a reader of a few blocks can skip.
+    """
+    entries, geocode = sparse.coo_array(histogram), np.asarray(block_geocode, dtype=object)
+    with replacing(path) as part, pq.ParquetWriter(part, _SCHEMA, compression="zstd") as writer:
+        for start in range(0, entries.nnz, ROWS_PER_GROUP):
+            rows = slice(start, start + ROWS_PER_GROUP)
+            block, position = np.unique(entries.row[rows], return_inverse=True)
+            codes = pa.array(geocode[block], type=pa.string())
+            columns = [
+                codes.take(pa.array(position)),
+                pa.array(entries.col[rows], type=pa.int64()),
+                pa.array(entries.data[rows], type=pa.int64()),
+            ]
+            writer.write_table(pa.table(columns, schema=_SCHEMA))
 
 
 def read_histogram(path: Path, block_geocode: np.ndarray, *, n_cells: int) -> sparse.csr_array:
@@ -56,17 +100,51 @@ def read_histogram(path: Path, block_geocode: np.ndarray, *, n_cells: int) -> sp
     The blocks may be fewer than were written if those left out have no records, and may come in
     another order. Raises ValueError if a block or cell with records is not among those asked for.
     """
-    table = pq.read_table(path)
-    row = pd.Index(np.asarray(block_geocode, dtype=object)).get_indexer(
-        table["block_geocode"].to_numpy()
-    )
-    cell = table["cell"].to_numpy()
-    if (row < 0).any() or (cell >= n_cells).any():
-        raise ValueError(f"{path.name} has records in blocks or cells that are not asked for")
-    histogram = sparse.csr_array(
-        sparse.coo_array(
-            (table["count"].to_numpy(), (row, cell)), shape=(len(block_geocode), n_cells)
-        )
-    )
-    histogram.sum_duplicates()
-    return histogram
+    n = len(block_geocode)
+    return sum_histogram(path, block_geocode, np.arange(n), n_groups=n, n_cells=n_cells)
+
+
+def sum_histogram(
+    path: Path,
+    block_geocode: np.ndarray,
+    group: np.ndarray,
+    *,
+    n_groups: int,
+    n_cells: int,
+    among_others: bool = False,
+) -> sparse.csr_array:
+    """Sums `(n_groups, n_cells)` of the blocks' histograms: block i counts in `group[i]`.
+
+    Memory is that of the blocks asked for, of the sums and of one row group. With `among_others`
+    the file's other blocks are passed over, and row groups that have none of those asked for are
+    not read; without, a block with records that is not asked for raises ValueError, as a cell of
+    another schema always does.
+    """
+    wanted = pd.Index(np.asarray(block_geocode, dtype=object))
+    ascending = sorted(wanted) if among_others else []
+    sums = HistogramSum(n_groups, n_cells)
+    with pq.ParquetFile(path, read_dictionary=["block_geocode"]) as file:
+        for number in range(file.num_row_groups):
+            metadata = file.metadata.row_group(number)
+            if not metadata.num_rows or (among_others and not _may_hold(metadata, ascending)):
+                continue
+            row_group = file.read_row_group(number).combine_chunks()
+            code, cell = row_group["block_geocode"].chunk(0), row_group["cell"].to_numpy()
+            position = wanted.get_indexer(code.dictionary.to_pylist())[code.indices.to_numpy()]
+            known = position >= 0
+            if (cell >= n_cells).any() or not (among_others or known.all()):
+                raise ValueError(
+                    f"{path.name} has records in blocks or cells that are not asked for"
+                )
+            count = row_group["count"].to_numpy()
+            sums.add(group[position[known]], cell[known], count[known])
+    return sums.total()
+
+
+def _may_hold(row_group: pq.RowGroupMetaData, ascending: list[str]) -> bool:
+    """Whether the range of a row group's blocks has one of those asked for."""
+    statistics = row_group.column(0).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    first = bisect_left(ascending, statistics.min)
+    return first < len(ascending) and ascending[first] <= statistics.max

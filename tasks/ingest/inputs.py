@@ -23,11 +23,8 @@ from tasks.ingest.tables import (
     sum_persons,
 )
 from tasks.workload.schema import PERSONS, UNITS, Schema
-from validation.expectations import RuleOutcome, run_suites
+from validation.expectations import RuleOutcome, readable, run_suites
 from validation.input_rules import applicable_rules, count_violations
-
-READABLE = "file_is_readable"
-"""Name of the rule that a file can be read whole and has the columns of its layout."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +92,10 @@ def check_inputs(
     try:
         table = "geography"
         blocks = load_geography(files[table], evidence)
-        read.append(RuleOutcome(table, READABLE, True))
+        read.append(readable(table, True))
         table = "units"
         unit_table = load_units(files[table], blocks, evidence)
-        read.append(RuleOutcome(table, READABLE, True))
+        read.append(readable(table, True))
         table = "persons"
         sums = sum_persons(
             files[table],
@@ -107,9 +104,9 @@ def check_inputs(
             schema=person_schema,
             evidence=evidence,
         )
-        read.append(RuleOutcome(table, READABLE, True))
+        read.append(readable(table, True))
     except UnreadableInput as error:
-        read.append(RuleOutcome(table, READABLE, False))
+        read.append(readable(table, False))
         return InputCheck(tuple(read), (error.finding,), None)
 
     outcomes, findings = _evaluate(evidence, files)

@@ -60,9 +60,10 @@ def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
         pq.write_table(pa.Table.from_pandas(invariants, preserve_index=False), part)
 
 
-def read_invariants(path: Path) -> pd.DataFrame:
-    """Read what `write_invariants` wrote."""
-    return pq.read_table(path).to_pandas()
+def read_invariants(path: Path, *, with_geocodes: bool = True) -> pd.DataFrame:
+    """Read what `write_invariants` wrote, with the counts alone if no geocodes are needed."""
+    columns = None if with_geocodes else ["housing_units", *FACILITY_COLUMNS]
+    return pq.read_table(path, columns=columns).to_pandas()
 
 
 def write_state_totals(path: Path, totals: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.files import NOT_PRIVATE, replacing
+from tasks.files import replacing
 from tasks.ingest.findings import Finding, write_findings
 from tasks.release.document import NONE, Document, Link, Section, Table, to_html
 from tasks.run_directory import RunDirectory
@@ -32,14 +32,16 @@ def write_input_outcomes(
     outcomes: Sequence[RuleOutcome],
     findings: Sequence[Finding],
     *,
-    is_private: bool,
+    stamp: str | None,
 ) -> None:
-    """Write the public outcomes and the confidential findings of a checked input, with pages."""
+    """Write the public outcomes and the confidential findings of a checked input, with pages.
+
+    `stamp` is what the pages of a run that is not private say first.
+    """
     with replacing(run.checks / RULES_FILE) as part:
         listed = [outcome.as_json() for outcome in outcomes]
         part.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
     write_findings(run.confidential / "findings.json", findings)
-    stamp = None if is_private else NOT_PRIVATE
     suites: dict[str, list[RuleOutcome]] = {}
     for outcome in outcomes:
         suites.setdefault(outcome.suite, []).append(outcome)

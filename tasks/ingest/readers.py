@@ -55,7 +55,7 @@ class Selection:
                     f"the column {name} is missing",
                     f"add it under this name, as the CEF layout of {file.table} has it"
                     if file.layout is None
-                    else "add it, or correct its name in the settings",
+                    else "add it under this name, or correct the setting, if any, that names it",
                     column=name,
                 )
         wanted = list(self.required)

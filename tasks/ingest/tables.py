@@ -15,7 +15,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from tasks.ingest.columns import CodedColumn, KeyIndex, is_blank_key
-from tasks.ingest.histograms import block_histogram
+from tasks.ingest.histograms import HistogramSum
 from tasks.ingest.layouts import GEOCODE_FIELDS, GEOGRAPHY_LAYOUT, PERSONS_LAYOUT, UNITS_LAYOUT
 from tasks.ingest.readers import Batch, Selection, read_batches
 from tasks.ingest.recodes import (
@@ -190,10 +190,7 @@ def sum_persons(
     schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
     attributes = tuple(dict.fromkeys(a for kind in schemas.values() for a in kind.attributes))
     n_persons = np.zeros(len(units.block), dtype=np.int64)
-    histograms = {
-        name: sparse.csr_array((n_blocks, kind.n_cells), dtype=np.int64)
-        for name, kind in schemas.items()
-    }
+    histograms = {name: HistogramSum(n_blocks, kind.n_cells) for name, kind in schemas.items()}
     for batch in read_batches(file, Selection(person_columns(attributes))):
         columns = {
             name: CodedColumn.from_arrow(array, PERSONS_LAYOUT.field(name))
@@ -210,9 +207,8 @@ def sum_persons(
             is_known &= level != UNKNOWN
         known = {name: level[is_known] for name, level in levels.items()}
         for name, kind in schemas.items():
-            histograms[name] += block_histogram(
-                block[is_known], kind.cells(known), n_blocks=n_blocks, n_cells=kind.n_cells
-            )
+            ones = np.ones(int(is_known.sum()), dtype=np.int64)
+            histograms[name].add(block[is_known], kind.cells(known), ones)
     evidence.add_mask(
         "cross_table", "facility_without_person", units.is_facility & (n_persons == 0)
     )
@@ -220,7 +216,8 @@ def sum_persons(
     population = np.bincount(
         units.block[has_block], weights=n_persons[has_block], minlength=n_blocks
     ).astype(np.int64)
-    return PersonSums(population, histograms.get("histogram"), histograms["identity"], n_persons)
+    totals = {name: histogram.total() for name, histogram in histograms.items()}
+    return PersonSums(population, totals.get("histogram"), totals["identity"], n_persons)
 
 
 def _tally_persons(

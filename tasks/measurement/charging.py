@@ -12,7 +12,14 @@ from pathlib import Path
 
 from tasks.files import sha256_of_file
 from tasks.measurement.digests import InputDigest
-from tasks.measurement.ledger import Draw, charge, open_ledger, record_publication, refuse_redraw
+from tasks.measurement.ledger import (
+    Draw,
+    Ledger,
+    charge,
+    open_ledger,
+    record_publication,
+    refuse_redraw,
+)
 from tasks.measurement.randomness import RandomSource, SeededRandom, SystemRandom
 from tasks.run_directory import RunDirectory
 from tasks.settings.base import ProductSettings
@@ -48,12 +55,43 @@ def charge_draws(
         inputs=inputs,
         must_be_charged=was_charged,
     )
+    _hold_against_ledger(ledger, run, files)
+
+
+def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Path]) -> bool:
+    """Whether a run was seen to publish all of these files, so that it has nothing to charge.
+
+    A run that was killed while it measured may have published what the ledger does not know yet,
+    even if all files are there: it is charged again, which costs nothing, and the ledger learns of
+    them. After that, neither the input nor its digests are needed. Raises BudgetRefused if a file
+    is not the one that the ledger knows, unless the run is released already.
+    """
+    if not all(path.exists() for path in files):
+        return False
+    if run.release.exists():
+        return True
+    manifest = run.read_manifest()
+    seen = {path for stage in manifest["stages"].values() for path in stage["digests"]}
+    if not all(path.relative_to(run.root).as_posix() in seen for path in files):
+        return False
+    if settings.is_private:
+        ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+        _hold_against_ledger(ledger, run, files)
+    return True
+
+
+def _hold_against_ledger(ledger: Ledger, run: RunDirectory, files: Iterable[Path]) -> None:
+    """Hold the files of noisy measurements against the ledger, which learns of new ones.
+
+    Raises BudgetRefused for a file that is not, or no longer, the one that the run has published.
+    """
+    run_id = run.read_manifest()["run_id"]
     for path in files:
         name = path.relative_to(run.root).as_posix()
         if path.exists():
-            record_publication(ledger, manifest["run_id"], name, sha256_of_file(path))
+            record_publication(ledger, run_id, name, sha256_of_file(path))
         else:
-            refuse_redraw(ledger, manifest["run_id"], name)
+            refuse_redraw(ledger, run_id, name)
 
 
 @contextmanager

@@ -48,18 +48,18 @@ def constraints_of_shard(
 ) -> tuple[Constraint, ...]:
     """All constraints of a shard's geounits.
 
-    `invariants` has one row a block of the spine, in the spine's block order. A state's total
-    stands once under its FIPS code, whether or not the state is split; where `state_totals` is
-    empty they are not declared, and no total of persons is constrained.
+    `invariants` has one row a block below the shard's geounits, in the order of the spine's blocks.
+    A state's total stands once under its FIPS code, whether or not the state is split; where
+    `state_totals` is empty they are not declared, and no total of persons is constrained.
     """
     level = spine.geolevel(shard.geolevel)
     geocode = level.geocode[shard.start : shard.stop]
-    ancestor = spine.ancestors(shard.geolevel)
+    blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+    geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
 
     def summed(values: np.ndarray) -> np.ndarray:
-        inside = (ancestor >= shard.start) & (ancestor < shard.stop)
         sums = np.zeros((shard.stop - shard.start, *values.shape[1:]), dtype=np.int64)
-        np.add.at(sums, ancestor[inside] - shard.start, values[inside])
+        np.add.at(sums, geounit, values)
         return sums
 
     housing_units = summed(invariants["housing_units"].to_numpy())

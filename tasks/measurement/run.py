@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy import sparse
 
 from geography.levels import Spine
 from tasks.errors import BudgetRefused
-from tasks.ingest.histograms import read_histogram
+from tasks.ingest.histograms import sum_histogram
 from tasks.ingest.identity import stored_digests
 from tasks.ingest.invariants import inhabitable, read_invariants, read_state_totals
 from tasks.measurement.accounting import check_budget, guarantee_of
@@ -33,11 +32,6 @@ def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path
         for universe in settings.run.universes
         for shard in read_shards(run.spine(universe))
     ]
-
-
-def all_measured(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Whether every noisy measurement of the run has been published."""
-    return all(path.exists() for path in measurement_files(run, settings))
 
 
 def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
@@ -81,13 +75,15 @@ def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: s
     """Write the constraints of every geolevel; returns the number of files."""
     spine = read_spine(run.spine(universe))
     schema = settings.schema_of(universe)
-    invariants = read_invariants(run.invariants)
-    invariants = invariants[inhabitable(invariants)].iloc[spine.block_row]
+    invariants = read_invariants(run.invariants, with_geocodes=False)
+    row_of_block = np.flatnonzero(inhabitable(invariants))[spine.block_row]
     totals = read_state_totals(run.state_totals)
     zeros = [zero.name for zero in settings.workload[universe].structural_zeros]
     shards = read_shards(run.spine(universe))
     for shard in shards:
-        rows = constraints_of_shard(spine, shard, schema, invariants, totals, zeros)
+        blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+        below = invariants.iloc[row_of_block[blocks]]
+        rows = constraints_of_shard(spine, shard, schema, below, totals, zeros)
         write_constraints(run.constraints(universe, shard.geolevel, shard.name), rows)
     return len(shards)
 
@@ -124,21 +120,17 @@ def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, sh
 def shard_histograms(
     run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
 ) -> sparse.csr_array:
-    """Histograms of a shard's geounits, shape `(n_geounits, n_cells)`."""
-    ancestor = spine.ancestors(shard.geolevel)
-    inside = np.flatnonzero((ancestor >= shard.start) & (ancestor < shard.stop))
-    modified = run.histogram(universe).stat().st_mtime_ns
-    blocks = _block_histograms(run, universe, n_cells, modified)
-    ones = np.ones(inside.size, dtype=np.int64)
-    where = (ancestor[inside] - shard.start, np.arange(inside.size))
-    sums = sparse.csr_array((ones, where), shape=(shard.stop - shard.start, inside.size))
-    return sparse.csr_array(sums @ blocks[inside])
+    """Histograms of a shard's geounits, shape `(n_geounits, n_cells)`.
 
-
-@lru_cache(maxsize=2)
-def _block_histograms(
-    run: RunDirectory, universe: str, n_cells: int, _modified: int
-) -> sparse.csr_array:
-    """Block histograms in the spine's order, read once per process."""
-    block_geocode = read_spine(run.spine(universe)).block_geocode
-    return read_histogram(run.histogram(universe), block_geocode, n_cells=n_cells)
+    Of the block histograms only the row groups with blocks of the shard are read. Raises ValueError
+    if a block with records is not on the spine, when the root is asked for.
+    """
+    blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+    return sum_histogram(
+        run.histogram(universe),
+        spine.block_geocode[blocks],
+        spine.ancestors(shard.geolevel, blocks) - shard.start,
+        n_groups=shard.stop - shard.start,
+        n_cells=n_cells,
+        among_others=blocks.stop - blocks.start < spine.n_blocks,
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.handles import Artifact
+from tasks.measurement.charging import is_settled
 from tasks.measurement.run import (
-    all_measured,
     charge_run,
     constrain_universe,
     measure_once,
+    measurement_files,
 )
 from tasks.run_directory import RunDirectory
 from tasks.settings.load import frozen_settings
@@ -24,17 +25,11 @@ def charge_ledger(run_root: str) -> Artifact:
     """Recompute the shares, and enter the run in the ledger before anything is drawn."""
     run = RunDirectory(Path(run_root))
     settings = frozen_settings(TopdownSettings, run.settings)
-    # A run that was killed while it measured may have published what the ledger does not know yet.
-    if all_measured(run, settings) and _has_ended(run):
+    if is_settled(run, settings, measurement_files(run, settings)):
         return Artifact("", reused=True)
     with stopwatch() as seconds:
         charge_run(run, settings)
     return Artifact("", seconds=seconds())
-
-
-def _has_ended(run: RunDirectory) -> bool:
-    """Whether the measuring was seen to its end."""
-    return any(" measure " in stage for stage in run.read_manifest()["stages"])
 
 
 @step("constrain", run_name="constraints-{universe}")

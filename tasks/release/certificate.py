@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tasks.files import NOT_PRIVATE, replacing
+from tasks.files import replacing
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.measurement.constraints import MOST_PERSONS_PER_ADDRESS
 from tasks.release.document import Document, Figure, Section, Table, to_html, to_markdown
@@ -55,9 +55,6 @@ def certificate(run: RunDirectory, settings: TopdownSettings) -> Document:
         budget_report(budget, settings.schema_of(universe))
         for universe, budget in zip(universes, budgets, strict=True)
     ]
-    stamp = None
-    if not settings.is_private:
-        stamp = f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
     return Document(
         f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
         (
@@ -73,7 +70,7 @@ def certificate(run: RunDirectory, settings: TopdownSettings) -> Document:
             _checks(run),
             _provenance(manifest),
         ),
-        stamp,
+        settings.stamp,
     )
 
 

@@ -5,8 +5,9 @@ They are written as Parquet and as pipe-delimited text with a header, with the c
 Microdata Detail File. All columns are text codes, as in that file, except EPNUM, an integer.
 
 Rows are ordered by block geocode, then cell number, with a block's facilities after its housing
-units, so that equal estimates give equal files. Memory is that of the block estimates plus one
-batch of rows. The text file appears last, so that where it is both files are whole.
+units, so that equal estimates give equal files. Memory is that of the estimates of some ten
+thousand blocks plus one batch of rows, however large the country. The text file appears last, so
+that where it is both files are whole.
 
 A run that is not private is stamped: the Parquet metadata has the key `spineflow` with the value
 `NOT PRIVATE`, and the text file starts with the line `# NOT PRIVATE` before the header (readers
@@ -15,8 +16,10 @@ skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +30,17 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tasks.files import NOT_PRIVATE, STAMP_KEY, replacing
+from tasks.run_directory import RunDirectory
+from tasks.spine.files import read_spine
+from tasks.spine.shards import read_shards
 from tasks.workload.schema import Schema
 
 SCHEMA_BUILD_ID = "1.1.0"
 ADULT_AGE = 18
 BLOCK_GEOCODE_DIGITS = 16
+
+BLOCKS_PER_PART = 1 << 16
+"""Blocks whose estimates are in memory at a time."""
 
 _GEOGRAPHY_COLUMNS = {
     "TABBLKST": (0, 2),
@@ -82,12 +91,15 @@ class _CodedColumn:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Counts in the order of the rows: block number, cell and number of equal rows."""
+    """Counts of a part in the order of its rows: block number, cell and number of equal rows."""
 
     block_geocode: pa.Array
     block: np.ndarray
     cell: np.ndarray
     count: np.ndarray
+
+
+_NO_COUNTS = _Counts(pa.array([], pa.string()), *np.zeros((3, 0), dtype=np.int64))
 
 
 def read_block_estimates(run_directory: Path, universe: str) -> pa.Table:
@@ -96,19 +108,42 @@ def read_block_estimates(run_directory: Path, universe: str) -> pa.Table:
     A block's geocode on any spine ends with its 16-digit geocode.
     """
     folder = run_directory / "estimates" / universe / "Block"
-    tables = [
-        pq.read_table(path, columns=["geocode", "cell", "count"])
-        for path in sorted(folder.glob("*.parquet"))
-    ]
-    if not tables:
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
         raise FileNotFoundError(f"no block estimates of {universe}: {folder} has no Parquet file")
+    return _block_estimates(files)
+
+
+def _block_estimates(files: Iterable[Path]) -> pa.Table:
+    tables = [pq.read_table(path, columns=["geocode", "cell", "count"]) for path in files]
     table = pa.concat_tables(tables, promote_options="permissive")
     block_geocode = pc.utf8_slice_codeunits(table["geocode"], start=-BLOCK_GEOCODE_DIGITS)
     return table.set_column(0, "block_geocode", block_geocode)
 
 
+def block_estimate_parts(
+    run: RunDirectory, universe: str, *, blocks_per_part: int = BLOCKS_PER_PART
+) -> Iterator[pa.Table]:
+    """What `read_block_estimates` reads, some blocks at a time in the order of their geocodes.
+
+    Only the files of shards with blocks of the part are read for it.
+    """
+    spine = read_spine(run.spine(universe))
+    shards = [s for s in read_shards(run.spine(universe)) if s.geolevel == spine.names[-1]]
+    starts = np.array([shard.start for shard in shards])
+    by_geocode = np.argsort(spine.block_row)
+    for first in range(0, spine.n_blocks, blocks_per_part):
+        blocks = by_geocode[first : first + blocks_per_part]
+        held = np.unique(np.searchsorted(starts, blocks, side="right") - 1)
+        files = [run.estimates(universe, spine.names[-1], shards[i].name) for i in held]
+        table = _block_estimates(files)
+        low, high = spine.block_geocode[blocks[[0, -1]]]
+        code = table["block_geocode"]
+        yield table.filter(pc.and_(pc.greater_equal(code, low), pc.less_equal(code, high)))
+
+
 def write_persons(
-    block_estimates: pa.Table,
+    block_estimates: pa.Table | Iterable[pa.Table],
     schema: Schema,
     directory: Path,
     *,
@@ -124,21 +159,26 @@ def write_persons(
     (sex as QSEX, age as QAGE).
 
     `block_estimates` has the columns block_geocode (16 digits), cell and count, one row a
-    non-zero cell, in any order. Raises ValueError for geocodes of another length, cells outside
-    the schema, counts below 1 or a cell of a block given twice.
+    non-zero cell, in any order; or it is several such tables, every block in one of them and the
+    blocks of each after those of the one before. Raises ValueError for geocodes of another length,
+    cells outside the schema, counts below 1, a cell of a block given twice or tables out of order.
     """
-    counts = _ordered_counts(block_estimates, schema.n_cells)
-    columns = [
-        *_constant_columns("MPD", schema.n_cells),
-        *_geography_columns(counts.block_geocode),
-        "EPNUM",
-        *_attribute_columns(schema),
-    ]
-    return _write(counts, columns, directory / "mdf_persons", is_private, rows_per_batch)
+    attributes = _attribute_columns(schema)
+
+    def columns(counts: _Counts) -> list[_CodedColumn | str]:
+        return [
+            *_constant_columns("MPD", schema.n_cells),
+            *_geography_columns(counts.block_geocode),
+            "EPNUM",
+            *attributes,
+        ]
+
+    parts = _ordered_parts(block_estimates, schema.n_cells)
+    return _write(parts, columns, directory / "mdf_persons", is_private, rows_per_batch)
 
 
 def write_units(
-    block_estimates: pa.Table,
+    block_estimates: pa.Table | Iterable[pa.Table],
     invariants: pd.DataFrame,
     schema: Schema,
     directory: Path,
@@ -157,28 +197,72 @@ def write_units(
     Raises ValueError as `write_persons` does.
     """
     facility_cell = schema.n_cells
+    own = [_cell_column("RTYPE", ["2"] * schema.n_cells + ["4"])]
+    if "occupancy" in schema.attributes:
+        statuses = ["1" if occupied else "2" for occupied in schema.levels("occupancy")]
+        own.append(_cell_column("HH_STATUS", [*statuses, "0"]))
+
+    def columns(counts: _Counts) -> list[_CodedColumn | str]:
+        return [
+            *_constant_columns("MUD", schema.n_cells + 1),
+            *_geography_columns(counts.block_geocode),
+            *own,
+        ]
+
+    facilities = _facility_counts(invariants, facility_cell)
+    parts = _with_facilities(_tables(block_estimates), facilities, schema)
+    parts = _ordered_parts(parts, schema.n_cells + 1)
+    return _write(parts, columns, directory / "mdf_units", is_private, rows_per_batch)
+
+
+def _facility_counts(invariants: pd.DataFrame, facility_cell: int) -> pa.Table:
+    """Facilities as counts in a cell of their own, in the order of the blocks' geocodes."""
     facilities = invariants.filter(regex=r"^facilities_\d+$").sum(axis=1).to_numpy(np.int64)
     has_facility = facilities > 0
-    facility_counts = pa.table(
+    table = pa.table(
         {
             "block_geocode": pa.array(invariants["block_geocode"][has_facility], pa.string()),
             "cell": np.full(has_facility.sum(), facility_cell),
             "count": facilities[has_facility],
         }
     )
-    if pc.any(pc.greater_equal(block_estimates["cell"], facility_cell)).as_py():
-        raise ValueError(f"block estimates have a cell outside the schema of {schema.universe}")
-    together = pa.concat_tables([_with_plain_types(block_estimates), facility_counts])
-    counts = _ordered_counts(together, schema.n_cells + 1)
-    columns = [
-        *_constant_columns("MUD", schema.n_cells + 1),
-        *_geography_columns(counts.block_geocode),
-        _cell_column("RTYPE", ["2"] * schema.n_cells + ["4"]),
-    ]
-    if "occupancy" in schema.attributes:
-        statuses = ["1" if occupied else "2" for occupied in schema.levels("occupancy")]
-        columns.append(_cell_column("HH_STATUS", [*statuses, "0"]))
-    return _write(counts, columns, directory / "mdf_units", is_private, rows_per_batch)
+    return table.sort_by("block_geocode")
+
+
+def _with_facilities(
+    parts: Iterable[pa.Table], facilities: pa.Table, schema: Schema
+) -> Iterator[pa.Table]:
+    """The parts, each with the facilities of blocks up to its last block; the last has the rest."""
+    codes = facilities["block_geocode"].to_pylist()
+    following = chain(parts, [None])
+    part, done = next(following), 0
+    while part is not None:
+        if pc.any(pc.greater_equal(part["cell"], schema.n_cells)).as_py():
+            raise ValueError(f"block estimates have a cell outside the schema of {schema.universe}")
+        after = next(following)
+        last = pc.max(part["block_geocode"]).as_py() or ""
+        end = len(codes) if after is None else max(done, bisect_right(codes, last))
+        yield pa.concat_tables([_with_plain_types(part), facilities.slice(done, end - done)])
+        part, done = after, end
+
+
+def _tables(block_estimates: pa.Table | Iterable[pa.Table]) -> Iterable[pa.Table]:
+    return [block_estimates] if isinstance(block_estimates, pa.Table) else block_estimates
+
+
+def _ordered_parts(
+    block_estimates: pa.Table | Iterable[pa.Table], n_cells: int
+) -> Iterator[_Counts]:
+    """The counts of each table that has any, checked to follow those before."""
+    last = ""
+    for table in _tables(block_estimates):
+        counts = _ordered_counts(table, n_cells)
+        if not counts.count.size:
+            continue
+        if counts.block_geocode[0].as_py() <= last:
+            raise ValueError("the tables of block estimates are not in the order of their blocks")
+        last = counts.block_geocode[-1].as_py()
+        yield counts
 
 
 def _with_plain_types(block_estimates: pa.Table) -> pa.Table:
@@ -253,31 +337,26 @@ def _attribute_columns(schema: Schema) -> list[_CodedColumn]:
 
 
 def _write(
-    counts: _Counts,
-    columns: Sequence[_CodedColumn | str],
+    parts: Iterable[_Counts],
+    columns: Callable[[_Counts], Sequence[_CodedColumn | str]],
     stem: Path,
     is_private: bool,
     rows_per_batch: int,
 ) -> MicrodataFiles:
-    names = [column if isinstance(column, str) else column.name for column in columns]
-    files = MicrodataFiles(
-        parquet=stem.with_suffix(".parquet"),
-        csv=stem.with_suffix(".csv"),
-        n_rows=int(counts.count.sum()),
-    )
+    names = [column if isinstance(column, str) else column.name for column in columns(_NO_COUNTS)]
+    parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     # Dictionary arrays reach both writers as they are, which is what makes them fast; without the
     # stored Arrow schema a reader gets plain strings.
     dictionary = pa.dictionary(pa.int32(), pa.string())
-    arrow_schema = pa.schema(
-        [(c, pa.int64()) if isinstance(c, str) else (c.name, dictionary) for c in columns]
-    )
+    arrow_schema = pa.schema([(n, pa.int64() if n == "EPNUM" else dictionary) for n in names])
     csv_options = pyarrow.csv.WriteOptions(
         include_header=False, delimiter="|", quoting_style="none"
     )
+    n_rows = 0
     with (
-        replacing(files.csv) as csv_path,
+        replacing(csv) as csv_path,
         csv_path.open("wb") as csv_file,
-        replacing(files.parquet) as parquet_path,
+        replacing(parquet) as parquet_path,
     ):
         if not is_private:
             csv_file.write(f"# {NOT_PRIVATE}\n".encode())
@@ -293,19 +372,25 @@ def _write(
         ):
             if not is_private:
                 parquet_writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
-            for batch in _batches(counts, columns, arrow_schema, rows_per_batch):
-                parquet_writer.write_batch(batch)
-                csv_writer.write_batch(batch)
-    return files
+            for counts in parts:
+                for batch in _batches(
+                    counts, columns(counts), arrow_schema, n_rows, rows_per_batch
+                ):
+                    parquet_writer.write_batch(batch)
+                    csv_writer.write_batch(batch)
+                    n_rows += batch.num_rows
+    return MicrodataFiles(parquet, csv, n_rows)
 
 
 def _batches(
     counts: _Counts,
     columns: Sequence[_CodedColumn | str],
     arrow_schema: pa.Schema,
+    first_number: int,
     rows_per_batch: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the microdata, `rows_per_batch` at a time; a column given by name numbers them."""
+    """Rows of the microdata, `rows_per_batch` at a time; a column given by name numbers them, from
+    `first_number` on."""
     end = np.cumsum(counts.count)
     n_rows = int(end[-1]) if end.size else 0
     for start in range(0, n_rows, rows_per_batch):
@@ -318,7 +403,7 @@ def _batches(
         block = np.repeat(counts.block[first:last], within)
         cell = np.repeat(counts.cell[first:last], within)
         arrays = [
-            pa.array(np.arange(start, stop, dtype=np.int64))
+            pa.array(np.arange(first_number + start, first_number + stop, dtype=np.int64))
             if isinstance(column, str)
             else pa.DictionaryArray.from_arrays(
                 column.code[block if column.is_geography else cell], column.values, safe=False

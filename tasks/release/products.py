@@ -7,9 +7,9 @@ import os
 from fractions import Fraction
 from pathlib import Path
 
-from tasks.files import NOT_PRIVATE, replacing
+from tasks.files import replacing
 from tasks.measurement.ledger import open_ledger, summary
-from tasks.release.document import NONE, Document, Link, Section, Table, to_html
+from tasks.release.document import Document, Link, Section, Table, to_html
 from tasks.release.run_sections import stages_section
 from tasks.run_directory import RunDirectory
 from tasks.settings.products import ProductsSettings
@@ -36,9 +36,6 @@ def publish_index(run: RunDirectory, settings: ProductsSettings) -> None:
 
 def write_products_report(run: RunDirectory, settings: ProductsSettings) -> Path:
     """Write `report/report.html`: a line for each product, and what the dataset has spent."""
-    stamp = None
-    if not settings.is_private:
-        stamp = f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
     rows = tuple(
         (
             name,
@@ -60,7 +57,7 @@ def write_products_report(run: RunDirectory, settings: ProductsSettings) -> Path
             "the ledger.",
         ),
         tuple(sections),
-        stamp,
+        settings.stamp,
     )
     with replacing(run.report) as part:
         part.write_text(to_html(document), encoding="utf-8")
@@ -94,6 +91,6 @@ def _cost(settings: ProductsSettings) -> Section:
             Table(("product", "draw", "guarantee", "neighbours", "bounded rho"), rows),
             f"Together rho {float(Fraction(dataset['rho'])):.4f}, which is epsilon "
             f"{tight if isinstance(tight, str) else f'{tight:.2f}'} at delta {epsilon['delta']}; "
-            f"the cap is {NONE if dataset['cap'] is None else dataset['cap']}.",
+            f"{'no cap is set' if dataset['cap'] is None else 'the cap is ' + dataset['cap']}.",
         ),
     )

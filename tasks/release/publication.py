@@ -122,7 +122,7 @@ def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
 
     Asked before a run begins, so that nothing is spent on a release that has no place.
     """
-    place = settings.release.publish_to
+    place = settings.published_to
     if place is None or run.release.exists():
         return
     standing = _open_place(place).read(_marker_name(settings.PRODUCT))

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from tasks.files import NOT_PRIVATE, replacing
+from tasks.files import replacing
 from tasks.measurement.accounting import budget_report, noise_deviation
 from tasks.release.document import NONE, Document, Section, Table, to_html
 from tasks.release.run_sections import checks_section, stages_section
@@ -33,9 +33,6 @@ def write_report(
 def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None) -> Document:
     """The report as a document; see the module's docstring."""
     manifest = run.read_manifest()
-    stamp = None
-    if not settings.is_private:
-        stamp = f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
     sections = [_release(run, settings)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
@@ -51,7 +48,7 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
             f"{manifest['code_version']}.",
         ),
         tuple(sections),
-        stamp,
+        settings.stamp,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tasks.handles import Artifact
 from tasks.ingest.invariants import read_invariants
-from tasks.release.microdata import read_block_estimates, write_persons, write_units
+from tasks.release.microdata import block_estimate_parts, write_persons, write_units
 from tasks.release.publication import copy_release, marker_address, place_of
 from tasks.run_directory import RunDirectory
 from tasks.settings.load import frozen_settings
@@ -25,7 +25,7 @@ def write_microdata(run_root: str, universe: str) -> Artifact:
         if (folder / f"mdf_{universe}.csv").exists():
             return run.artifact(folder / f"mdf_{universe}.csv", reused=True)
     with stopwatch() as seconds:
-        estimates = read_block_estimates(run.root, universe)
+        estimates = block_estimate_parts(run, universe)
         run.unchecked_release.mkdir(exist_ok=True)
         if universe == "persons":
             written = write_persons(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tasks.errors import InputRefused
+from tasks.files import NOT_PRIVATE
 from tasks.stores import carries_secrets, is_url
 
 
@@ -149,9 +150,29 @@ class ProductSettings(Section):
         return self
 
     @property
+    def published_to(self) -> str | None:
+        """The folder or URL to which the run's own release is copied, None if nowhere."""
+        return self.release.publish_to
+
+    @property
+    def why_not_private(self) -> str | None:
+        """Why the run's noise protects nobody, as a clause; None if it does protect."""
+        if self.privacy.infinite:
+            return "noise was switched off"
+        if self.privacy.seed is not None:
+            return "noise can be repeated from the seed in the settings"
+        return None
+
+    @property
     def is_private(self) -> bool:
         """Whether the run's noise protects anybody; otherwise its files say NOT PRIVATE."""
-        return not self.privacy.infinite and self.privacy.seed is None
+        return self.why_not_private is None
+
+    @property
+    def stamp(self) -> str | None:
+        """What the pages of a run that is not private say first, and why; None if it is private."""
+        why = self.why_not_private
+        return None if why is None else f"{NOT_PRIVATE}: {why}; for testing only"
 
     @classmethod
     def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:

@@ -89,9 +89,12 @@ class GroupSizesSettings(ProductSettings):
     mechanism: MechanismSettings = MechanismSettings()
 
     @property
-    def is_private(self) -> bool:
+    def why_not_private(self) -> str | None:
         """As for every product; runs with the published calibration count as not private."""
-        return super().is_private and self.mechanism.calibration != PUBLISHED
+        why = super().why_not_private
+        if why is None and self.mechanism.calibration == PUBLISHED:
+            return "noise has the published scale, which need not cover what a person can change"
+        return why
 
     @property
     def smallest_size(self) -> int:

@@ -70,6 +70,11 @@ class ProductsSettings(ProductSettings):
     input: SharedInput = SharedInput()
     products: ChosenProducts
 
+    @property
+    def published_to(self) -> None:
+        """Nowhere: every product's release is copied by its own run."""
+        return None
+
     @model_validator(mode="after")
     def _there_is_a_product(self) -> Self:
         if not self.products.chosen():
@@ -101,7 +106,12 @@ class ProductsSettings(ProductSettings):
                         "spend on one dataset, in one ledger"
                     )
             if settings.is_private != self.is_private:
-                refuse(f"{where}.privacy.infinite and seed must be those of [privacy]")
+                why = settings.why_not_private or self.why_not_private
+                refuse(
+                    f"of {where} and [privacy] one is private and one is not ({why}); set "
+                    "privacy.infinite and privacy.seed in [privacy] alone, and run the published "
+                    "calibration by itself"
+                )
             settings.refuse_what_does_not_fit(lambda text, where=where: refuse(f"{where}: {text}"))
 
 

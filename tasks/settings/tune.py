@@ -91,9 +91,9 @@ class TuneSettings(ProductSettings):
     variants: dict[str, TopdownSettings]
 
     @property
-    def is_private(self) -> bool:
-        """Never: replicates are drawn from fixed seeds."""
-        return False
+    def why_not_private(self) -> str:
+        """A search never is."""
+        return "replicates are drawn from fixed seeds, and what is found depends on the data"
 
     @classmethod
     def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:

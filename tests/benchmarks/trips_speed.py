@@ -54,7 +54,7 @@ def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]
     settings = load_settings(TripsSettings, file, presets=file.parent, overrides=overrides)
     run = RunDirectory(folder)
     folder.mkdir(parents=True)
-    start_run(run, product="trips", settings_text=dump_settings(settings), private=True)
+    start_run(run, product="trips", settings_text=dump_settings(settings))
     parts: dict[str, float] = {}
 
     def timed(name: str, work: Callable[[], object]) -> None:

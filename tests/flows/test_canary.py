@@ -12,13 +12,18 @@ import json
 import pickle
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tasks.ingest.detailed_groups.generate import generate_persons, generate_specification
+from tasks.ingest.detailed_groups.parameters import read_specification
 from tasks.ingest.generate import generate_county
+from tasks.ingest.group_sizes.generate import census_like, write_dataset
+from tasks.ingest.trips.generate import CountrySize, generate_country
 
 pytestmark = pytest.mark.slow
 
@@ -31,15 +36,19 @@ MAFID = "986420975"
 QUOTED = f"row {{'MAFID': {MAFID}, 'QAGE': 'canary115', 'CENRACE': 'canary63', 'n': 73197319}}"
 """What the forced errors say."""
 
+PUBLISHED = '[release]\npublish_to = "published"\n'
+
 CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,197,319")
 
 FAILING_IN_TURN = """
-import json, sys, traceback
+import importlib, json, sys, traceback
 import prefect
-import flows.running, flows.topdown
+import flows.running
 from flows.cli import main
+from flows.registry import MODULES
 
-sound, broken, root, quoted = sys.argv[1:]
+name, sound, broken, root, quoted = sys.argv[1:]
+flow = importlib.import_module(MODULES[name])
 
 def ended(*arguments):
     try:
@@ -50,15 +59,16 @@ def ended(*arguments):
 
 def failing_for(step, original):
     def run_directory(*arguments):
-        if sys._getframe(1).f_code.co_name == step:
+        if step in [frame.name for frame in traceback.extract_stack(limit=3)]:
             raise ValueError(quoted)
         return original(*arguments)
     return run_directory
 
-outcomes = {"input": ended("run", "topdown", broken, "--run-dir", f"{root}-broken")}
-run = ("run", "topdown", sound, "--run-dir", root)
-names = [*vars(flows.topdown).values(), flows.running.publish_copy]
-steps = [task.fn.__wrapped__ for task in names if isinstance(task, prefect.Task)]
+outcomes = {"input": ended("run", name, broken, "--run-dir", f"{root}-broken")}
+run = ("run", name, sound, "--run-dir", root)
+further = [*getattr(flow, "STEPS", {}).values(), flows.running.publish_copy]
+named = [*vars(flow).values(), *further]
+steps = [task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)]
 for step in steps:
     module = sys.modules[step.__module__]
     original = module.RunDirectory
@@ -69,17 +79,17 @@ for step in steps:
 def failing(*arguments):
     raise ValueError(quoted)
 
-whole = flows.topdown.publish_geounits
-flows.topdown.publish_geounits = failing
+whole = flow.publish_outcome
+flow.publish_outcome = failing
 outcomes["flow"] = ended(*run)
-flows.topdown.publish_geounits = whole
+flow.publish_outcome = whole
 outcomes["nothing"] = ended(*run)
 print(json.dumps(outcomes))
 """
 
 
-def write_input(folder: Path, *, is_broken: bool) -> Path:
-    """Tables with the planted values, and settings."""
+def write_census(folder: Path, *, is_broken: bool) -> Path:
+    """Census tables with the planted values, and settings of topdown."""
     folder.mkdir()
     files = generate_county(folder, persons=900, seed=5, layout="delimited")
     tables = {
@@ -100,10 +110,70 @@ def write_input(folder: Path, *, is_broken: bool) -> Path:
     settings.write_text(
         f'preset = "pl94_2020_us"\n[input]\npersons = "{files.persons}"\n'
         f'units = "{files.units}"\ngeography = "{files.geography}"\n'
-        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n'
-        '[release]\npublish_to = "published"\n'
+        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n' + PUBLISHED
     )
     return settings
+
+
+def write_groups(folder: Path, *, is_broken: bool) -> Path:
+    """Persons of detailed groups, one of them with planted values, and settings."""
+    generate_specification(folder / "params", states=["44"])
+    codes = list(read_specification(str(folder / "params")).names)
+    generate_persons(folder / "data", codes, persons=300, tracts=2, states=["44"], seed=2)
+    if is_broken:
+        replace_field(folder / "data" / "person-records.txt", "QAGE", BROKEN["QAGE"])
+    settings = folder / "settings.toml"
+    settings.write_text(
+        '[input]\nparameters = "params"\ndata = "data"\n[mechanism]\ncoterminous = true\n'
+        '[privacy]\ndataset = "groups"\n' + PUBLISHED
+    )
+    return settings
+
+
+def write_sizes(folder: Path, *, is_broken: bool) -> Path:
+    """A table of group sizes, one row of it with planted values, and settings."""
+    dataset = census_like(groups=2000, counties=6, states=2, largest=20)
+    return confidential(
+        write_dataset(folder, dataset),
+        lambda sizes: sizes.assign(
+            region=[BROKEN["OIDTB"], *sizes["region"][1:]], size=[73197319, *sizes["size"][1:]]
+        ),
+        is_broken,
+    )
+
+
+def write_trips(folder: Path, *, is_broken: bool) -> Path:
+    """A table of trips, one row of it with planted values, and settings."""
+    country = CountrySize(regions=2, provinces=4, municipalities=12, pairs=60, commuters=5000)
+    return confidential(
+        generate_country(folder, country, seed=4),
+        lambda trips: trips.assign(
+            origin=[BROKEN["OIDTB"], *trips["origin"][1:]],
+            commuters=[-73197319, *trips["commuters"][1:]],
+        ),
+        is_broken,
+    )
+
+
+def confidential(
+    settings: Path, plant: Callable[[pd.DataFrame], pd.DataFrame], is_broken: bool
+) -> Path:
+    """Generated settings for confidential input, whose only table is broken if asked."""
+    text = settings.read_text().replace("confidential = false\n", "")
+    settings.write_text(f"{text}\n{PUBLISHED}")
+    if is_broken:
+        (table,) = settings.parent.glob("*.parquet")
+        plant(pd.read_parquet(table)).to_parquet(table)
+    return settings
+
+
+def replace_field(file: Path, column: str, value: str) -> None:
+    """Put a value into a column of a delimited file's sixth record."""
+    lines = file.read_text().splitlines()
+    fields = lines[6].split("|")
+    fields[lines[0].split("|").index(column)] = value
+    lines[6] = "|".join(fields)
+    file.write_text("\n".join(lines) + "\n")
 
 
 def canaries_in(content: bytes) -> list[str]:
@@ -134,6 +204,15 @@ def texts_of(database: Path) -> str:
         )
 
 
+INPUTS = {
+    "topdown": (write_census, {"combine"}),
+    "detailed-groups": (write_groups, {"suppress_alone"}),
+    "group-sizes": (write_sizes, set()),
+    "trips": (write_trips, {"combine_trips"}),
+}
+"""What writes the input of each product, and the steps that it does not need."""
+
+
 def test_a_pickled_value_would_be_found() -> None:
     pickled = base64.encodebytes(pickle.dumps(ValueError(QUOTED)))
     assert canaries_in(b"before " + pickled) == [MAFID, "canary115", "canary63", "73197319"]
@@ -141,24 +220,27 @@ def test_a_pickled_value_would_be_found() -> None:
     assert canaries_in(in_a_row) == [MAFID, "canary115", "canary63", "73197319"]
 
 
-def test_no_planted_value_is_found(spineflow, tmp_path: Path) -> None:
+@pytest.mark.parametrize("product", INPUTS)
+def test_no_planted_value_is_found(spineflow, tmp_path: Path, product: str) -> None:
+    write_input, unused = INPUTS[product]
     sound = write_input(tmp_path / "sound", is_broken=False)
     broken = write_input(tmp_path / "broken", is_broken=True)
     root = tmp_path / "run"
     command = spineflow(
-        str(sound), str(broken), str(root), QUOTED, program=FAILING_IN_TURN, folder=tmp_path
+        *(product, str(sound), str(broken), str(root), QUOTED),
+        program=FAILING_IN_TURN,
+        folder=tmp_path,
     )
     code, output, errors = command.ended()
     assert code == 0, errors
     outcomes = json.loads(output.splitlines()[-1])
-    unused = {"combine"}
     assert {name for name, ended in outcomes.items() if ended != "raised"} == {"nothing"} | unused
     assert outcomes["nothing"] == 0
 
     assert errors.count("failed with ValueError") >= len(outcomes) - 4
     kept = [path.read_text() for path in (root / "confidential" / "errors").iterdir()]
     assert sum(QUOTED in text for text in kept) >= len(outcomes) - 3
-    assert canaries_in((tmp_path / "broken" / "persons.txt").read_bytes())
+    assert leaks_below(tmp_path / "broken")
 
     assert canaries_in(output.encode()) == []
     assert canaries_in(errors.encode()) == []

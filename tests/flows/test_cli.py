@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from flows.cli import main
+from tasks.run_directory import RunDirectory, start_run
 
 SETTINGS = """\
 preset = "pl94_2020_us"
@@ -155,7 +156,32 @@ def test_run_directory_with_other_files_is_left_alone(settings: Path, capsys) ->
     code = main(["run", "topdown", str(settings), "--run-dir", str(folder)])
     assert code == 2
     assert "not empty" in capsys.readouterr().err
-    assert (folder / "thesis.txt").exists()
+    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
+
+
+def test_run_directory_of_another_product_is_left_alone(settings: Path, capsys) -> None:
+    run = RunDirectory(settings.parent / "run")
+    run.root.mkdir()
+    start_run(run, product="trips", settings_text='[input]\ntrips = "trips.parquet"\n')
+    before = run.manifest.read_text()
+    assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 2
+    assert "holds a run with other settings" in capsys.readouterr().err
+    assert run.manifest.read_text() == before
+
+
+@pytest.mark.parametrize("place", ["published", "file://{folder}/published"])
+def test_a_place_that_is_taken_is_refused_before_anything_is_written(
+    settings: Path, capsys, place: str
+) -> None:
+    folder = settings.parent
+    (folder / "published").mkdir()
+    (folder / "published" / "topdown.json").write_text('{"run_id": "other", "folder": "f"}')
+    override = f"release.publish_to={place.format(folder=folder)}"
+    run = folder / "run"
+    command = ["run", "topdown", str(settings), "--run-dir", str(run), "--set", override]
+    assert main(command) == 2
+    assert "is the release of run other" in capsys.readouterr().err
+    assert not run.exists()
 
 
 def test_dask_without_its_package_is_refused(settings: Path, monkeypatch, capsys) -> None:

@@ -176,7 +176,9 @@ def released(folder: Path, parameters: Path, data: Path, *overrides: str):
     settings = load_settings(DetailedGroupsSettings, file, presets=folder, overrides=overrides)
     run = RunDirectory(folder / "run")
     run.root.mkdir()
-    start_run(run, product="detailed-groups", settings_text=dump_settings(settings), private=False)
+    start_run(
+        run, product="detailed-groups", settings_text=dump_settings(settings), stamp=settings.stamp
+    )
     ingest_input(run, settings)
     for item in run_parameters(run, settings).budgets:
         tabulate(run, item.region_type, item.level)

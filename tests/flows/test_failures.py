@@ -7,6 +7,7 @@ continued; the release is the one that the measurements imply.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -144,7 +145,9 @@ def test_dask_worker_killed(
     assert workers
     workers[0].kill()
     code, _, errors = command.ended()
-    assert (code, errors) == (0, "")
+    # Python's own tracker may warn, in two lines, of semaphores that the worker held.
+    told = re.sub(r".*resource_tracker.*leaked semaphore.*\n.*\n", "", errors)
+    assert (code, told) == (0, "")
     assert_sound(spineflow, run, **environment)
 
 

@@ -43,6 +43,8 @@ geography = "{county / "grfc.txt"}"
 [privacy]
 dataset = "county"
 ledger = "ledger.db"
+[release]
+publish_to = "published"
 [products.topdown]
 preset = "pl94_2020_us"
 [products.detailed-groups]
@@ -79,6 +81,20 @@ def test_every_product_is_released_and_charged_once(run: RunDirectory, settings:
         assert runs == {part.read_manifest()["run_id"]} == {index[name]["run_id"]}
     total = sum(Fraction(draw["bounded_rho"]) for part in drawn.values() for draw in part["draws"])
     assert Fraction(spent["county"]["rho"]) == total
+
+
+@pytest.mark.slow
+def test_every_release_is_published_to_the_shared_place(run: RunDirectory, settings: Path) -> None:
+    place = settings.parent / "published"
+    listings = {path.stem: json.loads(path.read_text()) for path in place.glob("*.json")}
+    assert set(listings) == {"topdown", "detailed-groups", "group-sizes"}
+    for name, listing in listings.items():
+        published = {path.name for path in (place / listing["folder"]).iterdir()}
+        assert published == {path.name for path in (run.root / name / "release").iterdir()}
+
+    again = ["run", "products", str(settings), "--run-dir", f"{run.root}-again"]
+    assert main(again) == 2
+    assert not (run.root.parent / "run-again" / "topdown").exists()
 
 
 @pytest.mark.slow

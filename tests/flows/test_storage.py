@@ -136,7 +136,7 @@ def test_a_place_that_lets_nobody_in(s3, tmp_path: Path, monkeypatch: pytest.Mon
     s3fs.S3FileSystem.clear_instance_cache()
     run = RunDirectory(tmp_path / "run")
     run.root.mkdir()
-    start_run(run, product="topdown", settings_text="", private=True)
+    start_run(run, product="topdown", settings_text="")
     run.release.mkdir()
     (run.release / "mdf_persons.csv").touch()
     with pytest.raises(PublicationRefused, match="not let this user in; give credentials.*resume"):

@@ -240,8 +240,11 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
     assert (found.to_numpy() == truth.to_numpy()).all()
     assert run.read_manifest()["privacy"] == "NOT PRIVATE"
     assert (run.release / "mdf_persons.csv").read_text()[:13] == "# NOT PRIVATE"
-    assert (run.root / "NOT PRIVATE.txt").exists()
+    why = (run.root / "NOT PRIVATE.txt").read_text()
+    assert why.startswith("NOT PRIVATE: noise was switched off")
+    assert why.strip().removesuffix(".") in run.report.read_text()
     assert run.settings.read_text().startswith("# NOT PRIVATE")
+    assert main(["report", str(run.root)]) == 0
     for path in run.root.rglob("*.parquet"):
         assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
     assert not (tmp_path / "ledger.db").exists()

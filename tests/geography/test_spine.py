@@ -49,6 +49,13 @@ def check_structure(spine):
             assert own == sorted(own)
             if above.name != "US":
                 assert all(code.startswith(above.geocode[parent]) for code in own)
+    for level in spine.geolevels:
+        ancestor = spine.ancestors(level.name)
+        start, stop = len(level) // 3, len(level) - len(level) // 4
+        below = spine.blocks_below(level.name, start, stop)
+        inside = (ancestor >= start) & (ancestor < stop)
+        assert np.arange(spine.n_blocks)[below].tolist() == np.flatnonzero(inside).tolist()
+        assert spine.ancestors(level.name, below).tolist() == ancestor[below].tolist()
     blocks = spine.geolevels[-1]
     pairs = zip(blocks.geocode, spine.block_geocode, strict=True)
     assert all(code.endswith(block) for code, block in pairs)

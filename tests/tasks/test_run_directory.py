@@ -94,7 +94,7 @@ def test_a_run_that_was_killed_before_its_manifest_begins_again(run: RunDirector
     run.confidential.mkdir(parents=True)
     for name in (LOCK, "settings.toml.0a1b2c3d.part", "manifest.json.0a1b2c3d.part"):
         (run.root / name).touch()
-    start_run(run, product="topdown", settings_text="", private=True)
+    start_run(run, product="topdown", settings_text="")
     assert run.read_manifest()["status"] == "running"
     assert not list(run.root.glob("*.part"))
 
@@ -103,7 +103,7 @@ def test_a_folder_with_files_of_others_is_refused_and_left_alone(run: RunDirecto
     run.root.mkdir()
     (run.root / "movie.part").touch()
     with pytest.raises(InputRefused, match="not empty and holds no run"):
-        start_run(run, product="topdown", settings_text="", private=True)
+        start_run(run, product="topdown", settings_text="")
     assert (run.root / "movie.part").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,13 @@ class _Broken:
 
     def close(self) -> None:
         pass
+
+
+@pytest.mark.parametrize("kind", [StoreRefused, StorageFailed])
+def test_errors_cross_from_one_process_to_another(kind: type[SpineflowError]) -> None:
+    parts = ("persons.parquet", "nothing here reads it", "install it")
+    error = kind(*(parts if kind is StoreRefused else parts[:1]))
+    received = pickle.loads(pickle.dumps(error))
+    assert type(received) is kind
+    assert str(received) == str(error)
+    assert vars(received) == vars(error)

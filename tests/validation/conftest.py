@@ -225,11 +225,22 @@ class FinishedRun:
         return run_checks(self.path, self.expected, is_private=self.is_private, **keywords)
 
     def failing(self, **keywords) -> set[tuple[str, str]]:
-        """Universe and name of the checks that failed, after seeing that all were made."""
+        """Universe and name of the checks that failed, after seeing that all were made.
+
+        The same checks fail when the spine is checked in parts of two blocks.
+        """
+        whole, parts = (
+            {(o.universe, o.name) for o in outcomes if not o.passed}
+            for outcomes in map(self._complete, (keywords, keywords | {"blocks_per_part": 2}))
+        )
+        assert parts == whole
+        return whole
+
+    def _complete(self, keywords: dict) -> tuple[Outcome, ...]:
         outcomes = self.outcomes(**keywords)
         assert [o.name for o in outcomes] == [*CHECKS, *CHECKS]
         assert all(outcome.detail for outcome in outcomes)
-        return {(o.universe, o.name) for o in outcomes if not o.passed}
+        return outcomes
 
     def detail(self, universe: str, name: str) -> str:
         """The words of one check's outcome."""

@@ -35,7 +35,7 @@ def spine() -> RunSpine:
     return RunSpine((level,), pa.array(BLOCKS), (np.array([1, 0]),))
 
 
-def failures_of(folder, spine, schema, change=lambda frame: frame) -> int:
+def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_part: int = 2) -> int:
     generator = np.random.default_rng(7)
     cell = generator.choice(schema.n_cells, size=(2, 20 if schema.n_cells > 20 else 1))
     cell = [np.unique(row) for row in cell]
@@ -53,12 +53,18 @@ def failures_of(folder, spine, schema, change=lambda frame: frame) -> int:
     pq.write_table(pa.table(frame.to_dict(orient="list")), files.parquet)
     frame.to_csv(files.csv, sep="|", index=False)
 
-    key = (1 - block) * schema.n_cells + np.concatenate(cell)
-    order = np.argsort(key)
-    estimates = LevelEstimates(schema.n_cells, key[order], count[order])
+    key = block * schema.n_cells + np.concatenate(cell)
+
+    def estimates_of(blocks: SpineLevel) -> LevelEstimates:
+        first = BLOCKS.index(blocks.geocode[0].as_py()[-16:])
+        here = (block >= first) & (block < first + blocks.n)
+        return LevelEstimates(
+            schema.n_cells, key[here] - first * schema.n_cells, count[here].copy()
+        )
+
     failures = Failures()
     release = ReleaseFile.of(folder, "persons", is_private=True)
-    check_persons(release, schema, spine, estimates, failures)
+    check_persons(release, schema, spine, estimates_of, failures, blocks_per_part=blocks_per_part)
     return failures.count
 
 

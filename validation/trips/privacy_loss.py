@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -37,6 +38,31 @@ class ExpectedTrips:
     trips_per_person: int
     distinct: bool
     exact: bool
+
+
+def check_noise(
+    tree: TripsTree, noise: Mapping[int, Fraction], expected: ExpectedTrips, failures: Failures
+) -> None:
+    """Before anything is drawn: what the noise that each level will get costs is the budget.
+
+    `noise` has sigma^2 of each level's discrete Gaussian, or the scale of the stability
+    histogram's discrete Laplace, 0 for none.
+    """
+    if expected.loss is None:
+        if any(noise.values()):
+            failures.add("a run without noise would draw some")
+        return
+    losses = []
+    for level, parameter in noise.items():
+        if parameter <= 0:
+            failures.add(f"level {level} would be measured without noise")
+            return
+        if expected.threshold is not None:
+            losses.append(_most_trips(expected) / parameter)
+        else:
+            losses.append(squared_sensitivity(tree, level, expected) / (2 * parameter))
+    if sum(losses) != expected.loss:
+        failures.add(f"the levels' losses add to {sum(losses)}, not {expected.loss}")
 
 
 def check_losses(root: Path, tree: TripsTree, expected: ExpectedTrips, failures: Failures) -> None:
@@ -99,8 +125,7 @@ def _largest_nodes(tree: TripsTree, level: int, n: int) -> list[int]:
 
 def _variance(tree: TripsTree, level: int, loss: Fraction, expected: ExpectedTrips) -> float:
     if expected.threshold is not None:
-        trips = expected.trips_per_person * (2 if expected.bounded else 1)
-        ratio = math.exp(-float(loss / trips))
+        ratio = math.exp(-float(loss / _most_trips(expected)))
         return 2 * ratio / (1 - ratio) ** 2
     sigma_squared = squared_sensitivity(tree, level, expected) / (2 * loss)
     if sigma_squared > 100:
@@ -108,6 +133,11 @@ def _variance(tree: TripsTree, level: int, loss: Fraction, expected: ExpectedTri
     weights = [math.exp(-(x**2) / (2 * float(sigma_squared))) for x in range(1, 1000)]
     second = 2 * math.fsum(x**2 * weight for x, weight in enumerate(weights, 1))
     return second / (1 + 2 * math.fsum(weights))
+
+
+def _most_trips(expected: ExpectedTrips) -> Fraction:
+    """How many trips differ between neighbours, in the L1 norm of the leaves' counts."""
+    return Fraction(expected.trips_per_person * (2 if expected.bounded else 1))
 
 
 def _constants(path: Path) -> list[dict]:

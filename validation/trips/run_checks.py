@@ -134,11 +134,16 @@ def _check_table(
         stamp = (table.schema.metadata or {}).get(b"spineflow", b"").decode()
         if (stamp == NOT_PRIVATE) == is_private:
             own.add("trips.parquet is stamped NOT PRIVATE or not, against the settings")
+        with (folder / "trips.csv").open("rb") as file:
+            is_stamped = file.readline().strip() == f"# {NOT_PRIVATE}".encode()
+        if is_stamped == is_private:
+            own.add("trips.csv is stamped NOT PRIVATE or not, against the settings")
         names = [column["name"] for column in tree.columns]
         if table.column_names != [*names, "count"]:
             raise UnusableRunFile("trips.parquet has other columns than the input")
         text = pacsv.read_csv(
             folder / "trips.csv",
+            read_options=pacsv.ReadOptions(skip_rows=int(is_stamped)),
             convert_options=pacsv.ConvertOptions(
                 column_types={field.name: field.type for field in table.schema},
                 strings_can_be_null=False,

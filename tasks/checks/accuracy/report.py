@@ -27,7 +27,6 @@ from tasks.checks.accuracy.quantities import (
     TOTAL_POPULATION,
     VOTING_AGE,
 )
-from tasks.files import NOT_PRIVATE
 from tasks.measurement.accounting import budget_report
 from tasks.release.document import NONE, Block, Details, Document, Figure, Section, Table
 from tasks.release.figures import bar_chart, box_chart, line_chart
@@ -73,8 +72,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     stamps = []
     if any(run.settings.input.confidential for run in runs):
         stamps.append(CONFIDENTIAL)
-    if not all(run.settings.is_private for run in runs):
-        stamps.append(f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only")
+    stamps += dict.fromkeys(run.settings.stamp for run in runs if not run.settings.is_private)
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
     quantities = list(dict.fromkeys(errors["quantity"]))

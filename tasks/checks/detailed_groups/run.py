@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tasks.errors import CheckFailed
-from tasks.files import NOT_PRIVATE
+from tasks.checks.gate import accept
 from tasks.ingest.detailed_groups.run import run_parameters, run_specification
 from tasks.ingest.invariants import read_invariants
 from tasks.ingest.run import read_geography
@@ -24,7 +23,7 @@ from validation.detailed_groups.universe import (
     identical_regions,
     region_of_blocks,
 )
-from validation.outcome import Outcome, write_outcomes
+from validation.outcome import Outcome
 
 
 def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> ExpectedRun:
@@ -85,13 +84,4 @@ def check_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Outc
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """
     outcomes = run_checks(run.root, expected_run(run, settings), run.unchecked_release)
-    stamp = None if settings.is_private else NOT_PRIVATE
-    write_outcomes(outcomes, run.checks, stamp=stamp)
-    failed = [outcome for outcome in outcomes if not outcome.passed]
-    if failed:
-        raise CheckFailed(
-            f"The check {failed[0].name.replace('_', ' ')} failed ({len(failed)} of "
-            f"{len(outcomes)} did) and the release is withheld: {failed[0].detail}; see "
-            f"{run.checks.name}/checks.json in the run directory."
-        )
-    return outcomes
+    return accept(run, settings, outcomes)

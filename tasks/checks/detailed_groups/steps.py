@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tasks.checks.detailed_groups.accuracy import has_truth, read_accuracy, write_accuracy
 from tasks.checks.detailed_groups.run import check_run
-from tasks.checks.run import publish, stamp_files
+from tasks.checks.gate import checked, published, stamp_files
 from tasks.handles import Artifact
 from tasks.release.detailed_groups.report import write_report
 from tasks.run_directory import RunDirectory
@@ -19,23 +19,13 @@ from tasks.timing import stopwatch
 @step("check groups", run_name="check")
 def check_groups(run_root: str) -> Artifact:
     """Check measurements and release by code independent of what made them."""
-    run = RunDirectory(Path(run_root))
-    path = run.checks / "checks.json"
-    if run.release.exists():
-        return run.artifact(path, reused=True)
-    with stopwatch() as seconds:
-        outcomes = check_run(run, frozen_settings(DetailedGroupsSettings, run.settings))
-    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+    return checked(RunDirectory(Path(run_root)), DetailedGroupsSettings, check_run)
 
 
 @step("publish groups", run_name="publish release")
 def publish_groups(run_root: str) -> Artifact:
     """Move the checked release to where readers look for it."""
-    run = RunDirectory(Path(run_root))
-    reused = run.release.exists()
-    if not reused:
-        publish(run)
-    return Artifact(run.release.name, reused=reused)
+    return published(RunDirectory(Path(run_root)))
 
 
 @step("report groups", run_name="report")

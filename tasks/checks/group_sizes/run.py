@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from tasks.checks.gate import accept
 from tasks.checks.group_sizes.promise import promise_of
-from tasks.errors import CheckFailed
-from tasks.files import NOT_PRIVATE
 from tasks.run_directory import RunDirectory
 from tasks.settings.group_sizes import GroupSizesSettings
 from validation.group_sizes.run_checks import run_checks
-from validation.outcome import Outcome, write_outcomes
+from validation.outcome import Outcome
 
 
 def check_run(run: RunDirectory, settings: GroupSizesSettings) -> tuple[Outcome, ...]:
@@ -19,13 +18,4 @@ def check_run(run: RunDirectory, settings: GroupSizesSettings) -> tuple[Outcome,
     outcomes = run_checks(
         run.root, promise_of(settings), run.unchecked_release, is_private=settings.is_private
     )
-    stamp = None if settings.is_private else NOT_PRIVATE
-    write_outcomes(outcomes, run.checks, stamp=stamp)
-    failed = [outcome for outcome in outcomes if not outcome.passed]
-    if failed:
-        raise CheckFailed(
-            f"The check of {failed[0].name.replace('_', ' ')} failed ({len(failed)} of "
-            f"{len(outcomes)} checks did) and the release is withheld: {failed[0].detail}; see "
-            f"{run.checks.name}/checks.json in the run directory."
-        )
-    return outcomes
+    return accept(run, settings, outcomes)

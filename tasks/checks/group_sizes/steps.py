@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tasks.checks.gate import checked, published, stamp_files
 from tasks.checks.group_sizes.accuracy import has_truth, read_accuracy, write_accuracy
 from tasks.checks.group_sizes.run import check_run
-from tasks.checks.run import publish, stamp_files
 from tasks.handles import Artifact
 from tasks.release.group_sizes.report import write_report
 from tasks.run_directory import RunDirectory
@@ -19,23 +19,13 @@ from tasks.timing import stopwatch
 @step("check group sizes", run_name="check")
 def check_release(run_root: str) -> Artifact:
     """Check the tables and the measurements by code independent of what made them."""
-    run = RunDirectory(Path(run_root))
-    path = run.checks / "checks.json"
-    if run.release.exists():
-        return run.artifact(path, reused=True)
-    with stopwatch() as seconds:
-        outcomes = check_run(run, frozen_settings(GroupSizesSettings, run.settings))
-    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+    return checked(RunDirectory(Path(run_root)), GroupSizesSettings, check_run)
 
 
 @step("publish group sizes", run_name="publish release")
 def publish_release(run_root: str) -> Artifact:
     """Move the checked release to where readers look for it."""
-    run = RunDirectory(Path(run_root))
-    reused = run.release.exists()
-    if not reused:
-        publish(run)
-    return Artifact(run.release.name, reused=reused)
+    return published(RunDirectory(Path(run_root)))
 
 
 @step("report group sizes", run_name="report")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.checks.run import publish
+from tasks.checks.gate import publish
 from tasks.checks.trips.accuracy import write_accuracy
 from tasks.checks.trips.run import check_run
 from tasks.estimation.trips.run import ONLY_SHARD, combine, estimate_once

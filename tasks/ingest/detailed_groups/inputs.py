@@ -15,7 +15,6 @@ from tasks.ingest.detailed_groups.persons import (
     PersonTally,
 )
 from tasks.ingest.findings import Finding, UnreadableInput, refusal
-from tasks.ingest.inputs import READABLE
 from tasks.ingest.sources import InputFile
 from tasks.ingest.tables import EvidenceTally
 from tasks.workload.detailed_groups.mapping import code_positions
@@ -23,7 +22,7 @@ from tasks.workload.detailed_groups.mechanism import MechanismParameters
 from tasks.workload.detailed_groups.regions import PR, US, areas_of
 from tasks.workload.detailed_groups.specification import Specification
 from validation.detailed_groups.input_rules import code_rules, production_rules
-from validation.expectations import RuleOutcome, run_suites
+from validation.expectations import RuleOutcome, readable, run_suites
 from validation.input_rules import RULES, Rule, count_violations
 
 PASS_KEYS = {US: "run_us", PR: "run_pr"}
@@ -91,10 +90,10 @@ def check_groups_input(
                 tally.add(batch)
                 states_seen |= set(state_of_block[batch.block])
     except UnreadableInput as error:
-        return GroupsCheck((RuleOutcome("files", READABLE, False),), (error.finding,), None)
+        return GroupsCheck((readable("files", False),), (error.finding,), None)
     outcomes, findings = _evaluate(read.rules(), evidence, read.names)
     findings = findings or _missing_passes(read.names["persons"], states_seen, parameters)
-    outcomes = (RuleOutcome("files", READABLE, True), *outcomes)
+    outcomes = (readable("files", True), *outcomes)
     if findings:
         return GroupsCheck(outcomes, findings, None)
     return GroupsCheck(outcomes, (), GroupsInput(blocks, invariants, *tally.finish()))

@@ -128,7 +128,7 @@ def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     input that is not confidential in the message too.
     """
     check = check_input_of(settings)
-    write_input_outcomes(run, check.outcomes, check.findings, is_private=settings.is_private)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
     store_identity(run, settings, lambda key: input_digests(result, key))
     write_persons(persons_file(run), result.persons)

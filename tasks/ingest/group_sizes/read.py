@@ -15,7 +15,7 @@ from tasks.ingest.group_sizes.findings import RuleTally
 from tasks.ingest.group_sizes.hierarchy import hierarchy_of_geography, read_hierarchy
 from tasks.ingest.group_sizes.tables import count_records, count_sizes
 from tasks.ingest.histograms import block_histogram
-from tasks.ingest.inputs import READABLE, IngestResult, check_inputs
+from tasks.ingest.inputs import IngestResult, check_inputs
 from tasks.ingest.run import input_digests
 from tasks.ingest.sources import InputFile
 from tasks.ingest.tables import EvidenceTally, load_geography
@@ -24,7 +24,7 @@ from tasks.settings.group_sizes import GroupSizesSettings
 from tasks.workload.group_sizes.plan import ImpossiblePlan, Plan, make_plan
 from tasks.workload.group_sizes.regions import RegionHierarchy
 from tasks.workload.schema import UNITS
-from validation.expectations import RuleOutcome
+from validation.expectations import RuleOutcome, readable
 from validation.group_sizes.input_rules import census_rule, total_rule
 
 
@@ -82,14 +82,14 @@ def check_groups(settings: GroupSizesSettings) -> GroupInputCheck:
     table = "regions"
     try:
         hierarchy = read_hierarchy(paths[table], names[table], tally)
-        read.append(RuleOutcome(table, READABLE, True))
+        read.append(readable(table, True))
         if hierarchy is None:
             return GroupInputCheck((*read, *tally.outcomes()), tally.findings(), None)
         table = kind
         counts = _counts(settings, paths[table], names[table], hierarchy, tally)
-        read.append(RuleOutcome(table, READABLE, True))
+        read.append(readable(table, True))
     except UnreadableInput as error:
-        read.append(RuleOutcome(table, READABLE, False))
+        read.append(readable(table, False))
         return GroupInputCheck((*read, *tally.outcomes()), (error.finding,), None)
     declared = settings.invariants.groups
     if tally.is_clean and not isinstance(declared, bool):

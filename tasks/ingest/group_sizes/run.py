@@ -20,7 +20,7 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     message too.
     """
     check = check_groups(settings)
-    write_input_outcomes(run, check.outcomes, check.findings, is_private=settings.is_private)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     accepted = check.accepted(with_counts=not settings.input.confidential)
     plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     store_identity(run, settings, accepted.digests)

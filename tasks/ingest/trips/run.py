@@ -24,7 +24,7 @@ from tasks.run_directory import RunDirectory
 from tasks.settings.trips import TripsInput, TripsSettings
 from tasks.workload.trips.hierarchy import Hierarchy
 from tasks.workload.trips.tree import Tree, column_tree, od_tree
-from validation.expectations import RuleOutcome
+from validation.expectations import RuleOutcome, readable
 from validation.trips.input_rules import depth_rule, place_rule
 
 ORIGIN, DESTINATION = "origin", "destination"
@@ -58,8 +58,9 @@ def check_input(settings: TripsSettings) -> TripsCheck:
     try:
         shape, leaves = _read_all(settings, evidence)
     except UnreadableInput as error:
-        return TripsCheck((), (error.finding,), None, None)
-    findings, outcomes = evidence.findings(), evidence.outcomes()
+        outcomes = (readable("files", False), *evidence.outcomes())
+        return TripsCheck(outcomes, (error.finding,), None, None)
+    findings, outcomes = evidence.findings(), (readable("files", True), *evidence.outcomes())
     is_sound = not findings and all(outcome.passed for outcome in outcomes)
     return TripsCheck(outcomes, findings, shape, leaves if is_sound else None)
 
@@ -85,7 +86,7 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
     the message too.
     """
     check = check_input(settings)
-    write_input_outcomes(run, check.outcomes, check.findings, is_private=settings.is_private)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     if check.leaves is None:
         raise refusal(check.findings, with_counts=not settings.input.confidential)
     tree, leaves = check.shape.tree, check.leaves

@@ -73,11 +73,6 @@ def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
     return not run_universe(run, shard.region_type, shard.level).total_only.all()
 
 
-def all_measured(run: RunDirectory) -> bool:
-    """Whether every file of noisy counts has been published."""
-    return all(path.exists() for path in measurement_files(run))
-
-
 def charge_run(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Check that what will be drawn costs what is charged, then enter it in the ledger.
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from tasks.handles import Artifact
 from tasks.ingest.detailed_groups.run_files import Shard, measured_file, read_shards, stage_1_file
+from tasks.measurement.charging import is_settled
 from tasks.measurement.detailed_groups.run import (
-    all_measured,
     charge_run,
     measure_tables_once,
     measure_totals_once,
+    measurement_files,
 )
 from tasks.run_directory import RunDirectory
 from tasks.settings.detailed_groups import DetailedGroupsSettings
@@ -23,10 +24,11 @@ from tasks.timing import stopwatch
 def charge_groups(run_root: str) -> Artifact:
     """Enter the run in the ledger before anything is drawn."""
     run = RunDirectory(Path(run_root))
-    if all_measured(run):
+    settings = frozen_settings(DetailedGroupsSettings, run.settings)
+    if is_settled(run, settings, measurement_files(run)):
         return Artifact("", reused=True)
     with stopwatch() as seconds:
-        charge_run(run, frozen_settings(DetailedGroupsSettings, run.settings))
+        charge_run(run, settings)
     return Artifact("", seconds=seconds())
 
 

@@ -26,7 +26,7 @@ from tasks.measurement.measure import DPQUERY_SUFFIX
 from tasks.measurement.sampler import noise_variance
 from tasks.run_directory import RunDirectory
 from tasks.settings.group_sizes import GroupSizesSettings
-from tasks.workload.group_sizes.mechanisms import NOISE
+from tasks.workload.group_sizes.mechanisms import NOISE, PROVEN
 from tasks.workload.group_sizes.plan import Plan
 from validation.group_sizes.calibration import check_plan
 from validation.outcome import Failures
@@ -38,15 +38,20 @@ def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
     return [measurement_file(run, level.level) for level in plan.levels]
 
 
+def guarantees(plan: Plan) -> bool:
+    """Whether a plan's noise is known to protect anybody."""
+    return plan.epsilon is not None and plan.calibration == PROVEN
+
+
 def guarantee_of(plan: Plan) -> Guarantee:
     """What measuring all levels guarantees: epsilon of pure differential privacy.
 
     The levels' parts of epsilon add up. The scales are calibrated to the neighbours of the plan:
     bounded, where a person moves between groups, or unbounded, where one joins or leaves a group.
-    Raises ValueError for a plan without noise.
+    Raises ValueError for a plan that guarantees nothing: without noise, or of the published scale.
     """
-    if plan.epsilon is None:
-        raise ValueError("a plan without noise guarantees nothing")
+    if not guarantees(plan):
+        raise ValueError("a plan without noise, or of the published scale, guarantees nothing")
     return Guarantee(PURE_DP, plan.epsilon, BOUNDED if plan.bounded else UNBOUNDED)
 
 
@@ -104,9 +109,9 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
 def cost_report(plan: Plan) -> dict[str, Any]:
     """What `spineflow budget --json` prints; fractions as strings.
 
-    `rho` is the bounded zCDP figure that epsilon implies, and `neighbors` says what epsilon is
-    for. Attributes and places within a region are not protected by parts of it: a person's group
-    is counted at every level.
+    `rho` is the bounded zCDP figure that epsilon implies, infinite for a plan that guarantees
+    nothing, and `neighbors` says what epsilon is for. Attributes and places within a region are not
+    protected by parts of it: a person's group is counted at every level.
     """
     infinite = plan.epsilon is None
     epsilon = "inf" if infinite else float(plan.epsilon)
@@ -116,7 +121,7 @@ def cost_report(plan: Plan) -> dict[str, Any]:
         "noise": NOISE,
         "calibration": plan.calibration,
         "neighbors": BOUNDED if plan.bounded else UNBOUNDED,
-        "rho": "inf" if infinite else str(guarantee_of(plan).bounded_rho),
+        "rho": str(guarantee_of(plan).bounded_rho) if guarantees(plan) else "inf",
         "delta": None,
         "epsilon": {"tight": epsilon, "simple": epsilon},
         "attributes": {},

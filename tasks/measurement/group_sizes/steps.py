@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tasks.handles import Artifact
 from tasks.ingest.group_sizes.run_files import measurement_file, read_plan
+from tasks.measurement.charging import is_settled
 from tasks.measurement.group_sizes.run import charge_run, measure_level, measurement_files
 from tasks.run_directory import RunDirectory
 from tasks.settings.group_sizes import GroupSizesSettings
@@ -19,7 +20,7 @@ def charge_ledger(run_root: str) -> Artifact:
     """Enter the run in the ledger before anything is drawn."""
     run = RunDirectory(Path(run_root))
     settings = frozen_settings(GroupSizesSettings, run.settings)
-    if all(path.exists() for path in measurement_files(run, read_plan(run))):
+    if is_settled(run, settings, measurement_files(run, read_plan(run))):
         return Artifact("", reused=True)
     with stopwatch() as seconds:
         charge_run(run, settings)

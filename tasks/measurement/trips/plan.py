@@ -57,6 +57,13 @@ class Plan:
         """The measured levels, in the order in which they are measured."""
         return (self.tree.depth,) if self.budget is None else tuple(sorted(self.budget.shares))
 
+    @property
+    def noise(self) -> dict[int, Fraction]:
+        """sigma^2 of each measured level, or the stability histogram's scale; 0 without noise."""
+        if self.budget is None:
+            return {self.tree.depth: self.histogram.scale or Fraction(0)}
+        return {level: self.budget.sigma_squared(level) for level in self.levels}
+
     def weight_variance(self, level: int) -> float:
         """Variance that least squares give a measured level; without noise all count alike."""
         return float(self.budget.sigma_squared(level)) or 1.0

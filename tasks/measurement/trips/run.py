@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.errors import SpineflowError
+from tasks.checks.trips.promise import expected_of
+from tasks.errors import BudgetRefused, SpineflowError
 from tasks.ingest.identity import stored_digests
 from tasks.ingest.trips.files import read_tree, read_truth
 from tasks.measurement.charging import charge_draws, random_source, single_draw
@@ -43,6 +44,10 @@ from tasks.settings.trips import TripsSettings
 from tasks.workload.budget import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from tasks.workload.trips.mechanisms import GAUSSIAN_LEAVES
 from tasks.workload.trips.tree import Tree
+from validation.outcome import Failures
+from validation.run_files import UnusableRunFile
+from validation.trips.privacy_loss import check_noise
+from validation.trips.run_files import read_tree as read_public_tree
 
 NODES_PER_SHARD = 1 << 23
 """Most noisy counts of a shard, unless one parent has more children."""
@@ -66,11 +71,19 @@ def _plan(settings: TripsSettings, tree: Tree) -> Plan:
 
 
 def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
-    """Enter the run in the ledger, and check the measurements that are there against it.
+    """Check that what will be drawn costs what the settings say, then enter it in the ledger.
 
-    One charge covers all levels. Raises BudgetRefused before any noise is drawn.
+    Sensitivities and losses are recomputed from the stored tree by independent code. One charge
+    covers all levels. Raises BudgetRefused before any noise is drawn.
     """
     plan = plan_of(run, settings)
+    failures = Failures()
+    try:
+        check_noise(read_public_tree(run.root), plan.noise, expected_of(settings, plan), failures)
+    except UnusableRunFile as error:
+        failures.add(str(error))
+    if failures.count:
+        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
     if plan.guarantee is None:
         return
     mechanism = DISCRETE_LAPLACE if plan.budget is None else DISCRETE_GAUSSIAN
@@ -79,16 +92,19 @@ def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
         settings,
         draws=[Draw(UNIVERSE, mechanism, plan.guarantee)],
         inputs=stored_digests(run),
-        files=[
-            file
-            for level in plan.levels
-            if cuts_file(run, level).exists()
-            for file in (
-                cuts_file(run, level),
-                *(measured_file(run, level, s.name) for s in read_cuts(run, level).shards),
-            )
-        ],
+        files=measurement_files(run, plan),
     )
+
+
+def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
+    """The cuts of all levels, and the files of noisy counts of those that have been cut."""
+    files = []
+    for level in plan.levels:
+        files.append(cuts_file(run, level))
+        if files[-1].exists():
+            shards = read_cuts(run, level).shards
+            files += [measured_file(run, level, shard.name) for shard in shards]
+    return files
 
 
 def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
@@ -251,21 +267,3 @@ def _digest(parents: NodeValues) -> str:
     digest = hashlib.sha256(parents.keys.astype("<i8").tobytes())
     digest.update(parents.values.astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def measurement_files(run: RunDirectory, settings: TripsSettings) -> list[Path]:
-    """The files of noisy counts whose cuts are known, there yet or not."""
-    return [
-        measured_file(run, level, shard.name)
-        for level in plan_of(run, settings).levels
-        if cuts_file(run, level).exists()
-        for shard in read_cuts(run, level).shards
-    ]
-
-
-def all_measured(run: RunDirectory, settings: TripsSettings) -> bool:
-    """Whether every noisy count of the run has been published."""
-    levels = plan_of(run, settings).levels
-    return all(cuts_file(run, level).exists() for level in levels) and all(
-        file.exists() for file in measurement_files(run, settings)
-    )

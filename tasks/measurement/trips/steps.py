@@ -5,8 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.handles import Artifact
+from tasks.measurement.charging import is_settled
 from tasks.measurement.trips.files import cuts_file, measured_file, read_cuts
-from tasks.measurement.trips.run import all_measured, charge_run, cut_level, measure_once
+from tasks.measurement.trips.run import (
+    charge_run,
+    cut_level,
+    measure_once,
+    measurement_files,
+    plan_of,
+)
 from tasks.run_directory import RunDirectory
 from tasks.settings.load import frozen_settings
 from tasks.settings.trips import TripsSettings
@@ -19,7 +26,7 @@ def charge_trips(run_root: str) -> Artifact:
     """Enter the run in the ledger before anything is drawn."""
     run = RunDirectory(Path(run_root))
     settings = frozen_settings(TripsSettings, run.settings)
-    if all_measured(run, settings):
+    if is_settled(run, settings, measurement_files(run, plan_of(run, settings))):
         return Artifact("", reused=True)
     with stopwatch() as seconds:
         charge_run(run, settings)

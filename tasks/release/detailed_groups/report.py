@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tasks.files import NOT_PRIVATE, replacing
+from tasks.files import replacing
 from tasks.ingest.detailed_groups.run import run_parameters, run_specification
 from tasks.postprocess.detailed_groups.groups import mask_of
 from tasks.postprocess.detailed_groups.run import coterminous_of, groups_to_release
@@ -76,9 +76,6 @@ def report(
         sections.append(_coterminous(run, settings, parameters))
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    stamp = None
-    if not settings.is_private:
-        stamp = f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
     return Document(
         f"Report of run {manifest['run_id']}",
         (
@@ -86,7 +83,7 @@ def report(
             f"settings {manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
         ),
         (*sections, checks_section(run), stages_section(run)),
-        stamp,
+        settings.stamp,
     )
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tasks.files import NOT_PRIVATE, replacing
+from tasks.files import replacing
 from tasks.ingest.group_sizes.run_files import read_plan
-from tasks.measurement.group_sizes.run import guarantee_of
+from tasks.measurement.group_sizes.run import guarantee_of, guarantees
 from tasks.measurement.sampler import noise_variance
 from tasks.release.document import NONE, Document, Figure, Section, Table, to_html
 from tasks.release.figures import line_chart
 from tasks.release.run_sections import checks_section, stages_section
 from tasks.run_directory import RunDirectory
 from tasks.settings.group_sizes import GroupSizesSettings
-from tasks.workload.group_sizes.mechanisms import NOISE, PUBLISHED
+from tasks.workload.group_sizes.mechanisms import NOISE
 from tasks.workload.group_sizes.plan import Plan
 from validation.group_sizes.run_checks import count_violations, released_counts
 
@@ -60,7 +60,7 @@ def report(
             f"settings {manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
         ),
         tuple(sections),
-        _stamp(settings, plan),
+        settings.stamp,
     )
 
 
@@ -77,17 +77,9 @@ def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
         low *= 2
 
 
-def _stamp(settings: GroupSizesSettings, plan: Plan) -> str | None:
-    if settings.is_private:
-        return None
-    if plan.calibration == PUBLISHED:
-        return f"{NOT_PRIVATE}: noise of the published scale, which covers no proven sensitivity"
-    return f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
-
-
 def _release(plan: Plan) -> Section:
     cost = "infinite" if plan.epsilon is None else str(plan.epsilon)
-    rho = NONE if plan.epsilon is None else f"{float(guarantee_of(plan).bounded_rho):.4g}"
+    rho = f"{float(guarantee_of(plan).bounded_rho):.4g}" if guarantees(plan) else NONE
     rows = (
         ("mechanism", plan.mechanism),
         ("epsilon", cost),

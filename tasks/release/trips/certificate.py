@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.files import NOT_PRIVATE, replacing
+from tasks.files import replacing
 from tasks.ingest.trips.files import read_tree
 from tasks.measurement.trips.plan import Plan
 from tasks.measurement.trips.run import plan_of
@@ -19,8 +19,6 @@ from tasks.release.trips.statements import (
 from tasks.release.trips.table import RANGE_QUERIES, n_trips
 from tasks.run_directory import RunDirectory
 from tasks.settings.trips import TripsSettings
-
-STAMP = f"{NOT_PRIVATE}: noise was switched off or is repeatable; for testing only"
 
 
 def write_certificate(run: RunDirectory, settings: TripsSettings) -> None:
@@ -53,7 +51,7 @@ def certificate(run: RunDirectory, settings: TripsSettings) -> Document:
             checks_section(run),
             _provenance(run),
         ),
-        None if settings.is_private else STAMP,
+        settings.stamp,
     )
 
 

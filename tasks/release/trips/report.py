@@ -14,7 +14,6 @@ from tasks.measurement.trips.plan import Plan
 from tasks.measurement.trips.run import plan_of
 from tasks.release.document import Document, Section, Table, to_html
 from tasks.release.run_sections import checks_section, stages_section
-from tasks.release.trips.certificate import STAMP
 from tasks.release.trips.error_bound import BETA, theorem_4
 from tasks.release.trips.statements import (
     METHODS,
@@ -53,7 +52,7 @@ def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | 
             f"{manifest['code_version']}.",
         ),
         tuple(sections),
-        None if settings.is_private else STAMP,
+        settings.stamp,
     )
 
 

@@ -52,8 +52,10 @@ def write_release(run: RunDirectory, *, is_private: bool) -> int:
     columns = release_columns(run_tree, leaves)
     table = pa.table(columns)
     _write(folder / f"{TABLE}.parquet", [table], is_private)
-    with replacing(folder / f"{TABLE}.csv") as part:
-        pacsv.write_csv(table, part)
+    with replacing(folder / f"{TABLE}.csv") as part, part.open("wb") as text:
+        if not is_private:
+            text.write(f"# {NOT_PRIVATE}\n".encode())
+        pacsv.write_csv(table, text)
     return leaves.keys.size
 
 

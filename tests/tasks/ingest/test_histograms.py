@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.ingest.histograms import block_histogram, read_histogram, write_histogram
+from tasks.ingest import histograms
+from tasks.ingest.histograms import (
+    HistogramSum,
+    block_histogram,
+    read_histogram,
+    sum_histogram,
+    write_histogram,
+)
 from tasks.ingest.invariants import (
     block_invariants,
     inhabitable,
@@ -52,6 +59,38 @@ def test_histogram_survives_storage(tmp_path):
         read_histogram(path, CODES[:2], n_cells=6)
     with pytest.raises(ValueError, match="not asked for"):
         read_histogram(path, CODES, n_cells=5)
+
+
+def test_sums_of_groups_leave_out_other_blocks(tmp_path):
+    histogram = block_histogram(
+        np.array([3, 0, 0, 2]), np.array([5, 1, 1, 0]), n_blocks=4, n_cells=6
+    )
+    path = tmp_path / "persons.parquet"
+    write_histogram(path, histogram, CODES)
+    group, sizes = np.array([1, 0, 1]), {"n_groups": 2, "n_cells": 6}
+    sums = sum_histogram(path, CODES[[0, 1, 3]], group, **sizes, among_others=True)
+    dense = histogram.toarray()
+    np.testing.assert_array_equal(sums.toarray(), [dense[1], dense[0] + dense[3]])
+    with pytest.raises(ValueError, match="not asked for"):
+        sum_histogram(path, CODES[[0, 1, 3]], group, **sizes)
+
+
+def test_an_empty_histogram_survives_storage(tmp_path):
+    path = tmp_path / "persons.parquet"
+    write_histogram(path, block_histogram(*np.zeros((2, 0), int), n_blocks=4, n_cells=6), CODES)
+    assert read_histogram(path, CODES, n_cells=6).nnz == 0
+
+
+def test_a_sum_does_not_depend_on_when_it_is_added_up(monkeypatch):
+    monkeypatch.setattr(histograms, "_FEWEST_HELD", 10)
+    rng = np.random.default_rng(4)
+    growing, expected = HistogramSum(3, 5), np.zeros((3, 5), dtype=np.int64)
+    for _ in range(40):
+        row, cell, count = rng.integers(0, 3, 7), rng.integers(0, 5, 7), rng.integers(1, 9, 7)
+        growing.add(row, cell, count)
+        np.add.at(expected, (row, cell), count)
+    np.testing.assert_array_equal(growing.total().toarray(), expected)
+    assert growing.total().has_canonical_format
 
 
 def test_invariants(tmp_path):

@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     persons.to_csv(files.persons, sep="|", index=False)
     check = check_inputs(persons=files.persons, units=files.units, geography=files.geography)
     run = RunDirectory(folder / "run")
-    write_input_outcomes(run, check.outcomes, check.findings, is_private=True)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=None)
     return run
 
 
@@ -92,9 +92,10 @@ def test_pages_need_nothing_from_elsewhere(run: RunDirectory) -> None:
 
 def test_pages_of_a_run_that_is_not_private_say_so(run: RunDirectory, tmp_path: Path) -> None:
     stamped = RunDirectory(tmp_path / "run")
-    write_input_outcomes(stamped, (), (), is_private=False)
+    stamp = f"{NOT_PRIVATE}: noise was switched off"
+    write_input_outcomes(stamped, (), (), stamp=stamp)
     for page in stamped.root.rglob("data_docs/*.html"):
-        assert NOT_PRIVATE in page.read_text(encoding="utf-8")
+        assert stamp in page.read_text(encoding="utf-8")
     for page in run.root.rglob("data_docs/*.html"):
         assert NOT_PRIVATE not in page.read_text(encoding="utf-8")
 

@@ -21,7 +21,6 @@ from tasks.release.publication import (
     refuse_taken_place,
 )
 from tasks.run_directory import RunDirectory, start_run
-from tasks.settings.base import ReleaseSettings
 
 
 class Settings:
@@ -30,14 +29,14 @@ class Settings:
     PRODUCT = "topdown"
 
     def __init__(self, place: str) -> None:
-        self.release = ReleaseSettings(publish_to=place)
+        self.published_to = place
 
 
 def finished_run(folder: Path, place: str, *, rows: str = "1|2\n") -> RunDirectory:
     run = RunDirectory(folder)
     folder.mkdir()
     text = f'[release]\npublish_to = "{place}"\n'
-    start_run(run, product="topdown", settings_text=text, private=True)
+    start_run(run, product="topdown", settings_text=text)
     (run.release / "pl94171").mkdir(parents=True)
     (run.release / "mdf_persons.csv").write_text(rows)
     (run.release / "pl94171" / "geo.csv").write_text("44\n")

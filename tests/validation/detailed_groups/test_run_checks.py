@@ -331,6 +331,6 @@ def test_a_missing_column(damaged, name: str) -> None:
 def test_a_failed_check_withholds_the_release(damaged, sound) -> None:
     run, _ = damaged
     edit_text(run, "t1.csv", lambda rows: rows[1:])
-    with pytest.raises(CheckFailed, match="groups shown follow the rules failed"):
+    with pytest.raises(CheckFailed, match="'groups shown follow the rules' of population groups"):
         check_run(run, sound[1])
     assert (run.checks / "checks.json").exists()

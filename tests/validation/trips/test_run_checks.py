@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.checks.trips.in_process import tree_to_table
-from tasks.checks.trips.run import expected_of
+from tasks.checks.trips.promise import expected_of
 from tasks.ingest.trips.generate import CountrySize, generate_country
 from tasks.ingest.trips.run import ingest_input
 from tasks.measurement.trips.run import plan_of
@@ -20,7 +21,8 @@ from tasks.run_directory import RunDirectory, start_run
 from tasks.settings.load import dump_settings, load_settings
 from tasks.settings.trips import TripsSettings
 from tasks.workload.trips.neighbors import Contribution, squared_sensitivity
-from validation.trips.privacy_loss import ExpectedTrips
+from validation.outcome import Failures
+from validation.trips.privacy_loss import ExpectedTrips, check_noise
 from validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity
 from validation.trips.run_checks import ALWAYS, TOP_DOWN, run_checks
 from validation.trips.run_files import read_tree
@@ -37,7 +39,7 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedTr
     settings = load_settings(TripsSettings, generate_country(folder, SMALL, seed=1), presets=folder)
     run = RunDirectory(folder / "run")
     run.root.mkdir()
-    start_run(run, product="trips", settings_text=dump_settings(settings), private=True)
+    start_run(run, product="trips", settings_text=dump_settings(settings))
     ingest_input(run, settings)
     tree_to_table(run, settings)
     return run.root, expected_of(settings, plan_of(run, settings))
@@ -117,6 +119,10 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         lambda root: edit_text(root / "release-unchecked/trips.csv", "\n", "\nX,Y,1\n"),
         {"table_is_the_estimates"},
     ),
+    "the text has a stamp that it is not due": (
+        lambda root: edit_text(root / "release-unchecked/trips.csv", "", "# NOT PRIVATE\n"),
+        {"table_is_the_estimates"},
+    ),
     "range queries are others": (
         lambda root: change_rows(
             root / "release-unchecked/range_queries.parquet", lambda t: moved(t, "count")
@@ -160,6 +166,32 @@ def test_promises_of_other_settings_are_not_met(good_run) -> None:
     unbounded = dataclasses.replace(expected, bounded=False)
     assert failed(root, unbounded) == {"measured_loss_is_the_budget"}
     assert failed(root, expected, is_private=False) == {"table_is_the_estimates"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "factor", "is_sound"),
+    [
+        ((), Fraction(1), True),
+        ((), Fraction(99, 100), False),
+        ((), Fraction(0), False),
+        (("privacy.neighbors=unbounded",), Fraction(1), True),
+        (("mechanism.name=stability_histogram",), Fraction(1), True),
+        (("mechanism.name=stability_histogram",), Fraction(1, 2), False),
+        (("privacy.infinite=true",), Fraction(1), True),
+    ],
+)
+def test_noise_must_cost_the_budget_before_it_is_drawn(
+    good_run, overrides: tuple[str, ...], factor: Fraction, is_sound: bool
+) -> None:
+    root, _ = good_run
+    settings = load_settings(
+        TripsSettings, root / "settings.toml", presets=root, overrides=overrides
+    )
+    plan = plan_of(RunDirectory(root), settings)
+    noise = {level: parameter * factor for level, parameter in plan.noise.items()}
+    failures = Failures()
+    check_noise(read_tree(root), noise, expected_of(settings, plan), failures)
+    assert (failures.count == 0) == is_sound
 
 
 @pytest.mark.parametrize("trips", [1, 3, 40])

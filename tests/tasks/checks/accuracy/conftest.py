@@ -45,8 +45,8 @@ def make_run(folder: Path, county: Path, *, seed: int, overrides=(), name: str =
     settings = load_settings(TopdownSettings, file, presets=PRESETS, overrides=overrides)
     run = RunDirectory(folder / name)
     with run.locked():
-        text, is_private = dump_settings(settings), settings.is_private
-        start_run(run, product="topdown", settings_text=text, private=is_private)
+        text = dump_settings(settings)
+        start_run(run, product="topdown", settings_text=text, stamp=settings.stamp)
     ingest_input(run, settings)
     geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
     for universe in settings.run.universes:

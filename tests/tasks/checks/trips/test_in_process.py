@@ -34,6 +34,7 @@ from tasks.release.trips.table import released_level
 from tasks.run_directory import RunDirectory, start_run
 from tasks.settings.load import dump_settings, load_settings
 from tasks.settings.trips import TripsSettings
+from tasks.workload.trips import budget as workload_budget
 from validation.outcome import CHECKS_FILE
 
 SMALL = CountrySize(regions=3, provinces=8, municipalities=40, pairs=500, commuters=60_000)
@@ -54,9 +55,7 @@ def started(country: Path, folder: Path, *overrides: str) -> tuple[RunDirectory,
     )
     run = RunDirectory(folder / "run")
     run.root.mkdir()
-    start_run(
-        run, product="trips", settings_text=dump_settings(settings), private=settings.is_private
-    )
+    start_run(run, product="trips", settings_text=dump_settings(settings), stamp=settings.stamp)
     return run, settings
 
 
@@ -84,6 +83,7 @@ MECHANISMS = {
         "mechanism.most_nodes=1",
         "privacy.neighbors=unbounded",
     ),
+    "without noise": ("privacy.infinite=true",),
     "several trips": (
         "privacy.trips_per_person=3",
         "privacy.total=measured",
@@ -102,7 +102,11 @@ def test_top_down_mechanisms_keep_consistency_at_every_level(
     table = pq.read_table(run.release / "trips.parquet").to_pandas()
     assert list(table) == ["origin", "destination", "count"]
     assert (table["count"] > 0).all() and not table.duplicated(["origin", "destination"]).any()
-    text = pacsv.read_csv(run.release / "trips.csv").to_pandas()
+    lines = (run.release / "trips.csv").read_text().splitlines()
+    is_stamped = lines[0] == "# NOT PRIVATE"
+    assert is_stamped == (run.read_manifest()["privacy"] == NOT_PRIVATE)
+    options = pacsv.ReadOptions(skip_rows=int(is_stamped))
+    text = pacsv.read_csv(run.release / "trips.csv", read_options=options).to_pandas()
     pd.testing.assert_frame_equal(text, table, check_dtype=False)
     below = None
     for level in range(tree.depth, -1, -1):
@@ -231,6 +235,17 @@ def test_a_cap_stops_the_run_before_noise(country: Path, tmp_path: Path) -> None
     assert not (run.root / "measurements").exists()
 
 
+def test_noise_that_does_not_cover_a_person_is_not_drawn(
+    country: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(workload_budget, "squared_sensitivity", lambda *arguments: 1)
+    run, settings = started(country, tmp_path)
+    ingest_input(run, settings)
+    with pytest.raises(BudgetRefused, match="losses add to"):
+        charge_run(run, settings)
+    assert summary(open_ledger(tmp_path / "ledger.db"))["datasets"] == {}
+
+
 def test_unbounded_spending_is_entered_as_it_is(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path, "privacy.neighbors=unbounded")
     ingest_input(run, settings)
@@ -311,7 +326,7 @@ def test_columns_keep_their_types(country: Path, tmp_path: Path) -> None:
     settings = load_settings(TripsSettings, tmp_path / "settings.toml", presets=tmp_path)
     run = RunDirectory(tmp_path / "run")
     run.root.mkdir()
-    start_run(run, product="trips", settings_text=dump_settings(settings), private=False)
+    start_run(run, product="trips", settings_text=dump_settings(settings), stamp=settings.stamp)
     run_in_process(run, settings)
     released = pq.read_table(run.release / "trips.parquet").to_pandas()
     expected = table.rename(columns={"n": "count"}).sort_values(["place", "sex"], ignore_index=True)

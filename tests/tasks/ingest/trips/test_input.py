@@ -153,7 +153,7 @@ def test_hierarchies_of_different_depth_are_refused(tmp_path: Path) -> None:
 
 def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     write(tmp_path, TRIPS.drop(columns="to"))
-    assert "column to is missing; add it, or correct its name" in (
+    assert "column to is missing; add it under this name, or correct" in (
         check_input(settings_in(tmp_path)).findings[0].sentence()
     )
     with pytest.raises(InputRefused, match="nothing.csv: the file does not exist"):

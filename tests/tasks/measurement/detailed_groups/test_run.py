@@ -21,7 +21,6 @@ from tasks.ingest.detailed_groups.run import (
 )
 from tasks.ingest.detailed_groups.run_files import measured_file, read_shards, stage_1_file
 from tasks.measurement.detailed_groups.run import (
-    all_measured,
     charge_run,
     check_loss,
     guarantee_of,
@@ -66,7 +65,7 @@ def ingested(folder: Path, groups_input: Path, *overrides: str):
         run,
         product=settings.PRODUCT,
         settings_text=dump_settings(settings),
-        private=settings.is_private,
+        stamp=settings.stamp,
     )
     ingest_input(run, settings)
     for item in run_parameters(run, settings).budgets:
@@ -98,7 +97,7 @@ def test_every_group_of_the_universe_has_one_row(measured_groups) -> None:
     }
     assert set(map(tuple, frame[KEY].to_numpy())) == expected
     assert set(frame["table"]) == {0, 1, 2, 3}
-    assert all_measured(run)
+    assert all(path.exists() for path in measurement_files(run))
 
 
 def test_files_have_the_columns_that_others_read(measured_groups) -> None:

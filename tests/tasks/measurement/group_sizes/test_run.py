@@ -36,7 +36,7 @@ def ingested(folder: Path, settings: GroupSizesSettings) -> RunDirectory:
     run = RunDirectory(folder / "run")
     run.root.mkdir()
     text = dump_settings(settings)
-    start_run(run, product="group-sizes", settings_text=text, private=settings.is_private)
+    start_run(run, product="group-sizes", settings_text=text, stamp=settings.stamp)
     ingest_groups(run, settings)
     return run
 
@@ -134,6 +134,16 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
     cost = cost_report(read_plan(run))
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
+    with pytest.raises(ValueError, match="guarantees nothing"):
+        guarantee_of(read_plan(run))
+
+
+def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "mechanism.name=chain_dp", "mechanism.calibration=published")
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    assert not (tmp_path / "ledger.db").exists()
+    assert cost_report(read_plan(run))["rho"] == "inf"
     with pytest.raises(ValueError, match="guarantees nothing"):
         guarantee_of(read_plan(run))
 

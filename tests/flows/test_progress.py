@@ -1,0 +1,38 @@
+"""What a stage says when some of its tasks fail."""
+
+from __future__ import annotations
+
+import pytest
+from prefect import flow, task
+
+from flows.progress import finish_stage, listening
+from tasks.errors import SpineflowError
+
+
+@task
+def fails() -> None:
+    raise SpineflowError("this one failed")
+
+
+@task
+def follows() -> None:
+    pass
+
+
+@flow
+def two_stages() -> None:
+    first = fails.submit()
+    second = follows.submit(wait_for=[first])
+    finish_stage({"second": [second, follows.submit()], "first": [first]})
+
+
+def test_the_error_is_that_of_the_task_that_failed(prefect_server) -> None:
+    """The tasks that were waiting for it have no result, and their error says nothing."""
+    told = []
+    with (
+        listening(lambda stage, done, planned: told.append((stage, done, planned))),
+        pytest.raises(SpineflowError, match="this one failed"),
+    ):
+        two_stages()
+    assert told[:2] == [("second", 0, 2), ("first", 0, 1)]
+    assert told[-1][1] == told[-1][2]

@@ -1,0 +1,33 @@
+"""A generated county whose spine is cut into many small shards, laid out without Prefect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROWS_PER_GROUP = 64
+
+
+@pytest.fixture(scope="session")
+def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A run directory up to shards and constraints, and its settings; not to be changed."""
+    from flows.running import PRESETS
+    from tasks.estimation.replicate import lay_out, read_dataset
+    from tasks.ingest import histograms
+    from tasks.settings.load import load_settings
+    from tasks.settings.topdown import TopdownSettings
+    from tasks.spine import shards
+
+    folder = tmp_path_factory.mktemp("cut-county")
+    file = folder / "settings.toml"
+    tables = {"persons": "persons.parquet", "units": "units.parquet", "geography": "grfc.txt"}
+    lines = [f'{key} = "{county / table}"' for key, table in tables.items()]
+    text = 'preset = "pl94_2020_us"\n[input]\nconfidential = false\n' + "\n".join(lines)
+    file.write_text(text + '\n[privacy]\ndataset = "county"\nseed = 1\n')
+    settings = load_settings(TopdownSettings, file, presets=PRESETS)
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(histograms, "ROWS_PER_GROUP", ROWS_PER_GROUP)
+        changed.setattr(shards, "VALUES_PER_SHARD", 30_000)
+        run = lay_out(read_dataset(settings, folder / "data"), settings, folder / "run")
+    return run, settings
