@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test quick soak clean
+.PHONY: demo test quick soak recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -26,5 +26,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
 
-clean:
+# Forget compiled kernels: numba notices a change of a module, not of the modules it calls.
+recompile:
+	find tasks -name '*.nb[ci]' -delete
+
+clean: recompile
 	rm -rf $(VENV) build *.egg-info spineflow-demo
