@@ -16,6 +16,9 @@ from tasks.timing import stopwatch
 Listener = Callable[[str, int, int], None]
 """Called with the name of a stage, and how many of its tasks are done and planned."""
 
+SECONDS_BETWEEN_UPDATES = 1.0
+"""Of a stage's progress at the server: each is a request, for which the flow waits."""
+
 _listeners: list[Listener] = []
 
 
@@ -43,13 +46,16 @@ def finish_stage(stages: dict[str, Sequence[PrefectFuture]]) -> None:
     }
     for stage, futures in stages.items():
         _tell(stage, 0, len(futures))
+    told = dict.fromkeys(stages, 0.0)
     with stopwatch() as elapsed:
         for future in as_completed(list(owner)):
             stage = owner[future]
             done[stage] += 1
             _tell(stage, done[stage], len(stages[stage]))
-            if stage in artifacts:
-                planned = len(stages[stage])
+            planned = len(stages[stage])
+            is_due = done[stage] == planned or elapsed() - told[stage] >= SECONDS_BETWEEN_UPDATES
+            if stage in artifacts and is_due:
+                told[stage] = elapsed()
                 update_progress_artifact(
                     artifacts[stage],
                     progress=100.0 * done[stage] / planned,

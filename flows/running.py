@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import Flow, tags
+from prefect.context import TagsContext
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
@@ -116,7 +117,7 @@ def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run a prepared run's stages with the task runner that the settings choose.
 
-    The flow run and its tasks are tagged with the dataset, the product and the runner.
+    The flow run is tagged with the dataset, the product and the runner.
     """
     stages = product.stages.with_options(task_runner=task_runner(settings.run))
     with tags(settings.privacy.dataset, product.name, settings.run.runner):
@@ -169,9 +170,12 @@ def entered(
         run.refuse_edited_settings()
         settings = frozen_settings(model, run.settings)
         try:
-            yield run, settings
-            if settings.published_to is not None:
-                finish(run, {"publication": [publish_copy.submit(str(run.root))]})
+            # Task runs bear no tags: before each that does, Prefect asks for concurrency limits,
+            # and now and then waits two seconds for the answer.
+            with TagsContext(current_tags=set()):
+                yield run, settings
+                if settings.published_to is not None:
+                    finish(run, {"publication": [publish_copy.submit(str(run.root))]})
         except Exception as error:
             public = explained(error, run_directory)
             with suppress(OSError):

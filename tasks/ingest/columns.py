@@ -19,6 +19,8 @@ from tasks.ingest.layouts import Field
 
 _MOST_DIGITS = 18
 """Longest run of digits that is certain to fit into 64 bits."""
+_ROWS_AT_ONCE = 1 << 20
+"""Identifiers that are brought to another form at a time."""
 
 
 @dataclass(frozen=True)
@@ -92,60 +94,125 @@ class KeyIndex:
     Identifiers are compared as numbers if all of the indexed column are made of up to 18 digits,
     so that integers, `7` and `000000007` agree; otherwise as texts without surrounding blanks.
 
+    What is kept are sorted 64-bit codes and their rows: the numbers themselves, or hashes of
+    the texts. A hash only says which texts to compare, so that equal ones cannot mislead.
+
     >>> index = KeyIndex(pa.array(["01", "02", None]))
     >>> index.positions(pa.array([2, 3])).tolist()
     [1, -1]
     """
 
-    def __init__(self, keys: pa.Array) -> None:
-        texts = _key_texts(keys)
-        numbers = _numbers(texts)
-        self.is_blank: np.ndarray = texts.is_null().to_numpy(zero_copy_only=False)
+    def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
+        parts = [
+            chunk.slice(start, _ROWS_AT_ONCE)
+            for chunk in chunks
+            for start in range(0, len(chunk), _ROWS_AT_ONCE)
+        ]
+        codes = np.empty(len(keys), dtype=np.int64)
+        self.is_blank: np.ndarray = np.empty(len(keys), dtype=bool)
         """Mask of the rows without an identifier, shape `(n_rows,)`."""
-        self._is_numeric = bool(np.array_equal(numbers < 0, self.is_blank))
-        labels = pd.Index(numbers if self._is_numeric else texts.to_numpy(zero_copy_only=False))
-        self.is_repeated: np.ndarray = labels.duplicated(keep=False) & ~self.is_blank
+        start = 0
+        for part in parts:
+            plain, rows = _plain(part), slice(start, start + len(part))
+            codes[rows] = _numbers(plain)
+            self.is_blank[rows] = plain.is_null().to_numpy(zero_copy_only=False)
+            start += len(part)
+        self._texts: pa.Array | None = None
+        """The indexed column where identifiers are compared as texts."""
+        if not np.array_equal(codes < 0, self.is_blank):
+            self._texts = pa.concat_arrays([_texts(_plain(part)) for part in parts])
+            for start in range(0, len(keys), _ROWS_AT_ONCE):
+                part = self._texts.slice(start, _ROWS_AT_ONCE)
+                codes[start : start + len(part)] = _hashes(part)
+
+        row_type = np.int32 if len(keys) < 2**31 else np.int64
+        order = np.argsort(codes, kind="stable").astype(row_type)
+        ascending = codes[order]
+        is_as_before = ascending[1:] == ascending[:-1]
+        is_alone = np.ones(len(keys), dtype=bool)
+        is_alone[1:] &= ~is_as_before
+        is_alone[:-1] &= ~is_as_before
+        alike = np.sort(order[~is_alone])
+        alike = alike[~self.is_blank[alike]]
+        labels = pd.Index(codes[alike] if self._texts is None else _take(self._texts, alike))
+        self.is_repeated: np.ndarray = np.zeros(len(keys), dtype=bool)
         """Mask of the rows whose identifier another row has too, shape `(n_rows,)`."""
-        self._rows = np.flatnonzero(~labels.duplicated() & ~self.is_blank)
-        self._labels = labels[self._rows]
+        self.is_repeated[alike] = labels.duplicated(keep=False)
+        is_indexed = ~self.is_blank
+        is_indexed[alike] = ~labels.duplicated()
+        is_indexed = is_indexed[order]
+        del codes
+        self._codes = ascending[is_indexed]
+        self._rows = order[is_indexed]
 
     def positions(self, keys: pa.Array) -> np.ndarray:
         """Row of every identifier in the indexed column, shape `(n_keys,)`; -1 for none.
 
         Where the indexed column repeats an identifier, its first row is given.
         """
-        texts = _key_texts(keys)
-        if self._is_numeric:
-            found = self._labels.get_indexer(_numbers(texts))
-        else:
-            found = self._labels.get_indexer(texts.to_numpy(zero_copy_only=False))
-        if not len(self._rows):
-            return np.full(len(texts), -1, dtype=np.int64)
-        return np.where(found < 0, -1, self._rows[found]).astype(np.int64)
+        plain = _plain(keys)
+        wanted = _numbers(plain) if self._texts is None else _hashes(_texts(plain))
+        found = np.full(len(keys), -1, dtype=np.int64)
+        # In ascending order they are looked up along the codes, not all over memory.
+        pending = np.argsort(wanted)
+        at = np.searchsorted(self._codes, wanted[pending])
+        while pending.size:
+            is_like = at < len(self._codes)
+            is_like[is_like] = self._codes[at[is_like]] == wanted[pending[is_like]]
+            pending, at = pending[is_like], at[is_like]
+            rows = self._rows[at]
+            if self._texts is None:
+                found[pending] = rows
+                break
+            is_same = _take(self._texts, rows) == _take(_texts(plain), pending)
+            found[pending[is_same]] = rows[is_same]
+            pending, at = pending[~is_same], at[~is_same] + 1
+        return found
 
 
 def is_blank_key(keys: pa.Array) -> np.ndarray:
     """Mask of the rows without an identifier, shape `(n_rows,)`."""
-    return _key_texts(keys).is_null().to_numpy(zero_copy_only=False)
+    return _plain(keys).is_null().to_numpy(zero_copy_only=False)
 
 
-def _key_texts(keys: pa.Array) -> pa.Array:
-    """Identifiers as texts without surrounding blanks; null where blank."""
+def _plain(keys: pa.Array) -> pa.Array:
+    """Identifiers as int64, or as texts without surrounding blanks; null where blank."""
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
     if pa.types.is_floating(keys.type):
         # A float that is no whole number, or too large to be exact, identifies nothing.
         is_exact = pc.and_(pc.equal(pc.floor(keys), keys), pc.less(pc.abs(keys), 2.0**53))
         keys = pc.if_else(is_exact, keys, None).cast(pa.int64())
+    if pa.types.is_integer(keys.type) and not pa.types.is_uint64(keys.type):
+        return keys.cast(pa.int64())
     texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
-def _numbers(texts: pa.Array) -> np.ndarray:
+def _texts(plain: pa.Array) -> pa.Array:
+    return plain.cast(pa.large_string())
+
+
+def _numbers(plain: pa.Array) -> np.ndarray:
     """Identifiers as int64; -1 where blank or not made of up to 18 ASCII digits."""
+    if pa.types.is_integer(plain.type):
+        numbers = pc.fill_null(plain, -1).to_numpy(zero_copy_only=False)
+        return np.where((numbers >= 0) & (numbers < 10**_MOST_DIGITS), numbers, -1)
     is_number = pc.and_(
-        pc.and_(pc.string_is_ascii(texts), pc.utf8_is_digit(texts)),
-        pc.less_equal(pc.utf8_length(texts), _MOST_DIGITS),
+        pc.and_(pc.string_is_ascii(plain), pc.utf8_is_digit(plain)),
+        pc.less_equal(pc.utf8_length(plain), _MOST_DIGITS),
     )
-    numbers = pc.if_else(is_number, texts, None).cast(pa.int64())
+    numbers = pc.if_else(is_number, plain, None).cast(pa.int64())
     return pc.fill_null(numbers, -1).to_numpy(zero_copy_only=False)
+
+
+def _hashes(texts: pa.Array) -> np.ndarray:
+    """A 64-bit hash of every text as int64; that of a null means nothing."""
+    values = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
+    return pd.util.hash_array(values, categorize=False).view(np.int64)
+
+
+def _take(texts: pa.Array, rows: np.ndarray) -> np.ndarray:
+    """The texts of some rows, shape `(n,)`, object; None where null."""
+    return texts.take(pa.array(rows)).to_numpy(zero_copy_only=False)

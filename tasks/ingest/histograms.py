@@ -42,33 +42,44 @@ def block_histogram(
 class HistogramSum:
     """A histogram `(n_rows, n_cells)` to which records are added some at a time.
 
-    Memory is at most some two times that of the result. Adding is linear in the records: what was
-    added is summed up only once it is as much again as the sum so far.
+    Memory is some two times that of the result, whose counts take 32 bits until their total needs
+    more. Adding is linear in the records: what was added is summed up only once it is an eighth
+    of the sum so far.
     """
 
     def __init__(self, n_rows: int, n_cells: int) -> None:
-        self._shape = (n_rows, n_cells)
+        self._sum = sparse.csr_array((n_rows, n_cells), dtype=np.int32)
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._size = 0
-        self._most = _FEWEST_HELD
+        self._n_records = 0
 
     def add(self, row: np.ndarray, cell: np.ndarray, count: np.ndarray) -> None:
-        """Add counts, shape `(n,)` each; a row and cell may come again."""
+        """Add counts of zero or more, shape `(n,)` each; a row and cell may come again."""
         self._parts.append((row.astype(np.int32), cell.astype(np.int32), count))
         self._size += len(row)
-        if self._size > self._most:
-            summed = sparse.coo_array(self.total())
-            self._parts = [(summed.row, summed.col, summed.data)]
-            self._size = summed.nnz
-            self._most = max(_FEWEST_HELD, 2 * summed.nnz)
+        self._n_records += int(count.sum())
+        if self._size > max(_FEWEST_HELD, self._sum.nnz // 8):
+            self._sum_up()
 
     def total(self) -> sparse.csr_array:
-        """The sum so far, cells ascending in every row."""
-        empty = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
-        row, cell, count = map(np.concatenate, zip(empty, *self._parts, strict=True))
-        total = sparse.csr_array(sparse.coo_array((count, (row, cell)), shape=self._shape))
-        total.sum_duplicates()
-        return total
+        """The sum so far, int64, cells ascending in every row, zeros not stored."""
+        self._sum_up()
+        counts = self._sum.data.astype(np.int64)
+        return sparse.csr_array(
+            (counts, self._sum.indices, self._sum.indptr), shape=self._sum.shape
+        )
+
+    def _sum_up(self) -> None:
+        """Add what is held to the sum."""
+        if not self._parts:
+            return
+        row, cell, count = map(np.concatenate, zip(*self._parts, strict=True))
+        self._parts, self._size = [], 0
+        # No cell has more than the total, so that int32 holds until this is too large.
+        count = count.astype(np.int32 if self._n_records < 2**31 else np.int64)
+        added = sparse.csr_array(sparse.coo_array((count, (row, cell)), shape=self._sum.shape))
+        added.sum_duplicates()
+        self._sum = self._sum + added
 
 
 _FEWEST_HELD = 1 << 21

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from tasks.ingest.findings import Finding, UnreadableInput, refusal
-from tasks.ingest.histograms import block_histogram
+from tasks.ingest.histograms import HistogramSum
 from tasks.ingest.invariants import block_invariants, state_totals
 from tasks.ingest.sources import InputFile
 from tasks.ingest.tables import (
@@ -25,6 +25,8 @@ from tasks.ingest.tables import (
 from tasks.workload.schema import PERSONS, UNITS, Schema
 from validation.expectations import RuleOutcome, readable, run_suites
 from validation.input_rules import applicable_rules, count_violations
+
+_UNITS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -166,17 +168,17 @@ def _assemble(
     if person_schema:
         histograms["persons"] = sums.histogram
     if unit_schema:
-        is_housing_unit = ~units.is_facility
-        histograms["units"] = block_histogram(
-            units.block[is_housing_unit],
-            unit_schema.cells({"occupancy": units.occupancy[is_housing_unit]}),
-            n_blocks=len(geography),
-            n_cells=unit_schema.n_cells,
-        )
+        summed = HistogramSum(len(geography), unit_schema.n_cells)
+        for start in range(0, len(units.block), _UNITS_AT_ONCE):
+            rows = slice(start, start + _UNITS_AT_ONCE)
+            is_housing_unit = ~units.is_facility[rows]
+            cells = unit_schema.cells({"occupancy": units.occupancy[rows][is_housing_unit]})
+            summed.add(units.block[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
+        histograms["units"] = summed.total()
     block_geocode = geography["block_geocode"]
     return IngestResult(
         geography=geography,
-        invariants=block_invariants(block_geocode, units.block, units.hhgq.astype(np.int64)),
+        invariants=block_invariants(block_geocode, units.block, units.hhgq),
         state_totals=state_totals(block_geocode, sums.population),
         histograms=histograms,
         identity=sums.identity,

@@ -20,6 +20,7 @@ from tasks.workload.schema import ATTRIBUTE_SIZES
 
 FACILITY_COLUMNS = tuple(f"facilities_{hhgq}" for hhgq in range(1, ATTRIBUTE_SIZES["hhgq"]))
 """Columns of the invariants frame with the facilities of each group-quarters type."""
+_UNITS_AT_ONCE = 1 << 20
 
 
 def block_invariants(
@@ -32,10 +33,13 @@ def block_invariants(
     housing_units, facilities_1 to facilities_7 (int64).
     """
     n_types = ATTRIBUTE_SIZES["hhgq"]
-    counts = np.bincount(
-        unit_block.astype(np.int64) * n_types + unit_hhgq, minlength=len(block_geocode) * n_types
-    ).reshape(-1, n_types)
-    columns = dict(zip(("housing_units", *FACILITY_COLUMNS), counts.T, strict=True))
+    counts = np.zeros(len(block_geocode) * n_types, dtype=np.int64)
+    for start in range(0, len(unit_block), _UNITS_AT_ONCE):
+        rows = slice(start, start + _UNITS_AT_ONCE)
+        np.add.at(counts, unit_block[rows].astype(np.int64) * n_types + unit_hhgq[rows], 1)
+    columns = dict(
+        zip(("housing_units", *FACILITY_COLUMNS), counts.reshape(-1, n_types).T, strict=True)
+    )
     return pd.DataFrame({"block_geocode": block_geocode, **columns})
 
 

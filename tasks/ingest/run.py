@@ -65,9 +65,9 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
 def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
     """Keyed digests by which the ledger recognises these people and housing units again."""
     geocode = result.geography["block_geocode"].to_numpy().astype(np.int64)
-    persons = sparse.coo_array(result.identity)
-    levels = np.unravel_index(persons.col, IDENTITY.shape)
-    columns = (geocode[persons.row], *levels, persons.data)
+    persons = result.identity
+    block = np.repeat(geocode, np.diff(persons.indptr))
+    columns = (block, *np.divmod(persons.indices, IDENTITY.shape[1]), persons.data)
     digests = {
         "persons": input_digest("persons", dict(zip(PERSON_COLUMNS, columns, strict=True)), key)
     }

@@ -1,7 +1,8 @@
 """The three input tables as arrays, each with the evidence that its rules are checked on.
 
-The geography and units tables are held whole; persons pass through in batches, of which only sums
-stay: histogram counts, persons per unit, and rows per distinct value.
+The geography table is held whole. Units pass through in batches, of which some 30 bytes a unit
+stay, and so do persons, of which only sums stay: histogram counts, persons per unit, and rows per
+distinct value.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class UnitsTable:
 
     index: KeyIndex
     block: np.ndarray
-    """Position in the geography frame; -1 where OIDTB is unknown."""
+    """Position in the geography frame, int32; -1 where OIDTB is unknown."""
     is_facility: np.ndarray
     occupancy: np.ndarray
     """0 vacant or 1 occupied; -1 where unknown, and for facilities."""
@@ -139,39 +140,46 @@ def load_geography(file: InputFile, evidence: EvidenceTally) -> GeographyTable:
 
 
 def load_units(file: InputFile, geography: GeographyTable, evidence: EvidenceTally) -> UnitsTable:
-    """Read the units table and find each unit's block."""
-    batch = _whole(read_batches(file, Selection(UNIT_COLUMNS)))
-    rtype, qgqtyp, vacs = (
-        CodedColumn.from_arrow(batch[name], UNITS_LAYOUT.field(name))
-        for name in ("RTYPE", "QGQTYP", "VACS")
-    )
-    index = KeyIndex(batch["MAFID"])
-    position = geography.index.positions(batch["OIDTB"])
-    block = np.where(position < 0, -1, geography.rank[position])
-    is_housing_unit = rtype.lookup(lambda value: value == HOUSING_UNIT, bool)
-    is_facility = rtype.lookup(lambda value: value == FACILITY, bool)
-    is_blank = qgqtyp.lookup(lambda value: value is None, bool)
-    occupied = np.where(is_housing_unit, vacs.lookup(occupancy, np.int8), UNKNOWN)
+    """Read the units table, batch by batch, and find each unit's block."""
+    keys: list[pa.Array] = []
+    parts: list[dict[str, np.ndarray]] = []
+    for batch in read_batches(file, Selection(UNIT_COLUMNS)):
+        rtype, qgqtyp, vacs = (
+            CodedColumn.from_arrow(batch[name], UNITS_LAYOUT.field(name))
+            for name in ("RTYPE", "QGQTYP", "VACS")
+        )
+        position = geography.index.positions(batch["OIDTB"])
+        block = np.where(position < 0, -1, geography.rank[position]).astype(np.int32)
+        is_housing_unit = rtype.lookup(lambda value: value == HOUSING_UNIT, bool)
+        is_facility = rtype.lookup(lambda value: value == FACILITY, bool)
+        is_blank = qgqtyp.lookup(lambda value: value is None, bool)
+        occupied = np.where(is_housing_unit, vacs.lookup(occupancy, np.int8), UNKNOWN)
+        keys.append(batch["MAFID"])
+        parts.append(
+            {
+                "block": block,
+                "is_facility": is_facility,
+                "occupancy": occupied,
+                "hhgq": qgqtyp.lookup(hhgq, np.int8),
+                "code": qgqtyp.lookup(_code_position, np.int8),
+            }
+        )
 
-    evidence.add("units", "RTYPE", rtype.counts())
-    evidence.add("units", "QGQTYP", qgqtyp.counts())
-    for column, mask in {
-        "blank_mafid": index.is_blank,
-        "housing_unit_of_unknown_vacancy": is_housing_unit & (occupied == UNKNOWN),
-        "housing_unit_with_group_quarters_code": is_housing_unit & ~is_blank,
-        "facility_without_group_quarters_code": is_facility & is_blank,
-    }.items():
-        evidence.add_mask("units", column, mask)
+        evidence.add("units", "RTYPE", rtype.counts())
+        evidence.add("units", "QGQTYP", qgqtyp.counts())
+        for column, mask in {
+            "housing_unit_of_unknown_vacancy": is_housing_unit & (occupied == UNKNOWN),
+            "housing_unit_with_group_quarters_code": is_housing_unit & ~is_blank,
+            "facility_without_group_quarters_code": is_facility & is_blank,
+        }.items():
+            evidence.add_mask("units", column, mask)
+        evidence.add_mask("cross_table", "unit_in_unknown_block", block < 0)
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    del parts
+    index = KeyIndex(pa.chunked_array(keys))
+    evidence.add_mask("units", "blank_mafid", index.is_blank)
     evidence.add_mask("cross_table", "repeated_mafid", index.is_repeated)
-    evidence.add_mask("cross_table", "unit_in_unknown_block", block < 0)
-    return UnitsTable(
-        index=index,
-        block=block,
-        is_facility=is_facility,
-        occupancy=occupied,
-        hhgq=qgqtyp.lookup(hhgq, np.int8),
-        code=qgqtyp.lookup(_code_position, np.int8),
-    )
+    return UnitsTable(index=index, **columns)
 
 
 def sum_persons(
@@ -190,6 +198,7 @@ def sum_persons(
     schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
     attributes = tuple(dict.fromkeys(a for kind in schemas.values() for a in kind.attributes))
     n_persons = np.zeros(len(units.block), dtype=np.int64)
+    population = np.zeros(n_blocks, dtype=np.int64)
     histograms = {name: HistogramSum(n_blocks, kind.n_cells) for name, kind in schemas.items()}
     for batch in read_batches(file, Selection(person_columns(attributes))):
         columns = {
@@ -199,23 +208,20 @@ def sum_persons(
         }
         unit = units.index.positions(batch["MAFID"])
         _tally_persons(batch, columns, unit, units, evidence)
-        n_persons += np.bincount(unit[unit >= 0], minlength=len(n_persons))
+        np.add.at(n_persons, unit[unit >= 0], 1)
         levels = {name: person_levels(name, columns) for name in attributes}
         block = np.where(unit >= 0, units.block[unit], -1)
         is_known = block >= 0
+        np.add.at(population, block[is_known], 1)
         for level in levels.values():
             is_known &= level != UNKNOWN
         known = {name: level[is_known] for name, level in levels.items()}
         for name, kind in schemas.items():
-            ones = np.ones(int(is_known.sum()), dtype=np.int64)
+            ones = np.ones(int(is_known.sum()), dtype=np.int8)
             histograms[name].add(block[is_known], kind.cells(known), ones)
     evidence.add_mask(
         "cross_table", "facility_without_person", units.is_facility & (n_persons == 0)
     )
-    has_block = units.block >= 0
-    population = np.bincount(
-        units.block[has_block], weights=n_persons[has_block], minlength=n_blocks
-    ).astype(np.int64)
     totals = {name: histogram.total() for name, histogram in histograms.items()}
     return PersonSums(population, totals.get("histogram"), totals["identity"], n_persons)
 

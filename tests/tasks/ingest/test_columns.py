@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.ingest import columns
 from tasks.ingest.columns import CodedColumn, KeyIndex, canonical_text, is_blank_key
 from tasks.ingest.layouts import Field
 
@@ -96,3 +97,63 @@ def test_inexact_floats_identify_nothing():
     np.testing.assert_array_equal(
         is_blank_key(pa.array([1.0, 1.5, 2.0**60, None])), [False, True, True, True]
     )
+
+
+IDENTIFIERS = st.one_of(
+    st.none(),
+    st.integers(-3, 30).map(str),
+    st.sampled_from(["", " ", "007", " 7 ", "A", "a", "A\0", "é", "²", "9" * 18, "9" * 19]),
+)
+NUMBERS = st.one_of(st.none(), st.integers(-2, 9), st.integers(10**18 - 2, 10**18))
+
+
+def naive_labels(keys, is_numeric):
+    texts = [(key or "").strip() for key in keys]
+    return [int(text) if is_numeric and is_number(text) else text for text in texts]
+
+
+def is_number(text):
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+@pytest.mark.parametrize("n_hashes", [1, 3, None])
+@pytest.mark.parametrize("is_coded", [False, True])
+@settings(deadline=None, max_examples=60)
+@given(
+    parts=st.lists(st.lists(IDENTIFIERS, max_size=12), min_size=1, max_size=3),
+    wanted=st.lists(IDENTIFIERS, max_size=15),
+)
+def test_identifiers_are_found_whatever_their_hashes(n_hashes, is_coded, parts, wanted):
+    def arrow(keys):
+        array = pa.array(keys, pa.string())
+        return array.dictionary_encode() if is_coded else array
+
+    hashes = columns._hashes
+    with pytest.MonkeyPatch.context() as patch:
+        if n_hashes:
+            patch.setattr(columns, "_hashes", lambda texts: hashes(texts) % n_hashes)
+        patch.setattr(columns, "_ROWS_AT_ONCE", 5)
+        index = KeyIndex(pa.chunked_array([arrow(part) for part in parts]))
+        found = index.positions(arrow(wanted))
+    keys = sum(parts, [])
+    is_numeric = all(is_number(key.strip()) for key in keys if key and key.strip())
+    labels = naive_labels(keys, is_numeric)
+    assert found.tolist() == [
+        labels.index(label) if label != "" and label in labels else -1
+        for label in naive_labels(wanted, is_numeric)
+    ]
+    assert index.is_blank.tolist() == [label == "" for label in labels]
+    assert index.is_repeated.tolist() == [
+        label != "" and labels.count(label) > 1 for label in labels
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(indexed=st.lists(NUMBERS, max_size=12), wanted=st.lists(NUMBERS, max_size=12))
+def test_integers_are_found_like_their_texts(indexed, wanted):
+    expected = [indexed.index(key) if key is not None and key in indexed else -1 for key in wanted]
+    for of_index in (pa.int64(), pa.string()):
+        index = KeyIndex(pa.array(indexed, pa.int64()).cast(of_index))
+        for of_keys in (pa.int64(), pa.string()):
+            keys = pa.array(wanted, pa.int64()).cast(of_keys)
+            assert index.positions(keys).tolist() == expected

@@ -93,6 +93,14 @@ def test_a_sum_does_not_depend_on_when_it_is_added_up(monkeypatch):
     assert growing.total().has_canonical_format
 
 
+def test_a_sum_beyond_32_bits_is_exact(monkeypatch):
+    monkeypatch.setattr(histograms, "_FEWEST_HELD", 0)
+    growing = HistogramSum(2, 3)
+    for count in (2**31 - 1, 5, 2**33):
+        growing.add(np.array([1]), np.array([2]), np.array([count]))
+    assert growing.total().toarray().tolist() == [[0, 0, 0], [0, 0, 2**31 + 4 + 2**33]]
+
+
 def test_invariants(tmp_path):
     invariants = block_invariants(
         pd.Series(CODES, dtype="str"), np.array([0, 0, 2, 2, 2]), np.array([0, 0, 5, 5, 1])

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import InputRefused
-from tasks.ingest import inputs
+from tasks.ingest import inputs, invariants, readers
 from tasks.ingest.findings import write_findings
 from tasks.ingest.generate import generate_county
 from tasks.ingest.inputs import check_inputs, read_inputs
@@ -454,6 +454,33 @@ def test_order_of_rows_does_not_matter(tables, expected):
     for name in ("persons", "units", "geography"):
         setattr(tables, name, getattr(tables, name).sample(frac=1, random_state=3))
     assert_same(read_inputs(**tables.write()), expected)
+
+
+@pytest.mark.parametrize("mafid", ["{}", "U{}"])
+def test_batches_do_not_matter(mafid, tables, monkeypatch):
+    for table in (tables.persons, tables.units):
+        table["MAFID"] = table["MAFID"].map(mafid.format)
+    whole = check(tables).accepted()
+    monkeypatch.setattr(readers, "_BATCH_ROWS", 97)
+    monkeypatch.setattr(inputs, "_UNITS_AT_ONCE", 50)
+    monkeypatch.setattr(invariants, "_UNITS_AT_ONCE", 50)
+    in_batches = check(tables).accepted()
+    assert_same(in_batches, whole)
+    assert (in_batches.identity != whole.identity).nnz == 0
+    np.testing.assert_array_equal(in_batches.unit_block, whole.unit_block)
+    np.testing.assert_array_equal(in_batches.unit_population, whole.unit_population)
+
+    tables.units.loc[[5, 150, 250], "MAFID"] = tables.units.loc[0, "MAFID"]
+    tables.units.loc[[6, 160, 260], "MAFID"] = " "
+    tables.units.loc[[7, 170], "OIDTB"] = "98765432109"
+    broken = check(tables)
+    monkeypatch.undo()
+    assert broken.findings == check(tables).findings
+    assert [finding.count for finding in broken.findings if finding.file == NAMES["units"]] == [
+        3,
+        4,
+        2,
+    ]
 
 
 @needs_shared
