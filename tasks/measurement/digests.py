@@ -26,6 +26,9 @@ the number of persons, one row for every combination that occurs."""
 
 DIGITS_BELOW_COUNTY = 11
 
+_ROWS_AT_ONCE = 1 << 20
+"""Rows that are laid out at once where there are no counties to go by."""
+
 INPUT_DIGESTS = "input_digests.json"
 """Name of the file with the digests of a run's input, in its confidential folder."""
 
@@ -48,41 +51,54 @@ def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> In
     >>> input_digest("persons", ages, b"k") == input_digest("persons", {"age": [41, 30]}, b"k")
     True
     """
-    label = "|".join([kind, *columns])
     arrays = [_canonical(column) for column in columns.values()]
     has_blocks = next(iter(columns), None) == "block_geocode"
     if has_blocks:
-        arrays[0] = arrays[0].astype(np.int64)
-    rows = _sorted_rows(arrays)
-    whole = _digest_of_sorted(label, rows, key)
-    if not has_blocks or not rows.size:
-        return InputDigest(whole)
-    county = rows[rows.dtype.names[0]] // 10**DIGITS_BELOW_COUNTY
-    starts = np.flatnonzero(np.diff(county, prepend=-1))
-    parts = np.split(rows, starts[1:])
-    return InputDigest(whole, tuple(_digest_of_sorted(label, part, key) for part in parts))
+        arrays[0] = arrays[0].astype(np.int64, copy=False)
+    dtype = [
+        (f"f{i}", np.dtype("<i8") if array.dtype.kind in "iub" else array.dtype)
+        for i, array in enumerate(arrays)
+    ]
+    head = f"{'|'.join([kind, *columns])}|{np.dtype(dtype).descr}"
+    n = len(arrays[0])
+    order = None if _is_sorted(arrays) else np.lexsort(arrays[::-1])
+    if has_blocks:
+        geocode = arrays[0] if order is None else arrays[0][order]
+        county = (geocode // 10**DIGITS_BELOW_COUNTY).astype(np.int32)
+        starts = np.flatnonzero(np.append(True, county[1:] != county[:-1]))[:n]
+    else:
+        starts = np.arange(0, n, _ROWS_AT_ONCE)
+    whole, parts = _begun(head, n, key), []
+    for start, end in zip(starts, np.append(starts[1:], n), strict=False):
+        rows = np.empty(end - start, dtype=dtype)
+        for (name, _), array in zip(dtype, arrays, strict=True):
+            rows[name] = array[start:end] if order is None else array[order[start:end]]
+        whole.update(rows.view(np.uint8))
+        if has_blocks:
+            part = _begun(head, len(rows), key)
+            part.update(rows.view(np.uint8))
+            parts.append(part.hexdigest())
+    return InputDigest(whole.hexdigest(), tuple(parts))
 
 
 def _canonical(column: np.ndarray) -> np.ndarray:
+    """Integers as they are, which all become int64 in a row; strings as UTF-8."""
     column = np.asarray(column)
     if column.dtype.kind in "iub":
-        return column.astype(np.int64)
+        return column
     if column.dtype.kind == "f":
         raise TypeError("a digest needs integers or strings, not floats")
     return np.char.encode(column.astype(str), "utf-8")
 
 
-def _sorted_rows(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """The rows as a structured array, sorted by the columns in order."""
-    dtype = [(f"f{i}", column.dtype.newbyteorder("<")) for i, column in enumerate(columns)]
-    rows = np.empty(len(columns[0]), dtype=dtype)
-    order = np.lexsort(columns[::-1])
-    for (name, _), column in zip(dtype, columns, strict=True):
-        rows[name] = column[order]
-    return rows
+def _is_sorted(columns: Sequence[np.ndarray]) -> bool:
+    """Whether the rows are in the order of the columns, the first of them first."""
+    is_next = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
+    for column in reversed(columns):
+        is_next = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & is_next)
+    return bool(is_next.all())
 
 
-def _digest_of_sorted(label: str, rows: np.ndarray, key: bytes) -> str:
-    """HMAC of the rows, strings padded to the longest of the whole table."""
-    head = f"{label}|{rows.dtype.descr}|{len(rows)}|".encode()
-    return hmac.new(key, head + rows.tobytes(), hashlib.sha256).hexdigest()
+def _begun(head: str, n_rows: int, key: bytes) -> hmac.HMAC:
+    """The HMAC before its rows, strings padded to the longest of the whole table."""
+    return hmac.new(key, f"{head}|{n_rows}|".encode(), hashlib.sha256)
