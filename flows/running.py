@@ -13,6 +13,7 @@ from prefect import Flow, tags
 from prefect.context import TagsContext
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
 from flows.endings import explained
 from flows.progress import finish_stage
@@ -120,7 +121,12 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     The flow run is tagged with the dataset, the product and the runner.
     """
     stages = product.stages.with_options(task_runner=task_runner(settings.run))
-    with tags(settings.privacy.dataset, product.name, settings.run.runner):
+    # Prefect waits up to a second for a flow run's heartbeat to end; the flow run that a deployment
+    # starts around the stages has its own.
+    with (
+        tags(settings.privacy.dataset, product.name, settings.run.runner),
+        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+    ):
         try:
             with one_server(settings.run):
                 return stages(str(run.root))
