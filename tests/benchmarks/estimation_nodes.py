@@ -541,7 +541,7 @@ def worker(name: str, source: Path, target: Path) -> None:
 
 
 def report(found: list[dict], peers: dict[str, tuple], key: str) -> None:
-    """Print medians by geolevel: milliseconds, and ratios of all peers and of the fastest right one."""
+    """Print medians by geolevel: milliseconds, and ratios of all peers and of the fastest right."""
     import numpy as np
 
     title = "least squares" if key == "ls" else "rounder"
