@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.cli import main
 from flows.demo import SETTINGS
@@ -191,7 +192,7 @@ def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
     assert all(field.get("description") for field in schema.properties.values())
 
 
-def test_deploying_needs_a_server(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert main(["deploy"]) == 2
+def test_deploying_needs_a_server(capsys) -> None:
+    with temporary_settings({PREFECT_API_URL: None}):
+        assert main(["deploy"]) == 2
     assert "prefect server start" in capsys.readouterr().err
