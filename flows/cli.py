@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from flows.registry import MODULES, product
-from tasks.errors import InputRefused, SpineflowError
+from spineflow.flows.registry import MODULES, product
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 
 EPILOG = """\
 flows: topdown, microdata and redistricting tables; detailed-groups, tables for detailed race and
@@ -200,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from flows.demo import write_demo
+    from spineflow.flows.demo import write_demo
 
     folder = Path(options.directory)
     settings_file = write_demo(folder)
@@ -211,7 +211,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _from_pl94171(options: argparse.Namespace) -> int:
-    from flows.published import write_published_input
+    from spineflow.flows.published import write_published_input
 
     settings_file, tables = write_published_input(Path(options.release), Path(options.directory))
     if tables.n_units_occupied:
@@ -226,7 +226,7 @@ def _from_pl94171(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     asked = product(options.flow)
     settings = asked.load(options.settings, options.overrides)
-    from flows.running import default_run_directory
+    from spineflow.flows.running import default_run_directory
 
     return _run_and_report(asked, settings, options.run_dir or default_run_directory(settings))
 
@@ -254,14 +254,14 @@ def _report(options: argparse.Namespace) -> int:
 
 def _stamp(run, settings) -> None:
     """Stamp what a report of a run that is not private has written again."""
-    from tasks.checks.gate import stamp_files
+    from spineflow.tasks.runs.gate import stamp_files
 
     if not settings.is_private:
         stamp_files(run)
 
 
 def _compare(existing) -> int:
-    from tasks.run_directory import RunDirectory
+    from spineflow.tasks.runs.directory import RunDirectory
 
     products = {asked.name: asked for _, asked, _ in existing}
     first, *others = products.values()
@@ -280,8 +280,8 @@ def _compare(existing) -> int:
 
 def _existing(folder: str):
     """A run that has been started: its directory, its product and its frozen settings."""
-    from tasks.run_directory import RunDirectory
-    from tasks.settings.load import frozen_settings
+    from spineflow.tasks.runs.directory import RunDirectory
+    from spineflow.tasks.runs.settings_files import frozen_settings
 
     run = RunDirectory(Path(folder).resolve())
     name = run.read_manifest()["product"]
@@ -292,8 +292,8 @@ def _existing(folder: str):
 
 
 def _run_and_report(asked, settings, folder: str | Path) -> int:
-    from flows.console import shown_progress
-    from flows.running import prepare, run_stages
+    from spineflow.flows.console import shown_progress
+    from spineflow.flows.running import prepare, run_stages
 
     run = prepare(settings, folder)
     with shown_progress():
@@ -335,7 +335,7 @@ def _needed(asked, settings, target: str) -> str:
 
 
 def _draw_curve(settings, file: Path) -> None:
-    from tasks.release.privacy_curve import privacy_curve
+    from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
 
     if settings.PRODUCT != "topdown":
         raise InputRefused("The curve of epsilon against delta is drawn for topdown only.")
@@ -346,8 +346,8 @@ def _draw_curve(settings, file: Path) -> None:
 
 
 def _ledger(options: argparse.Namespace) -> int:
-    from flows.console import print_ledger
-    from tasks.measurement.ledger import open_ledger, set_cap, summary
+    from spineflow.flows.console import print_ledger
+    from spineflow.tasks.ledger.ledger import open_ledger, set_cap, summary
 
     file = Path(options.ledger)
     if not file.exists():
@@ -362,14 +362,14 @@ def _ledger(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from flows.deployments import serve
+    from spineflow.flows.deployments import serve
 
     serve(options.flows)
     return 0
 
 
 def _deploy(options: argparse.Namespace) -> int:
-    from flows.deployments import deploy
+    from spineflow.flows.deployments import deploy
 
     for name in deploy(options.flows, options.pool):
         print(f"registered {name}")
@@ -380,7 +380,7 @@ def _deploy(options: argparse.Namespace) -> int:
 def _exact(text: str):
     from fractions import Fraction
 
-    from tasks.settings.base import LARGEST_LOSS, SMALLEST_LOSS
+    from spineflow.tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
 
     try:
         value = Fraction(text)

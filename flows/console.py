@@ -20,17 +20,17 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
-
-from tasks.checks.accuracy.run import accuracy_report
-from tasks.errors import InputRefused
-from tasks.ingest.inputs import InputCheck
-from tasks.measurement.accounting import budget_report, noise_deviation
-from tasks.measurement.margins import margin_of_error, total_for_margin
-from tasks.release.publication import marker_address
-from tasks.run_directory import RunDirectory
-from tasks.settings.base import ProductSettings
-from tasks.settings.topdown import TopdownSettings
-from tasks.workload.queries import normalize_query_name
+from spineflow.tasks.census.inputs import InputCheck
+from spineflow.tasks.noise.mechanisms import noise_deviation
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.publication import marker_address
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.topdown.checks.accuracy.run import accuracy_report
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.topdown.workload.margins import margin_of_error, total_for_margin
+from spineflow.tasks.topdown.workload.queries import normalize_query_name
 
 WIDTH_WHEN_PIPED = 160
 
@@ -45,7 +45,7 @@ def page() -> Console:
 def shown_progress() -> Iterator[None]:
     """A line per stage on a terminal; nothing when standard error is piped."""
     # Prefect is slow to import, and only runs need it.
-    from flows.progress import listening
+    from spineflow.flows.progress import listening
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -183,7 +183,7 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
 
 
 def print_ledger(summary: dict, *, as_json: bool) -> None:
-    """What every dataset has spent; see `tasks.measurement.ledger.summary`."""
+    """What every dataset has spent; see `tasks.ledger.ledger.summary`."""
     if as_json:
         print(json.dumps(summary, indent=2))
         return

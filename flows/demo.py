@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.generate import generate_county
 
 SETTINGS = """\
 # A generated county; nobody lives there, so counts may be shown.

@@ -11,9 +11,8 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_API_URL
-
-from flows.registry import product
-from tasks.errors import InputRefused, SpineflowError
+from spineflow.flows.registry import product
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 
 DEPLOYMENT = "settings-file"
 """Name of the deployment of every flow: it runs a settings file."""

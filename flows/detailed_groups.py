@@ -19,10 +19,9 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from pyarrow import parquet
 from rich.table import Table
-
-from flows.console import page, print_finished, print_rules, shown_epsilon
-from flows.public_tables import publish_outcome, publish_table
-from flows.running import (
+from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
+from spineflow.flows.public_tables import publish_outcome, publish_table
+from spineflow.flows.running import (
     Product,
     entered,
     finish,
@@ -30,26 +29,30 @@ from flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from tasks.checks.detailed_groups.accuracy import read_accuracy
-from tasks.checks.detailed_groups.steps import check_groups, publish_groups, report_groups
-from tasks.ingest.detailed_groups.parameters import read_specification
-from tasks.ingest.detailed_groups.run import check_input_of, parameters_of, run_parameters
-from tasks.ingest.detailed_groups.run_files import (
+from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
+from spineflow.tasks.detailed_groups.checks.steps import check_groups, publish_groups, report_groups
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.detailed_groups.ingest.run import check_input_of, parameters_of, run_parameters
+from spineflow.tasks.detailed_groups.ingest.run_files import (
     Shard,
     measured_folder,
     read_shards,
 )
-from tasks.ingest.detailed_groups.steps import count_groups, ingest_groups
-from tasks.measurement.detailed_groups.run import guarantee_of, has_stage_1
-from tasks.measurement.detailed_groups.steps import charge_groups, measure_tables, measure_totals
-from tasks.postprocess.detailed_groups.run import stages_of
-from tasks.postprocess.detailed_groups.steps import STEPS
-from tasks.release.detailed_groups.budget import budget_report
-from tasks.release.detailed_groups.report import write_report
-from tasks.release.detailed_groups.steps import write_groups
-from tasks.release.document import Table as ReportTable
-from tasks.run_directory import RunDirectory
-from tasks.settings.detailed_groups import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.ingest.steps import count_groups, ingest_groups
+from spineflow.tasks.detailed_groups.measurement.run import guarantee_of, has_stage_1
+from spineflow.tasks.detailed_groups.measurement.steps import (
+    charge_groups,
+    measure_tables,
+    measure_totals,
+)
+from spineflow.tasks.detailed_groups.postprocess.run import stages_of
+from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
+from spineflow.tasks.detailed_groups.release.budget import budget_report
+from spineflow.tasks.detailed_groups.release.report import write_report
+from spineflow.tasks.detailed_groups.release.steps import write_groups
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.pages.document import Table as ReportTable
+from spineflow.tasks.runs.directory import RunDirectory
 
 
 @flow(name="detailed-groups", flow_run_name=settings_run_name, persist_result=False)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import httpx
 from prefect.settings import PREFECT_API_URL
-
-from tasks.confinement import keep_traceback, storage_failed
-from tasks.errors import SpineflowError
+from spineflow.tasks.runs.confinement import keep_traceback, storage_failed
+from spineflow.tasks.runs.errors import SpineflowError
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """How the texts begin of errors that Prefect raises for a server that does not answer."""

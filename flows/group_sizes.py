@@ -13,10 +13,9 @@ from typing import Any
 
 from prefect import flow
 from rich.table import Table
-
-from flows.console import page, print_finished, print_rules
-from flows.public_tables import publish_outcome, publish_table
-from flows.running import (
+from spineflow.flows.console import page, print_finished, print_rules
+from spineflow.flows.public_tables import publish_outcome, publish_table
+from spineflow.flows.running import (
     Product,
     entered,
     finish,
@@ -24,18 +23,18 @@ from flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from tasks.checks.group_sizes.accuracy import read_accuracy
-from tasks.checks.group_sizes.steps import check_release, publish_release, report_run
-from tasks.estimation.group_sizes.steps import estimate
-from tasks.ingest.group_sizes.read import check_groups, plan_of, public_hierarchy
-from tasks.ingest.group_sizes.run_files import read_plan
-from tasks.ingest.group_sizes.steps import ingest
-from tasks.measurement.group_sizes.run import cost_report
-from tasks.measurement.group_sizes.steps import charge_ledger, measure
-from tasks.release.group_sizes.report import NEIGHBORS, noise_table, write_report
-from tasks.release.group_sizes.steps import tabulate
-from tasks.run_directory import RunDirectory
-from tasks.settings.group_sizes import GroupSizesSettings
+from spineflow.tasks.group_sizes.checks.accuracy import read_accuracy
+from spineflow.tasks.group_sizes.checks.steps import check_release, publish_release, report_run
+from spineflow.tasks.group_sizes.estimation.steps import estimate
+from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
+from spineflow.tasks.group_sizes.ingest.run_files import read_plan
+from spineflow.tasks.group_sizes.ingest.steps import ingest
+from spineflow.tasks.group_sizes.measurement.run import cost_report
+from spineflow.tasks.group_sizes.measurement.steps import charge_ledger, measure
+from spineflow.tasks.group_sizes.release.report import NEIGHBORS, noise_table, write_report
+from spineflow.tasks.group_sizes.release.steps import tabulate
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.runs.directory import RunDirectory
 
 
 @flow(name="group-sizes", flow_run_name=settings_run_name, persist_result=False)

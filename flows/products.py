@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-
-from flows.registry import product
-from flows.running import (
+from spineflow.flows.registry import product
+from spineflow.flows.running import (
     Product,
     entered,
     prepare,
@@ -23,12 +22,12 @@ from flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from tasks.handles import Artifact
-from tasks.release.products import publish_index, write_products_report
-from tasks.release.publication import refuse_taken_place
-from tasks.run_directory import RunDirectory
-from tasks.settings.products import ProductsSettings
-from tasks.timing import stopwatch
+from spineflow.tasks.products.report import publish_index, write_products_report
+from spineflow.tasks.products.settings import ProductsSettings
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.publication import refuse_taken_place
+from spineflow.tasks.runs.timing import stopwatch
 
 
 @flow(name="products", flow_run_name=settings_run_name, persist_result=False)

@@ -9,9 +9,8 @@ from typing import Any
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.exceptions import UnfinishedRun
 from prefect.futures import PrefectFuture, as_completed
-
-from tasks.errors import SpineflowError
-from tasks.timing import stopwatch
+from spineflow.tasks.runs.errors import SpineflowError
+from spineflow.tasks.runs.timing import stopwatch
 
 Listener = Callable[[str, int, int], None]
 """Called with the name of a stage, and how many of its tasks are done and planned."""

@@ -7,17 +7,16 @@ from prefect.artifacts import (
     create_markdown_artifact,
     create_table_artifact,
 )
-
-from tasks.checks.accuracy.figures import read_figures
-from tasks.checks.accuracy.report import accuracy_table
-from tasks.measurement.accounting import budget_report
-from tasks.release.document import Table
-from tasks.release.report import solves_table
-from tasks.release.run_sections import checks_table
-from tasks.run_directory import RunDirectory
-from tasks.settings.base import ProductSettings
-from tasks.settings.topdown import TopdownSettings
-from tasks.spine.files import read_spine
+from spineflow.tasks.pages.document import Table
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.report_sections import checks_table
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
+from spineflow.tasks.topdown.checks.accuracy.report import accuracy_table
+from spineflow.tasks.topdown.release.report import solves_table
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.workload.costs import budget_report
 
 
 def publish_table(table: Table, *, key: str, description: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.release.tabulations.input_tables import InputTables, write_input_tables
-from tasks.release.tabulations.published import published_blocks, read_published
+from spineflow.tasks.topdown.release.tabulations.input_tables import InputTables, write_input_tables
+from spineflow.tasks.topdown.release.tabulations.published import published_blocks, read_published
 
 SETTINGS = """\
 # Made from a published release: fictional records that tabulate to its block counts.

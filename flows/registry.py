@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flows.running import Product
+    from spineflow.flows.running import Product
 
 MODULES = {
-    "topdown": "flows.topdown",
-    "detailed-groups": "flows.detailed_groups",
-    "group-sizes": "flows.group_sizes",
-    "trips": "flows.trips",
-    "products": "flows.products",
-    "tune": "flows.tune",
+    "topdown": "spineflow.flows.topdown",
+    "detailed-groups": "spineflow.flows.detailed_groups",
+    "group-sizes": "spineflow.flows.group_sizes",
+    "trips": "spineflow.flows.trips",
+    "products": "spineflow.flows.products",
+    "tune": "spineflow.flows.tune",
 }
 """Module of every flow; its `PRODUCT` describes it."""
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
-
-from tasks.settings.base import RunnerSettings
+from spineflow.tasks.runs.settings import RunnerSettings
 
 
 def task_runner(settings: RunnerSettings) -> TaskRunner:

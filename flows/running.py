@@ -14,22 +14,21 @@ from prefect.context import TagsContext
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-
-from flows.endings import explained
-from flows.progress import finish_stage
-from flows.runners import one_server, task_runner
-from tasks.errors import InputRefused
-from tasks.release.publication import refuse_taken_place
-from tasks.release.steps import publish_copy
-from tasks.run_directory import (
+from spineflow.flows.endings import explained
+from spineflow.flows.progress import finish_stage
+from spineflow.flows.runners import one_server, task_runner
+from spineflow.tasks.runs.directory import (
     RunDirectory,
     refuse_other_folders,
     remove_unfinished,
     settings_digest,
     start_run,
 )
-from tasks.settings.base import ProductSettings
-from tasks.settings.load import dump_settings, frozen_settings, load_settings
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.publication import refuse_taken_place
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
+from spineflow.tasks.topdown.release.steps import publish_copy
 
 PRESETS = Path(__file__).parent / "settings"
 

@@ -16,22 +16,21 @@ from pathlib import Path
 
 from prefect import Task, flow
 from prefect.futures import PrefectFuture
-
-from flows.console import (
+from spineflow.flows.console import (
     print_rules,
     print_topdown_costs,
     topdown_costs,
     topdown_finished,
     topdown_needs,
 )
-from flows.public_tables import (
+from spineflow.flows.public_tables import (
     publish_accuracy,
     publish_budgets,
     publish_geounits,
     publish_outcome,
     publish_solves,
 )
-from flows.running import (
+from spineflow.flows.running import (
     Product,
     entered,
     finish,
@@ -39,25 +38,25 @@ from flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from tasks.checks.accuracy.queries import read_accuracy
-from tasks.checks.accuracy.run import write_comparison, write_run_accuracy
-from tasks.checks.accuracy.steps import compare_with_truth
-from tasks.checks.steps import check_release, publish_release, report_run
-from tasks.estimation.estimators import estimator_of
-from tasks.estimation.steps import combine, estimate
-from tasks.ingest.run import check_input_of
-from tasks.ingest.steps import ingest
-from tasks.measurement.steps import charge_ledger, constrain, measure
-from tasks.release.report import write_report
-from tasks.release.steps import write_microdata
-from tasks.release.tabulations.run import tabulated_universes
-from tasks.release.tabulations.steps import write_redistricting_tables
-from tasks.run_directory import RunDirectory
-from tasks.settings.topdown import TopdownSettings
-from tasks.spine.build import check_spine_settings, universe_spine
-from tasks.spine.shards import Shard, read_shards
-from tasks.spine.steps import build_spine, summarise_spine
-from tasks.spine.summary import has_summary, write_summary
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
+from spineflow.tasks.topdown.checks.accuracy.run import write_comparison, write_run_accuracy
+from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
+from spineflow.tasks.topdown.checks.steps import check_release, publish_release, report_run
+from spineflow.tasks.topdown.estimation.estimators import estimator_of
+from spineflow.tasks.topdown.estimation.steps import combine, estimate
+from spineflow.tasks.topdown.ingest.run import check_input_of
+from spineflow.tasks.topdown.ingest.steps import ingest
+from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
+from spineflow.tasks.topdown.release.report import write_report
+from spineflow.tasks.topdown.release.steps import write_microdata
+from spineflow.tasks.topdown.release.tabulations.run import tabulated_universes
+from spineflow.tasks.topdown.release.tabulations.steps import write_redistricting_tables
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import check_spine_settings, universe_spine
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
+from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
 
 
 @flow(name="topdown", flow_run_name=settings_run_name, persist_result=False)

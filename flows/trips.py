@@ -18,10 +18,9 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from pyarrow import parquet
 from rich.table import Table
-
-from flows.console import page, print_finished, print_rules, shown_epsilon
-from flows.public_tables import publish_outcome, publish_table
-from flows.running import (
+from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
+from spineflow.flows.public_tables import publish_outcome, publish_table
+from spineflow.flows.running import (
     Product,
     entered,
     finish,
@@ -29,24 +28,24 @@ from flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from tasks.checks.trips.accuracy import read_accuracy
-from tasks.checks.trips.steps import check_trips, publish_trips, report_trips
-from tasks.estimation.trips.run import ONLY_SHARD
-from tasks.estimation.trips.steps import combine_trips, estimate_trips
-from tasks.ingest.findings import refusal
-from tasks.ingest.trips.run import check_input, public_shape
-from tasks.ingest.trips.steps import ingest_trips
-from tasks.measurement.trips.files import level_folder, read_cuts
-from tasks.measurement.trips.plan import Plan, budget_report, make_plan
-from tasks.measurement.trips.run import plan_of
-from tasks.measurement.trips.steps import charge_trips, cut_trips, measure_trips
-from tasks.release.trips.report import write_report
-from tasks.release.trips.statements import cost_table, delta_warning, noise_section
-from tasks.release.trips.steps import write_trips
-from tasks.release.trips.table import TABLE, n_trips
-from tasks.run_directory import RunDirectory
-from tasks.settings.trips import TripsSettings
-from tasks.workload.trips.mechanisms import FULL_INFORMATION
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.tables.findings import refusal
+from spineflow.tasks.trips.checks.accuracy import read_accuracy
+from spineflow.tasks.trips.checks.steps import check_trips, publish_trips, report_trips
+from spineflow.tasks.trips.estimation.run import ONLY_SHARD
+from spineflow.tasks.trips.estimation.steps import combine_trips, estimate_trips
+from spineflow.tasks.trips.ingest.run import check_input, public_shape
+from spineflow.tasks.trips.ingest.steps import ingest_trips
+from spineflow.tasks.trips.measurement.files import level_folder, read_cuts
+from spineflow.tasks.trips.measurement.plan import Plan, budget_report, make_plan
+from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.measurement.steps import charge_trips, cut_trips, measure_trips
+from spineflow.tasks.trips.release.report import write_report
+from spineflow.tasks.trips.release.statements import cost_table, delta_warning, noise_section
+from spineflow.tasks.trips.release.steps import write_trips
+from spineflow.tasks.trips.release.table import TABLE, n_trips
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
 
 
 @flow(name="trips", flow_run_name=settings_run_name, persist_result=False)
@@ -131,7 +130,7 @@ def check(settings: TripsSettings) -> None:
 
 
 def costs(settings: TripsSettings) -> dict[str, Any]:
-    """What a run would cost; see `tasks.measurement.trips.plan.budget_report`."""
+    """What a run would cost; see `tasks.trips.measurement.plan.budget_report`."""
     plan = make_plan(settings, public_shape(settings).tree)
     return {"trips": budget_report(plan, settings.report_delta)}
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-
-from flows.running import (
+from spineflow.flows.running import (
     Product,
     entered,
     finish,
@@ -26,15 +25,15 @@ from flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from flows.topdown import PRODUCT as TOPDOWN
-from tasks.errors import CheckFailed
-from tasks.run_directory import RunDirectory
-from tasks.settings.tune import TuneSettings
-from tasks.tuning.criterion import described, is_met
-from tasks.tuning.grid import Losses, loss_grid, search_geolevels, smallest
-from tasks.tuning.report import release_settings, write_tuning_report
-from tasks.tuning.steps import prepare, read_tuning_data, replicate
-from tasks.tuning.trials import Outcome, new_trial, values_of
+from spineflow.flows.topdown import PRODUCT as TOPDOWN
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.tune.criterion import described, is_met
+from spineflow.tasks.tune.grid import Losses, loss_grid, search_geolevels, smallest
+from spineflow.tasks.tune.report import release_settings, write_tuning_report
+from spineflow.tasks.tune.settings import TuneSettings
+from spineflow.tasks.tune.steps import prepare, read_tuning_data, replicate
+from spineflow.tasks.tune.trials import Outcome, new_trial, values_of
 
 
 @flow(name="tune", flow_run_name=settings_run_name, persist_result=False)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-
-from geography.errors import GeographyRefused
-from geography.hierarchy import BlockCodes, block_codes, text_column
-from geography.rules import OUTSIDE_AIAN, SpineRules
+from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.hierarchy import BlockCodes, block_codes, text_column
+from spineflow.geography.rules import OUTSIDE_AIAN, SpineRules
 
 OUTSIDE_CODES = ("9999", "99999")
 OUTSIDE_MCD_CODES = (*OUTSIDE_CODES, "00000")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-
-from geography.errors import GeographyRefused
+from spineflow.geography.errors import GeographyRefused
 
 CHUNK = 1 << 19
 """Rows per step where text is made, so that the wide intermediate arrays stay small."""

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-
-from geography.categories import Category
-from geography.levels import Spine, child_offsets
+from spineflow.geography.categories import Category
+from spineflow.geography.levels import Spine, child_offsets
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numba
 import numpy as np
 import pandas as pd
-
-from geography.hierarchy import nest
-from geography.levels import child_offsets
-from geography.off_spine import Entries, fold
+from spineflow.geography.hierarchy import nest
+from spineflow.geography.levels import child_offsets
+from spineflow.geography.off_spine import Entries, fold
 
 
 def group_limit(n: np.ndarray, fanout_cutoff: float) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from geography.errors import GeographyRefused
+from spineflow.geography.errors import GeographyRefused
 
 KINDS = ("conventional", "aian", "optimized", "dhc")
 """conventional: the tabulation spine; aian: with an AIAN branch; optimized: also with optimised

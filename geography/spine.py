@@ -7,9 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-
-from geography.bypass import bypass
-from geography.categories import (
+from spineflow.geography.bypass import bypass
+from spineflow.geography.categories import (
     Category,
     aian_category,
     combine,
@@ -17,8 +16,8 @@ from geography.categories import (
     mcd_or_place,
     off_spine_categories,
 )
-from geography.errors import GeographyRefused
-from geography.hierarchy import (
+from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.hierarchy import (
     BlockCodes,
     as_text,
     block_codes,
@@ -28,10 +27,10 @@ from geography.hierarchy import (
     ranks_within,
     text_column,
 )
-from geography.levels import Geolevel, Spine, child_offsets, shares_add_to_one
-from geography.off_spine import blocks_in_several_entities, fold
-from geography.optimize import even_groups, greedy_groups
-from geography.rules import AianRange, SpineRules, validated_shares
+from spineflow.geography.levels import Geolevel, Spine, child_offsets, shares_add_to_one
+from spineflow.geography.off_spine import blocks_in_several_entities, fold
+from spineflow.geography.optimize import even_groups, greedy_groups
+from spineflow.geography.rules import AianRange, SpineRules, validated_shares
 
 __all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
 

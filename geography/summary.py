@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-
-from geography.categories import Category
-from geography.levels import Spine
-from geography.off_spine import off_spine_distances
-from geography.variance import entity_variances, measurement_precision
+from spineflow.geography.categories import Category
+from spineflow.geography.levels import Spine
+from spineflow.geography.off_spine import off_spine_distances
+from spineflow.geography.variance import entity_variances, measurement_precision
 
 QUANTILES = (0.5, 0.9, 0.99)
 

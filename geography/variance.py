@@ -24,9 +24,8 @@ from collections.abc import Mapping, Sequence
 
 import numba
 import numpy as np
-
-from geography.categories import Category
-from geography.levels import Spine, child_offsets
+from spineflow.geography.categories import Category
+from spineflow.geography.levels import Spine, child_offsets
 
 
 def measurement_precision(

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-
-from geography.levels import Spine, child_offsets
+from spineflow.geography.levels import Spine, child_offsets
 
 SMALLEST_PRECISION = 1e-10
 """Precision, relative to the largest, of what the measurements of a block do not determine."""

@@ -8,8 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-
-import flows  # noqa: F401  Sets the environment before Prefect is imported.
+import spineflow.flows  # noqa: F401  Sets the environment before Prefect is imported.
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -45,7 +44,7 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def county(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the tables of a small generated county."""
-    from tasks.ingest.generate import generate_county
+    from spineflow.tasks.topdown.ingest.generate import generate_county
 
     folder = tmp_path_factory.mktemp("county")
     generate_county(folder, persons=4000, seed=3)
@@ -64,14 +63,14 @@ def prefect_server():
 @pytest.fixture(scope="session")
 def run_groups():
     """Function that runs a group-sizes settings file up to its checks, without Prefect."""
-    from tasks.estimation.group_sizes.run import estimate_run, estimated_counts
-    from tasks.ingest.group_sizes.run import ingest_groups
-    from tasks.ingest.group_sizes.run_files import read_plan, read_regions
-    from tasks.measurement.group_sizes.run import charge_run, measure_level
-    from tasks.release.group_sizes.tables import write_tables
-    from tasks.run_directory import RunDirectory, start_run
-    from tasks.settings.group_sizes import GroupSizesSettings
-    from tasks.settings.load import dump_settings, load_settings
+    from spineflow.tasks.group_sizes.estimation.run import estimate_run, estimated_counts
+    from spineflow.tasks.group_sizes.ingest.run import ingest_groups
+    from spineflow.tasks.group_sizes.ingest.run_files import read_plan, read_regions
+    from spineflow.tasks.group_sizes.measurement.run import charge_run, measure_level
+    from spineflow.tasks.group_sizes.release.tables import write_tables
+    from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+    from spineflow.tasks.runs.directory import RunDirectory, start_run
+    from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
     def run(file: Path, folder: Path) -> tuple[RunDirectory, GroupSizesSettings]:
         settings = load_settings(GroupSizesSettings, file, presets=file.parent)
@@ -104,8 +103,11 @@ def run_groups():
 @pytest.fixture(scope="session")
 def groups_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with a generated specification and persons of detailed groups, in `params`, `data`."""
-    from tasks.ingest.detailed_groups.generate import generate_persons, generate_specification
-    from tasks.ingest.detailed_groups.parameters import read_specification
+    from spineflow.tasks.detailed_groups.ingest.generate import (
+        generate_persons,
+        generate_specification,
+    )
+    from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 
     folder = tmp_path_factory.mktemp("groups")
     states = ("44", "25", "72")
@@ -123,16 +125,16 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
     """
     from functools import cache
 
-    from tasks.ingest.detailed_groups.run import ingest_input, run_parameters, tabulate
-    from tasks.ingest.detailed_groups.run_files import read_shards
-    from tasks.measurement.detailed_groups.run import (
+    from spineflow.tasks.detailed_groups.ingest.run import ingest_input, run_parameters, tabulate
+    from spineflow.tasks.detailed_groups.ingest.run_files import read_shards
+    from spineflow.tasks.detailed_groups.measurement.run import (
         has_stage_1,
         measure_tables_once,
         measure_totals_once,
     )
-    from tasks.run_directory import RunDirectory, start_run
-    from tasks.settings.detailed_groups import DetailedGroupsSettings
-    from tasks.settings.load import dump_settings, load_settings
+    from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+    from spineflow.tasks.runs.directory import RunDirectory, start_run
+    from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
     @cache
     def measure(*overrides: str):

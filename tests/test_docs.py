@@ -9,18 +9,17 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-
-from flows.running import PRESETS
-from geography.rules import GEOLEVEL_ORDER
-from tasks.ingest.findings import Finding
-from tasks.ingest.layouts import LAYOUTS
-from tasks.measurement.accounting import budget_report
-from tasks.settings.base import PrivacySettings, ProductSettings
-from tasks.settings.detailed_groups import DetailedGroupsSettings
-from tasks.settings.group_sizes import GroupSizesSettings
-from tasks.settings.load import load_settings
-from tasks.settings.products import ProductsSettings
-from tasks.settings.topdown import (
+from spineflow.flows.running import PRESETS
+from spineflow.geography.rules import GEOLEVEL_ORDER
+from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, COARSENINGS
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.products.settings import ProductsSettings
+from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.tables.findings import Finding
+from spineflow.tasks.tables.layouts import LAYOUTS
+from spineflow.tasks.topdown.settings import (
     AianRange,
     BudgetSettings,
     CensusTables,
@@ -32,11 +31,11 @@ from tasks.settings.topdown import (
     TopdownSettings,
     UniverseSettings,
 )
-from tasks.settings.trips import TripsSettings
-from tasks.settings.tune import TuneSettings
-from tasks.spine.build import check_spine_settings
-from tasks.workload.schema import ATTRIBUTE_SIZES, COARSENINGS
-from validation.input_rules import GROUP_QUARTERS_CODES, RULES
+from spineflow.tasks.topdown.spine.build import check_spine_settings
+from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.tune.settings import TuneSettings
+from spineflow.validation.input_rules import GROUP_QUARTERS_CODES, RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

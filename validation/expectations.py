@@ -18,8 +18,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 import pandas as pd
-
-from validation.input_rules import Rule, Value
+from spineflow.validation.input_rules import Rule, Value
 
 if TYPE_CHECKING:
     import great_expectations as gx

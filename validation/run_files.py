@@ -1,8 +1,8 @@
 """Reading a run directory's public files, for checks that share nothing with the estimator.
 
 Spines, estimates, constraints and measurements are read here, column by column and in batches. A
-geolevel can be cut into parts, of which each is read alone; see `validation.spine_parts`. Memory is
-then about a hundred bytes for each geounit of the spine, and what one part needs beside.
+geolevel can be cut into parts, of which each is read alone; see `validation.topdown.spine_parts`.
+Memory is then about a hundred bytes for each geounit of the spine, and what one part needs beside.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-
-from tasks.workload.schema import Schema
+from spineflow.tasks.census.schema import Schema
 
 ROWS_PER_BATCH = 1 << 18
 BLOCK = "Block"

@@ -35,9 +35,11 @@ def settings_text(parameters: Path, data: Path, census: bool, states: list[str])
 
 
 def main() -> None:
-    sys.path.insert(0, str(REPOSITORY))
-    from tasks.ingest.detailed_groups.generate import generate_persons, generate_specification
-    from tasks.ingest.detailed_groups.parameters import read_specification
+    from spineflow.tasks.detailed_groups.ingest.generate import (
+        generate_persons,
+        generate_specification,
+    )
+    from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--persons", type=int, default=200_000)
@@ -64,7 +66,14 @@ def main() -> None:
         settings.write_text(
             settings_text(parameters.resolve(), data.resolve(), options.census is not None, states)
         )
-        command = [sys.executable, "-m", "flows.cli", "run", "detailed-groups", str(settings)]
+        command = [
+            sys.executable,
+            "-m",
+            "spineflow.flows.cli",
+            "run",
+            "detailed-groups",
+            str(settings),
+        ]
         start = time.perf_counter()
         subprocess.run(
             [*command, "--run-dir", str(folder / "run")],

@@ -62,20 +62,20 @@ def nodes(n_blocks: int, n_others: int):
     """Yield (geolevel, parent, problem, measurements, passes) of evenly spaced parents."""
     import numpy as np
     from scipy import sparse
-
-    from geography.spine import Spine
-    from tasks.estimation.parent import Passes
-    from tasks.estimation.problem import QueryMeasurement, SiblingProblem
-    from tasks.ingest.invariants import inhabitable
-    from tasks.ingest.run import check_input_of
-    from tasks.measurement.constraints import bound_names, constraints_of_shard
-    from tasks.measurement.measure import DPQUERY_SUFFIX, MeasuredShard, noisy_answers
-    from tasks.measurement.randomness import SeededRandom
-    from tasks.settings.load import load_settings
-    from tasks.settings.topdown import TopdownSettings
-    from tasks.spine.build import universe_spine
-    from tasks.spine.shards import Shard
-    from tasks.workload.queries import marginal_query
+    from spineflow.geography.spine import Spine
+    from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
+    from spineflow.tasks.census.invariants import inhabitable
+    from spineflow.tasks.noise.randomness import SeededRandom
+    from spineflow.tasks.runs.settings_files import load_settings
+    from spineflow.tasks.topdown.estimation.parent import Passes
+    from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, SiblingProblem
+    from spineflow.tasks.topdown.ingest.run import check_input_of
+    from spineflow.tasks.topdown.measurement.constraints import bound_names, constraints_of_shard
+    from spineflow.tasks.topdown.measurement.measure import MeasuredShard, noisy_answers
+    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.spine.build import universe_spine
+    from spineflow.tasks.topdown.spine.shards import Shard
+    from spineflow.tasks.topdown.workload.queries import marginal_query
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "settings.toml"
@@ -157,8 +157,8 @@ def nodes(n_blocks: int, n_others: int):
 
 def ours(n_blocks: int, n_others: int) -> list[dict]:
     """Solve every node twice; keep its passes for the peers, and the times of the second run."""
-    from tasks.estimation import flow, least_squares, rounder
-    from tasks.estimation.least_squares import PassProblem
+    from spineflow.tasks.topdown.estimation import flow, least_squares, rounder
+    from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 
     captured: dict[str, list] = {"passes": [], "networks": [], "roundings": []}
     inner = {"ls": 0.0, "flow": 0.0}
@@ -210,8 +210,7 @@ def ours(n_blocks: int, n_others: int) -> list[dict]:
 def constraint_rows(problem):
     """Constraints on the cells (rows, their lower and upper bounds) that some cells could break."""
     import numpy as np
-
-    from tasks.estimation.problem import NO_BOUND
+    from spineflow.tasks.topdown.estimation.problem import NO_BOUND
 
     siblings = problem.problem
     most = np.full(siblings.upper.shape, np.inf)
@@ -504,7 +503,8 @@ def worker(name: str, source: Path, target: Path) -> None:
                     best, chosen[geolevel] = score, how
         answers = [run(node, *chosen[node["geolevel"]]) for node in found]
     elif name == "highs-rounder":
-        from tasks.estimation import highs, rounder
+        from spineflow.tasks.solvers import highs
+        from spineflow.tasks.topdown.estimation import rounder
 
         inner = {"seconds": 0.0}
         plain = highs.solve
@@ -591,7 +591,6 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=[*QP_PEERS, *ROUNDER_PEERS])
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    sys.path.insert(0, str(REPOSITORY))
     if options.worker:
         name, source, target = options.worker
         worker(name, Path(source), Path(target))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -44,11 +43,10 @@ estimator = "{estimator}"
 
 def main() -> None:
     """Print the tables; see the module's docstring."""
-    sys.path.insert(0, str(REPOSITORY))
-    from tasks.estimation.replicate import study
-    from tasks.ingest.generate import generate_county
-    from tasks.settings.load import load_settings
-    from tasks.settings.topdown import TopdownSettings
+    from spineflow.tasks.runs.settings_files import load_settings
+    from spineflow.tasks.topdown.estimation.replicate import study
+    from spineflow.tasks.topdown.ingest.generate import generate_county
+    from spineflow.tasks.topdown.settings import TopdownSettings
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=30)

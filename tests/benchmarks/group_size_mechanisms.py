@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -31,25 +30,24 @@ from pathlib import Path
 import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY))
 
-from tasks.checks.group_sizes.accuracy import l1_error  # noqa: E402
-from tasks.errors import SolveFailed  # noqa: E402
-from tasks.estimation.group_sizes.estimate import estimate_sizes  # noqa: E402
-from tasks.estimation.group_sizes.relaxed import TIME_LIMIT  # noqa: E402
-from tasks.ingest.group_sizes.findings import RuleTally  # noqa: E402
-from tasks.ingest.group_sizes.generate import (  # noqa: E402
+from spineflow.tasks.group_sizes.checks.accuracy import l1_error  # noqa: E402
+from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes  # noqa: E402
+from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT  # noqa: E402
+from spineflow.tasks.group_sizes.ingest.findings import RuleTally  # noqa: E402
+from spineflow.tasks.group_sizes.ingest.generate import (  # noqa: E402
     GroupDataset,
     census_like,
     taxi_like,
 )
-from tasks.ingest.group_sizes.hierarchy import hierarchy_of_rows  # noqa: E402
-from tasks.measurement.group_sizes.vectors import noisy_levels  # noqa: E402
-from tasks.measurement.randomness import SeededRandom, SystemRandom  # noqa: E402
-from tasks.release.group_sizes.tables import write_tables  # noqa: E402
-from tasks.workload.group_sizes.mechanisms import PROVEN, PUBLISHED, RELAXED  # noqa: E402
-from tasks.workload.group_sizes.plan import Plan, make_plan  # noqa: E402
-from tasks.workload.group_sizes.regions import RegionHierarchy  # noqa: E402
+from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows  # noqa: E402
+from spineflow.tasks.group_sizes.measurement.vectors import noisy_levels  # noqa: E402
+from spineflow.tasks.group_sizes.release.tables import write_tables  # noqa: E402
+from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED  # noqa: E402
+from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan  # noqa: E402
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy  # noqa: E402
+from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom  # noqa: E402
+from spineflow.tasks.runs.errors import SolveFailed  # noqa: E402
 
 EPSILONS = (Fraction("0.1"), Fraction("0.5"), Fraction(1))
 MECHANISMS = (

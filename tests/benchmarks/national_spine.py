@@ -25,18 +25,18 @@ STATISTICS = ("mean", "q50", "q90", "q99", "max")
 
 def measure(scale: float) -> dict:
     """Build the optimised spine and its report at a scale: seconds, GiB, the report's figures."""
-    from geography.categories import off_spine_categories
-    from geography.generate import (
+    from spineflow.geography.categories import off_spine_categories
+    from spineflow.geography.generate import (
         AIAN_RANGES,
         STRONG_MCD_STATES,
         NationalSizes,
         generate_geography,
     )
-    from geography.spine import SpineRules, build_spine
-    from geography.summary import summarise_spines
-    from geography.variance import total_share
-    from tasks.workload.queries import marginal_query
-    from tasks.workload.schema import PERSONS
+    from spineflow.geography.spine import SpineRules, build_spine
+    from spineflow.geography.summary import summarise_spines
+    from spineflow.geography.variance import total_share
+    from spineflow.tasks.census.schema import PERSONS
+    from spineflow.tasks.topdown.workload.queries import marginal_query
 
     rules = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
     budget = tomllib.loads(PRESET.read_text())["budget"]["persons"]
@@ -124,5 +124,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(REPOSITORY))
     main(sys.argv[1:])

@@ -14,7 +14,6 @@ import argparse
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,15 +23,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import flows.progress  # noqa: E402, I001  Sets the environment before Prefect is imported.
-import flows.public_tables  # noqa: E402
-import flows.running  # noqa: E402
-from flows.registry import product  # noqa: E402
-from flows.running import prepare, run_stages  # noqa: E402
 from prefect import Task  # noqa: E402
 from prefect.testing.utilities import prefect_test_harness  # noqa: E402
+from spineflow.flows import progress, public_tables, running  # noqa: E402
+from spineflow.flows.registry import product  # noqa: E402
+from spineflow.flows.running import prepare, run_stages  # noqa: E402
 
 MOST = 0.10
 """The share of the wall time that orchestration may cost."""
@@ -59,8 +55,8 @@ def plain_functions(workers: int) -> Iterator[None]:
                     future.result()
 
         stack.enter_context(patch.object(Task, "submit", submit))
-        stack.enter_context(patch.object(flows.running, "finish_stage", finish_stage))
-        for module in (flows.progress, flows.public_tables):
+        stack.enter_context(patch.object(running, "finish_stage", finish_stage))
+        for module in (progress, public_tables):
             for name in vars(module):
                 if name.endswith("_artifact"):
                     stack.enter_context(patch.object(module, name, lambda *_, **__: None))

@@ -46,13 +46,12 @@ universes = ["persons"]
 def criterion(run, settings) -> pd.DataFrame:
     """By level, how many entities of 500 people or more are off the spine, and the share of them
     that keep their largest group's share."""
-    from tasks.checks.accuracy.errors import redistricting_criterion
-    from tasks.checks.accuracy.levels import entity_levels
-    from tasks.estimation.files import read_estimates
-    from tasks.ingest.histograms import read_histogram
-    from tasks.ingest.invariants import inhabitable, read_invariants
-    from tasks.ingest.run import read_geography
-    from tasks.spine.files import read_spine
+    from spineflow.tasks.answers.estimates import read_estimates
+    from spineflow.tasks.census.histograms import read_histogram
+    from spineflow.tasks.census.invariants import inhabitable, read_geography, read_invariants
+    from spineflow.tasks.topdown.checks.accuracy.errors import redistricting_criterion
+    from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+    from spineflow.tasks.topdown.spine.files import read_spine
 
     spine, schema = read_spine(run.spine("persons")), settings.schema_of("persons")
     geography = read_geography(run.geography)[inhabitable(read_invariants(run.invariants))]
@@ -87,10 +86,9 @@ def is_geounit(spine, entity: np.ndarray, n_entities: int) -> np.ndarray:
 
 def main() -> None:
     """Print the criterion by level for every rho tried; see the module's docstring."""
-    sys.path.insert(0, str(REPOSITORY))
-    from tasks.estimation.replicate import study, with_estimator
-    from tasks.settings.load import load_settings
-    from tasks.settings.topdown import ESTIMATORS, TopdownSettings
+    from spineflow.tasks.runs.settings_files import load_settings
+    from spineflow.tasks.topdown.estimation.replicate import study, with_estimator
+    from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=3)

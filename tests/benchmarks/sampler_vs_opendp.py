@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -48,9 +47,8 @@ def opendp_measurement(sigma_squared: int) -> Callable[[list[int]], list[int]]:
 
 def main() -> int:
     """Print the table; see the module's docstring."""
-    sys.path.insert(0, str(REPOSITORY))
-    from tasks.measurement.randomness import SystemRandom
-    from tasks.measurement.sampler import discrete_gaussian
+    from spineflow.tasks.noise.randomness import SystemRandom
+    from spineflow.tasks.noise.sampler import discrete_gaussian
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=200_000, help="length of the vector")

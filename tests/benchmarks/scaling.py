@@ -31,9 +31,8 @@ from pathlib import Path
 import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY))
 
-from tasks.ingest.generate import FEWEST_PERSONS, generate_county  # noqa: E402
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county  # noqa: E402
 
 MOST_EXPONENT = 1.05
 FITTED_FROM = 4

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import resource
 import shutil
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -61,11 +60,11 @@ def generated_histograms(n_geounits: int, n_cells: int) -> sparse.csr_array:
 
 def main() -> None:
     """Print seconds, peak memory and bytes; see the module's docstring."""
-    sys.path.insert(0, str(REPOSITORY))
-    from tasks.measurement.measure import MeasuredShard, measure_shard
-    from tasks.measurement.randomness import SystemRandom
-    from tasks.workload.budget import DISCRETE_GAUSSIAN, Budget
-    from tasks.workload.schema import PERSONS
+    from spineflow.tasks.census.schema import PERSONS
+    from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
+    from spineflow.tasks.noise.randomness import SystemRandom
+    from spineflow.tasks.topdown.measurement.measure import MeasuredShard, measure_shard
+    from spineflow.tasks.topdown.workload.budget import Budget
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)

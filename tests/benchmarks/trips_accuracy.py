@@ -40,9 +40,9 @@ VARIANTS: dict[str, dict[str, str]] = {
 def input_of(data: str, folder: Path) -> dict[str, object]:
     """The `[input]` section of a data set; the country is generated in `folder`."""
     if data == "country":
-        from tasks.ingest.trips.generate import generate_country
-        from tasks.settings.load import load_settings
-        from tasks.settings.trips import TripsSettings
+        from spineflow.tasks.runs.settings_files import load_settings
+        from spineflow.tasks.trips.ingest.generate import generate_country
+        from spineflow.tasks.trips.settings import TripsSettings
 
         settings = load_settings(TripsSettings, generate_country(folder), presets=folder)
         return settings.input.model_dump()
@@ -60,12 +60,12 @@ def studies(
     data: str, folder: Path, epsilon: str, chosen: list[str], n_replicates: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray], float]]:
     """Mean errors of each variant by name, and its seconds a replicate."""
-    from tasks.checks.trips.replicates import replicate_errors
-    from tasks.ingest.trips.run import check_input
-    from tasks.measurement.randomness import SystemRandom
-    from tasks.measurement.trips.plan import make_plan
-    from tasks.measurement.trips.truth import TrueTree
-    from tasks.settings.trips import TripsSettings
+    from spineflow.tasks.noise.randomness import SystemRandom
+    from spineflow.tasks.trips.checks.replicates import replicate_errors
+    from spineflow.tasks.trips.ingest.run import check_input
+    from spineflow.tasks.trips.measurement.plan import make_plan
+    from spineflow.tasks.trips.measurement.truth import TrueTree
+    from spineflow.tasks.trips.settings import TripsSettings
 
     own = input_of(data, folder)
     privacy = {"dataset": data, "epsilon": epsilon, "delta": "1e-8"}
@@ -103,7 +103,6 @@ def row(means: dict[str, np.ndarray]) -> str:
 
 def main() -> int:
     """Print the tables; see the module's docstring."""
-    sys.path.insert(0, str(REPOSITORY))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", choices=("complete", "sparse", "country"), default="complete")
     parser.add_argument("--replicates", type=int, default=10)

@@ -25,7 +25,7 @@ MOST_GIB = 4.0
 
 def settings_file(case: str, folder: Path) -> Path:
     """Settings of a case, with epsilon 1 and delta 1e-8."""
-    from tasks.ingest.trips.generate import CountrySize, generate_country
+    from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
     if case == "country":
         return generate_country(folder)
@@ -44,12 +44,12 @@ def settings_file(case: str, folder: Path) -> Path:
 
 def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]:
     """Seconds of the parts of one run, by the wall clock; `core` and its processor time."""
-    from tasks.checks.trips.in_process import tree_to_table
-    from tasks.checks.trips.run import check_run
-    from tasks.ingest.trips.run import ingest_input
-    from tasks.run_directory import RunDirectory, start_run
-    from tasks.settings.load import dump_settings, load_settings
-    from tasks.settings.trips import TripsSettings
+    from spineflow.tasks.runs.directory import RunDirectory, start_run
+    from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+    from spineflow.tasks.trips.checks.in_process import tree_to_table
+    from spineflow.tasks.trips.checks.run import check_run
+    from spineflow.tasks.trips.ingest.run import ingest_input
+    from spineflow.tasks.trips.settings import TripsSettings
 
     settings = load_settings(TripsSettings, file, presets=file.parent, overrides=overrides)
     run = RunDirectory(folder)
@@ -71,7 +71,6 @@ def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]
 
 def main() -> int:
     """Print the parts of every round; see the module's docstring."""
-    sys.path.insert(0, str(REPOSITORY))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", choices=TARGET_SECONDS)
     parser.add_argument("--rounds", type=int, default=3)

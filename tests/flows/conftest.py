@@ -42,7 +42,7 @@ def deadly(*arguments, **named):
     return result
 
 setattr(owner, name, deadly)
-from flows.cli import main
+from spineflow.flows.cli import main
 sys.exit(main(sys.argv[4:]))
 """
 """Runs a command that is killed, and all its children with it, before or after a call.

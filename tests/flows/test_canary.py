@@ -18,12 +18,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from tasks.ingest.detailed_groups.generate import generate_persons, generate_specification
-from tasks.ingest.detailed_groups.parameters import read_specification
-from tasks.ingest.generate import generate_county
-from tasks.ingest.group_sizes.generate import census_like, write_dataset
-from tasks.ingest.trips.generate import CountrySize, generate_country
+from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 pytestmark = pytest.mark.slow
 
@@ -43,9 +42,9 @@ CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,19
 FAILING_IN_TURN = """
 import importlib, json, sys, traceback
 import prefect
-import flows.running
-from flows.cli import main
-from flows.registry import MODULES
+import spineflow.flows.running
+from spineflow.flows.cli import main
+from spineflow.flows.registry import MODULES
 
 name, sound, broken, root, quoted = sys.argv[1:]
 flow = importlib.import_module(MODULES[name])

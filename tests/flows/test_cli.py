@@ -7,9 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-from flows.cli import main
-from tasks.run_directory import RunDirectory, start_run
+from spineflow.flows.cli import main
+from spineflow.tasks.runs.directory import RunDirectory, start_run
 
 SETTINGS = """\
 preset = "pl94_2020_us"
@@ -185,6 +184,6 @@ def test_a_place_that_is_taken_is_refused_before_anything_is_written(
 
 
 def test_dask_without_its_package_is_refused(settings: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("flows.running.find_spec", lambda name: None)
+    monkeypatch.setattr("spineflow.flows.running.find_spec", lambda name: None)
     assert main(["budget", "topdown", str(settings), "--set", "run.runner=dask"]) == 2
     assert "spineflow[dask]" in capsys.readouterr().err

@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 import yaml
 from prefect.settings import PREFECT_API_URL, temporary_settings
-
-from flows.cli import main
-from flows.demo import SETTINGS
-from flows.registry import MODULES, product
+from spineflow.flows.cli import main
+from spineflow.flows.demo import SETTINGS
+from spineflow.flows.registry import MODULES, product
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 240
@@ -117,7 +116,7 @@ def server(request, tmp_path_factory) -> Iterator[dict[str, str]]:
         api = environment["PREFECT_API_URL"]
         wait_until(lambda: asked(f"{api}/health"), "the Prefect server")
         deployed = subprocess.run(
-            [sys.executable, "-m", "flows.cli", "deploy"],
+            [sys.executable, "-m", "spineflow.flows.cli", "deploy"],
             env=environment,
             capture_output=True,
             text=True,

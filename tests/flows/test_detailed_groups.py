@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from flows.cli import main
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import RunDirectory, remove_derived
+from spineflow.flows.cli import main
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 
 FILES = ("t1.csv", "t2.csv", "population_groups.parquet")
 
@@ -230,10 +229,10 @@ def test_bad_input_is_refused_and_nothing_is_measured(
 MOMENTS = [
     ("after", "os:replace", "detailed_groups/persons.parquet"),
     ("before", "os:replace", "detailed_groups_shards.json"),
-    ("after", "tasks.measurement.charging:charge", "detailed-groups"),
+    ("after", "spineflow.tasks.ledger.charging:charge", "detailed-groups"),
     ("before", "os:link", "detailed_groups_stage_1/us/TRACT/2"),
     ("after", "os:link", "detailed_groups_stage_1/us/COUNTY/2"),
-    ("before", "tasks.measurement.charging:record_publication", "detailed_groups/us/STATE/2"),
+    ("before", "spineflow.tasks.ledger.charging:record_publication", "detailed_groups/us/STATE/2"),
     ("after", "os:link", "detailed_groups/pr/PR-TRACT/2"),
     ("after", "os:replace", "suppressed/TRACT"),
     ("before", "os:rename", "release-unchecked"),

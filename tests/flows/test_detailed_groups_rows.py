@@ -14,22 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tasks.checks.detailed_groups.run import check_run
-from tasks.ingest.detailed_groups.generate import generate_persons
-from tasks.ingest.detailed_groups.run import ingest_input, run_parameters, tabulate
-from tasks.ingest.detailed_groups.run_files import read_shards
-from tasks.measurement.detailed_groups.run import (
+from spineflow.tasks.detailed_groups.checks.run import check_run
+from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
+from spineflow.tasks.detailed_groups.ingest.run import ingest_input, run_parameters, tabulate
+from spineflow.tasks.detailed_groups.ingest.run_files import read_shards
+from spineflow.tasks.detailed_groups.measurement.run import (
     has_stage_1,
     measure_tables_once,
     measure_totals_once,
 )
-from tasks.postprocess.detailed_groups.run import postprocess, stages_of
-from tasks.release.detailed_groups.run import write_run_release
-from tasks.run_directory import RunDirectory, start_run
-from tasks.settings.detailed_groups import DetailedGroupsSettings
-from tasks.settings.load import dump_settings, load_settings
-from validation.expectations import RuleOutcome
+from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.release.run import write_run_release
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.validation.expectations import RuleOutcome
 
 BINS = {
     1: [0, 18, 45, 65],
@@ -50,7 +49,7 @@ def quick_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def outcomes(rules, values) -> tuple[RuleOutcome, ...]:
         return tuple(RuleOutcome(rule.suite, rule.name, True) for rule in rules)
 
-    monkeypatch.setattr("tasks.ingest.detailed_groups.inputs.run_suites", outcomes)
+    monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.inputs.run_suites", outcomes)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

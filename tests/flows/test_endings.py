@@ -8,12 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
-
-from flows.endings import Interrupted, explained
-from flows.runners import one_server
-from tasks.confinement import StorageFailed
-from tasks.errors import CheckFailed, SpineflowError
-from tasks.settings.base import RunnerSettings
+from spineflow.flows.endings import Interrupted, explained
+from spineflow.flows.runners import one_server
+from spineflow.tasks.runs.confinement import StorageFailed
+from spineflow.tasks.runs.errors import CheckFailed, SpineflowError
+from spineflow.tasks.runs.settings import RunnerSettings
 
 SECRET = "secret"
 

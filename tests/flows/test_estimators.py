@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-
-from flows.running import PRESETS, prepare, run_stages
-from flows.topdown import PRODUCT
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import RunDirectory
-from tasks.settings.load import load_settings
-from tasks.settings.topdown import TopdownSettings
+from spineflow.flows.running import PRESETS, prepare, run_stages
+from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
@@ -58,8 +57,8 @@ def test_estimates_are_made_again_without_the_confidential_folder(
     run: RunDirectory, tmp_path: Path
 ) -> None:
     """Estimation reads published measurements, invariants and public geography alone."""
-    from tasks.estimation.replicate import estimate
-    from tasks.settings.load import frozen_settings
+    from spineflow.tasks.runs.settings_files import frozen_settings
+    from spineflow.tasks.topdown.estimation.replicate import estimate
 
     settings = frozen_settings(TopdownSettings, run.settings)
     public = RunDirectory(tmp_path / "public")
@@ -82,7 +81,7 @@ def test_workers_and_runners_change_nothing(
     estimator: str, county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One worker, two threads or two processes: the same measurements give the same bytes."""
-    monkeypatch.setattr("tasks.spine.shards.VALUES_PER_SHARD", 80_000)
+    monkeypatch.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 80_000)
     common = (f"run.estimator={estimator}", "input.confidential=false", "privacy.seed=11")
     one = run_county(tmp_path, county, "one", *common, "run.workers=1")
     assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6

@@ -18,9 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import RunDirectory, remove_derived
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 
 pytestmark = pytest.mark.slow
 
@@ -180,9 +179,9 @@ def test_ledger_held_for_a_while(
 
 IMPATIENT = """
 import sys
-import tasks.measurement.ledger
-tasks.measurement.ledger.BUSY_SECONDS = 1
-from flows.cli import main
+import spineflow.tasks.ledger.ledger
+tasks.ledger.ledger.BUSY_SECONDS = 1
+from spineflow.flows.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from flows.cli import main
-from flows.group_sizes import PRODUCT
-from flows.running import prepare, run_stages
-from tasks.ingest.group_sizes.generate import census_like, write_dataset
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import DERIVED, RunDirectory
+from spineflow.flows.cli import main
+from spineflow.flows.group_sizes import PRODUCT
+from spineflow.flows.running import prepare, run_stages
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 
 pytestmark = pytest.mark.slow
 
@@ -203,7 +202,7 @@ def kill_and_resume(folder: Path, moment: str) -> None:
 
     def spineflow(*arguments: str) -> subprocess.Popen:
         return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", *arguments],
+            [sys.executable, "-m", "spineflow.flows.cli", *arguments],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,

@@ -18,9 +18,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import RunDirectory, remove_derived, settings_digest
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory, remove_derived, settings_digest
 
 pytestmark = pytest.mark.slow
 
@@ -32,18 +31,18 @@ UNTIL_MEASURED = [
     ("after", "os:replace", "manifest.json"),
     ("before", "os:replace", "validation/rules.json"),
     ("before", "os:rename", "ledger.db"),
-    ("after", "tasks.ingest.run:store_identity", "RunDirectory"),
+    ("after", "spineflow.tasks.topdown.ingest.run:store_identity", "RunDirectory"),
     ("after", "os:replace", "histograms/persons.parquet"),
     ("before", "os:replace", "spine/state_totals.json"),
     ("before", "os:replace", "spine/persons/blocks.parquet"),
     ("after", "os:replace", "spine/units/geounits.parquet"),
-    ("before", "tasks.measurement.charging:charge", "topdown"),
-    ("after", "tasks.measurement.charging:charge", "topdown"),
+    ("before", "spineflow.tasks.ledger.charging:charge", "topdown"),
+    ("after", "spineflow.tasks.ledger.charging:charge", "topdown"),
     ("before", "os:link", "persons/US/constraints"),
     ("before", "os:link", "persons/US/dpqueries"),
     ("after", "os:link", "persons/Tract/dpqueries"),
-    ("before", "tasks.measurement.charging:record_publication", "persons/Block/dpqueries"),
-    ("after", "tasks.measurement.charging:record_publication", "units/Block/dpqueries"),
+    ("before", "spineflow.tasks.ledger.charging:record_publication", "persons/Block/dpqueries"),
+    ("after", "spineflow.tasks.ledger.charging:record_publication", "units/Block/dpqueries"),
 ]
 """Moments up to the last measurement: the continued run draws what was not published."""
 
@@ -220,7 +219,7 @@ def test_killed_once_it_was_measured(
 
 
 def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:
-    from flows.cli import main
+    from spineflow.flows.cli import main
 
     run = RunDirectory(tmp_path / "run")
     settings = tmp_path / "settings.toml"
@@ -230,7 +229,7 @@ def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:
     )
     with run.locked():
         code = subprocess.run(
-            [sys.executable, "-m", "flows.cli", "run", "topdown", str(settings)]
+            [sys.executable, "-m", "spineflow.flows.cli", "run", "topdown", str(settings)]
             + ["--run-dir", str(run.root)],
             env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
             capture_output=True,

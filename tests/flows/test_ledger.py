@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from flows.cli import main
-from tasks.ingest.generate import generate_county
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import DERIVED, RunDirectory
+from spineflow.flows.cli import main
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import DERIVED, RunDirectory
+from spineflow.tasks.topdown.ingest.generate import generate_county
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 

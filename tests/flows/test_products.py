@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from flows.cli import main
-from tasks.ingest.detailed_groups.generate import generate_specification
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import RunDirectory
+from spineflow.flows.cli import main
+from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory
 
 PRODUCTS = ("topdown", "detailed-groups", "group-sizes")
 

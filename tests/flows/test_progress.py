@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from prefect import flow, task
-
-from flows.progress import finish_stage, listening
-from tasks.errors import SpineflowError
+from spineflow.flows.progress import finish_stage, listening
+from spineflow.tasks.runs.errors import SpineflowError
 
 
 @task

@@ -8,12 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-
-from flows.running import prepare, run_stages
-from flows.topdown import PRODUCT
-from tasks.ingest.histograms import read_histogram
-from tasks.release.microdata import read_block_estimates
-from tasks.run_directory import RunDirectory
+from spineflow.flows.running import prepare, run_stages
+from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.census.histograms import read_histogram
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.release.microdata import read_block_estimates
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 

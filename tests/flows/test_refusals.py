@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from flows.cli import main
-from tasks.ingest.generate import FEWEST_PERSONS, generate_county
-from tasks.run_directory import RunDirectory
+from spineflow.flows.cli import main
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 

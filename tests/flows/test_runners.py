@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from flows.cli import main
-from flows.demo import SETTINGS
+from spineflow.flows.cli import main
+from spineflow.flows.demo import SETTINGS
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from flows.cli import main
-from tasks.ingest.generate import FEWEST_PERSONS, generate_county
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import RunDirectory
+from spineflow.flows.cli import main
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 GEOLEVELS = {
     "conventional": ["US", "State", "County", "Tract", "Block_Group", "Block"],
@@ -127,8 +126,8 @@ def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, c
 
 
 def test_report_of_an_unfinished_run_is_refused(small_county: Path, tmp_path: Path, capsys) -> None:
-    from flows.running import prepare
-    from flows.topdown import PRODUCT
+    from spineflow.flows.running import prepare
+    from spineflow.flows.topdown import PRODUCT
 
     settings = write_settings(tmp_path, small_county, preset="dhc_equal")
     run = prepare(PRODUCT.load(settings), tmp_path / "run")

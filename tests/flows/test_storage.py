@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from flows.cli import main
-from tasks.release.publication import (
+from spineflow.flows.cli import main
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.publication import (
     Prefix,
     PublicationRefused,
     copy_release,
     describe_release,
 )
-from tasks.run_directory import RunDirectory, start_run
 
 pytest.importorskip("moto", reason="needs moto's S3 server: install the extra 'test'")
 s3fs = pytest.importorskip("s3fs", reason="needs s3fs: install the extra 'test'")

@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-
-from flows.cli import main
-from flows.running import prepare, run_stages
-from flows.topdown import PRODUCT
-from tasks.errors import CheckFailed
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import RunDirectory
+from spineflow.flows.cli import main
+from spineflow.flows.running import prepare, run_stages
+from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import CheckFailed
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
@@ -160,7 +159,7 @@ def test_finished_release_outlives_new_code_and_new_input(
     (tables / "persons.parquet").touch()
     assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 2
     assert "has changed" in capsys.readouterr().err
-    monkeypatch.setattr("tasks.run_directory.code_version", lambda: "another")
+    monkeypatch.setattr("spineflow.tasks.runs.directory.code_version", lambda: "another")
     assert main(["resume", str(run.root)]) == 2
     assert contents(run.release) == before
     assert run.read_manifest()["status"] == "complete"
@@ -251,7 +250,7 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
 
 
 def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
-    from tasks.ingest.generate import FEWEST_PERSONS, generate_county
+    from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
     generate_county(tmp_path, persons=FEWEST_PERSONS, state="72", seed=5)
     run = run_settings(write_settings(tmp_path, tmp_path, preset="pl94_2020_pr"), tmp_path / "run")

@@ -9,20 +9,19 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-
-from flows.cli import main
-from tasks.ingest.trips.generate import CountrySize, generate_country
-from tasks.measurement.ledger import open_ledger, summary
-from tasks.run_directory import DERIVED, RunDirectory
+from spineflow.flows.cli import main
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import DERIVED, RunDirectory
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 SMALL = CountrySize(regions=3, provinces=6, municipalities=30, pairs=300, commuters=50_000)
 
 MOMENTS = [
     ("before", "os:replace", "trips/tree.json"),
-    ("after", "tasks.measurement.charging:charge", "trips"),
+    ("after", "spineflow.tasks.ledger.charging:charge", "trips"),
     ("after", "os:link", "level_02/cuts.json"),
     ("before", "os:link", "level_03/dpqueries"),
-    ("before", "tasks.measurement.charging:record_publication", "level_04/dpqueries"),
+    ("before", "spineflow.tasks.ledger.charging:record_publication", "level_04/dpqueries"),
     ("after", "os:link", "level_06/dpqueries"),
     ("before", "os:replace", "estimates/trips/level_05"),
     ("after", "os:replace", "release-unchecked/trips.parquet"),

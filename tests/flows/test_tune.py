@@ -9,17 +9,16 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
-from flows.cli import main
-from tasks.run_directory import RunDirectory
-from tasks.tuning.grid import loss_grid
+from spineflow.flows.cli import main
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.tune.grid import loss_grid
 
 LOWEST, HIGHEST, STEP = Fraction(1, 10), Fraction(20), Fraction(3, 2)
 
 
 @pytest.fixture(scope="module")
 def small_county(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tasks.ingest.generate import generate_county
+    from spineflow.tasks.topdown.ingest.generate import generate_county
 
     folder = tmp_path_factory.mktemp("small")
     generate_county(folder, persons=1500, seed=5)

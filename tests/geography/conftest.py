@@ -7,9 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-
-from geography.levels import Geolevel, Spine
-from geography.rules import AianRange, SpineRules
+from spineflow.geography.levels import Geolevel, Spine
+from spineflow.geography.rules import AianRange, SpineRules
 
 NAMES = ("US", "State", "County", "Tract", "Block_Group", "Block")
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-
-from geography.categories import combine, group_quarters_category, off_spine_categories
+from spineflow.geography.categories import combine, group_quarters_category, off_spine_categories
 
 
 def labels(category) -> np.ndarray:

@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-
-from geography.categories import off_spine_categories
-from geography.generate import (
+from spineflow.geography.categories import off_spine_categories
+from spineflow.geography.generate import (
     AIAN_RANGES,
     STRONG_MCD_STATES,
     NationalSizes,
     generate_geography,
 )
-from geography.hierarchy import block_codes
-from geography.rules import SpineRules
+from spineflow.geography.hierarchy import block_codes
+from spineflow.geography.rules import SpineRules
 
 SIZES = NationalSizes().scaled(1 / 256)
 

@@ -6,9 +6,8 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from geography.categories import Category
-from geography.off_spine import off_spine_distances
+from spineflow.geography.categories import Category
+from spineflow.geography.off_spine import off_spine_distances
 
 
 def category_of(entity: np.ndarray, n_entities: int) -> Category:

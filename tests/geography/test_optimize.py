@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from geography.levels import child_offsets
-from geography.off_spine import blocks_in_several_entities, fold
-from geography.optimize import even_groups, greedy_groups, group_limit
+from spineflow.geography.levels import child_offsets
+from spineflow.geography.off_spine import blocks_in_several_entities, fold
+from spineflow.geography.optimize import even_groups, greedy_groups, group_limit
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from geography.categories import off_spine_categories
-from geography.rules import AianRange, SpineRules
-from geography.spine import build_spine
-from geography.summary import summarise_spines
-from geography.variance import total_share
+from spineflow.geography.categories import off_spine_categories
+from spineflow.geography.rules import AianRange, SpineRules
+from spineflow.geography.spine import build_spine
+from spineflow.geography.summary import summarise_spines
+from spineflow.geography.variance import total_share
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 

@@ -6,12 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-
-from geography.categories import combine, off_spine_categories
-from geography.errors import GeographyRefused
-from geography.levels import shares_add_to_one
-from geography.rules import AianRange, SpineRules, select_aian_areas
-from geography.spine import build_spine
+from spineflow.geography.categories import combine, off_spine_categories
+from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.levels import shares_add_to_one
+from spineflow.geography.rules import AianRange, SpineRules, select_aian_areas
+from spineflow.geography.spine import build_spine
 
 DHC = (
     "US",

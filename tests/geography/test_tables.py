@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-
-from geography.errors import GeographyRefused
-from geography.spine import build_spine
-from geography.tables import spine_from_tables, spine_to_tables
+from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.spine import build_spine
+from spineflow.geography.tables import spine_from_tables, spine_to_tables
 
 
 @pytest.fixture(params=[False, True])

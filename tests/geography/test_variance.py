@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from geography.bypass import bypass
-from geography.categories import Category
-from geography.levels import Spine
-from geography.variance import (
+from spineflow.geography.bypass import bypass
+from spineflow.geography.categories import Category
+from spineflow.geography.levels import Spine
+from spineflow.geography.variance import (
     entity_variances,
     geounit_variances,
     measurement_precision,

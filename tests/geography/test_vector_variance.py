@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import null_space
-
-from geography.categories import Category
-from geography.variance import entity_variances, measurement_precision
-from geography.vector_variance import VectorPrecision, vector_estimate
+from spineflow.geography.categories import Category
+from spineflow.geography.variance import entity_variances, measurement_precision
+from spineflow.geography.vector_variance import VectorPrecision, vector_estimate
 
 
 def random_precision(rng, spine, k: int, *, rank: int, holes: bool) -> list[VectorPrecision]:

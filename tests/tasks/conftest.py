@@ -12,12 +12,12 @@ ROWS_PER_GROUP = 64
 @pytest.fixture(scope="session")
 def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     """A run directory up to shards and constraints, and its settings; not to be changed."""
-    from flows.running import PRESETS
-    from tasks.estimation.replicate import lay_out, read_dataset
-    from tasks.ingest import histograms
-    from tasks.settings.load import load_settings
-    from tasks.settings.topdown import TopdownSettings
-    from tasks.spine import shards
+    from spineflow.flows.running import PRESETS
+    from spineflow.tasks.census import histograms
+    from spineflow.tasks.runs.settings_files import load_settings
+    from spineflow.tasks.topdown.estimation.replicate import lay_out, read_dataset
+    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.spine import shards
 
     folder = tmp_path_factory.mktemp("cut-county")
     file = folder / "settings.toml"

@@ -17,13 +17,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from tasks.release.microdata import read_block_estimates, write_persons, write_units
-from tasks.workload.queries import marginal_query
-from tasks.workload.schema import PERSONS, UNITS, Schema
-from validation.outcome import Outcome
-from validation.run_checks import CHECKS, run_checks
-from validation.run_files import ExpectedUniverse
+from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.topdown.release.microdata import (
+    read_block_estimates,
+    write_persons,
+    write_units,
+)
+from spineflow.tasks.topdown.workload.queries import marginal_query
+from spineflow.validation.outcome import Outcome
+from spineflow.validation.run_files import ExpectedUniverse
+from spineflow.validation.topdown.run_checks import CHECKS, run_checks
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 SHARES = dict(

@@ -9,9 +9,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-
-from validation.expectations import SUITES, RuleOutcome, build_suites, run_suites
-from validation.input_rules import (
+from spineflow.validation.expectations import SUITES, RuleOutcome, build_suites, run_suites
+from spineflow.validation.input_rules import (
     GROUP_QUARTERS_CODES,
     RULES,
     Rule,
@@ -144,8 +143,8 @@ def test_no_output_no_files_no_network(tmp_path):
 
         socket.socket.connect = refuse
         socket.getaddrinfo = refuse
-        from validation.expectations import run_suites
-        from validation.input_rules import RULES
+        from spineflow.validation.expectations import run_suites
+        from spineflow.validation.input_rules import RULES
 
         rules = [rule for rule in RULES if rule.evidence == "QAGE"]
         assert "great_expectations" not in __import__("sys").modules

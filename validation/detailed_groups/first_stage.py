@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-
-from validation.detailed_groups.measured import (
+from spineflow.validation.detailed_groups.measured import (
     GroupCounts,
     check_noise,
     group_numbers,
     read_level,
 )
-from validation.detailed_groups.universe import ExpectedRun
-from validation.outcome import Failures
+from spineflow.validation.detailed_groups.universe import ExpectedRun
+from spineflow.validation.outcome import Failures
 
 FIRST_STAGE = "detailed_groups_stage_1"
 COLUMNS = ["region_id", "iteration_code", "value", "variance", "plb"]

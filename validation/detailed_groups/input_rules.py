@@ -6,7 +6,7 @@ They hold for the rows of the states that are tabulated; rows of other states ar
 
 from __future__ import annotations
 
-from validation.input_rules import OLDEST_AGE, Rule
+from spineflow.validation.input_rules import OLDEST_AGE, Rule
 
 NO_CODE = "Null"
 """What stands in QRACE2 to QRACE8 where a person has fewer race codes, in the production layout."""

@@ -15,12 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-
-from tasks.workload.detailed_groups.iterations import AGE_BINS, OLDEST_AGE
-from validation.detailed_groups.measured import N_CELLS, GroupCounts, refuse_missing_columns
-from validation.detailed_groups.universe import ExpectedRun
-from validation.outcome import Failures
-from validation.run_files import UnusableRunFile
+from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, OLDEST_AGE
+from spineflow.validation.detailed_groups.measured import (
+    N_CELLS,
+    GroupCounts,
+    refuse_missing_columns,
+)
+from spineflow.validation.detailed_groups.universe import ExpectedRun
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import UnusableRunFile
 
 NOT_PRIVATE = "NOT PRIVATE"
 T1, T2, TIDY = "t1.csv", "t2.csv", "population_groups.parquet"

@@ -11,9 +11,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
-
-from validation.detailed_groups.measured import GroupCounts
-from validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
+from spineflow.validation.detailed_groups.measured import GroupCounts
+from spineflow.validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
 
 
 def apply_rules(counts: GroupCounts, expected: ExpectedRun) -> None:

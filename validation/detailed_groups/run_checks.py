@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-
-from validation.detailed_groups.first_stage import check_first_stage
-from validation.detailed_groups.measured import read_measurements
-from validation.detailed_groups.release import ReleaseFailures, check_release
-from validation.detailed_groups.rules import apply_rules
-from validation.detailed_groups.universe import ExpectedRun
-from validation.outcome import Failures, Outcome
-from validation.run_files import UnusableRunFile
+from spineflow.validation.detailed_groups.first_stage import check_first_stage
+from spineflow.validation.detailed_groups.measured import read_measurements
+from spineflow.validation.detailed_groups.release import ReleaseFailures, check_release
+from spineflow.validation.detailed_groups.rules import apply_rules
+from spineflow.validation.detailed_groups.universe import ExpectedRun
+from spineflow.validation.outcome import Failures, Outcome
+from spineflow.validation.run_files import UnusableRunFile
 
 UNIVERSE = "population groups"
 

@@ -15,10 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-
-from tasks.workload.detailed_groups.iterations import CharacteristicIteration
-from tasks.workload.detailed_groups.mechanism import MechanismParameters
-from tasks.workload.detailed_groups.specification import Specification
+from spineflow.tasks.detailed_groups.workload.iterations import CharacteristicIteration
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.specification import Specification
 
 STATE_TYPES = ("USA", "STATE", "PR-STATE")
 """Region types with detailed iterations, whose groups are never suppressed."""

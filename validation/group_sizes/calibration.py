@@ -24,9 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-
-from validation.outcome import Failures
-from validation.run_files import UnusableRunFile
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import UnusableRunFile
 
 HIERARCHY = Path("hierarchy")
 MEASUREMENTS = Path("measurements") / "groups"

@@ -17,16 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-
-from validation.group_sizes.calibration import (
+from spineflow.validation.group_sizes.calibration import (
     HIERARCHY,
     Promise,
     check_measurements,
     check_plan,
     read_plan,
 )
-from validation.outcome import Failures, Outcome
-from validation.run_files import UnusableRunFile
+from spineflow.validation.outcome import Failures, Outcome
+from spineflow.validation.run_files import UnusableRunFile
 
 UNIVERSE = "groups"
 STAMP_LINE = b"# NOT PRIVATE\n"

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-
-from validation.outcome import Failures
-from validation.trips.run_files import TripsTree, level_paths
+from spineflow.validation.outcome import Failures
+from spineflow.validation.trips.run_files import TripsTree, level_paths
 
 RELATIVE_TOLERANCE = 1e-9
 

@@ -16,11 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-
-from validation.outcome import Failures, Outcome
-from validation.run_files import UnusableRunFile
-from validation.trips.privacy_loss import ExpectedTrips, check_losses
-from validation.trips.run_files import TripsTree, level_paths, nodes_of, read_level, read_tree
+from spineflow.validation.outcome import Failures, Outcome
+from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_losses
+from spineflow.validation.trips.run_files import (
+    TripsTree,
+    level_paths,
+    nodes_of,
+    read_level,
+    read_tree,
+)
 
 UNIVERSE = "trips"
 NOT_PRIVATE = "NOT PRIVATE"

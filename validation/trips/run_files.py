@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from validation.run_files import UnusableRunFile
+from spineflow.validation.run_files import UnusableRunFile
 
 
 @dataclass(frozen=True, eq=False)

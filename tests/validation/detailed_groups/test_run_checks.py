@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-
-from tasks.checks.detailed_groups.run import check_run, expected_run
-from tasks.errors import CheckFailed
-from tasks.postprocess.detailed_groups.run import postprocess, stages_of
-from tasks.release.detailed_groups.run import write_run_release
-from tasks.run_directory import RunDirectory
-from tasks.settings.detailed_groups import DetailedGroupsSettings
-from tasks.settings.load import load_settings
-from validation.detailed_groups.run_checks import CHECKS, run_checks
+from spineflow.tasks.detailed_groups.checks.run import check_run, expected_run
+from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.release.run import write_run_release
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.validation.detailed_groups.run_checks import CHECKS, run_checks
 
 EVERYTHING = (
     "mechanism.coterminous=true",

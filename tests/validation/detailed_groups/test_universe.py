@@ -9,24 +9,23 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tasks.checks.detailed_groups.run import expected_run
-from tasks.ingest.detailed_groups.parameters import read_parameters, read_specification
-from tasks.ingest.detailed_groups.run import (
+from spineflow.tasks.detailed_groups.checks.run import expected_run
+from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
+from spineflow.tasks.detailed_groups.ingest.run import (
     run_parameters,
     run_regions,
     run_specification,
     run_universe,
 )
-from tasks.measurement.distributions import IntegerDistribution
-from tasks.measurement.quantiles import inverse_cdf
-from tasks.measurement.sampler import noise_variance as exact_variance
-from tasks.postprocess.detailed_groups.coterminous import coterminous_sets
-from tasks.release.detailed_groups.budget import level_budgets
-from tasks.workload.budget import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from validation.detailed_groups.measured import noise_variance
-from validation.detailed_groups.rules import float_threshold
-from validation.detailed_groups.universe import expected_levels, identical_regions
+from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
+from spineflow.tasks.detailed_groups.release.budget import level_budgets
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.quantiles import inverse_cdf
+from spineflow.tasks.noise.sampler import noise_variance as exact_variance
+from spineflow.validation.detailed_groups.measured import noise_variance
+from spineflow.validation.detailed_groups.rules import float_threshold
+from spineflow.validation.detailed_groups.universe import expected_levels, identical_regions
 
 
 def test_universe_of_a_run(measured_groups) -> None:

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-
-from tasks.checks.group_sizes.promise import promise_of
-from tasks.ingest.group_sizes.generate import census_like, write_dataset
-from validation.group_sizes.run_checks import CHECKS, run_checks
+from spineflow.tasks.group_sizes.checks.promise import promise_of
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
 
 
 @pytest.fixture(scope="module")

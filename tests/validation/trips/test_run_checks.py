@@ -11,21 +11,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from tasks.checks.trips.in_process import tree_to_table
-from tasks.checks.trips.promise import expected_of
-from tasks.ingest.trips.generate import CountrySize, generate_country
-from tasks.ingest.trips.run import ingest_input
-from tasks.measurement.trips.run import plan_of
-from tasks.run_directory import RunDirectory, start_run
-from tasks.settings.load import dump_settings, load_settings
-from tasks.settings.trips import TripsSettings
-from tasks.workload.trips.neighbors import Contribution, squared_sensitivity
-from validation.outcome import Failures
-from validation.trips.privacy_loss import ExpectedTrips, check_noise
-from validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity
-from validation.trips.run_checks import ALWAYS, TOP_DOWN, run_checks
-from validation.trips.run_files import read_tree
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.trips.checks.in_process import tree_to_table
+from spineflow.tasks.trips.checks.promise import expected_of
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+from spineflow.tasks.trips.ingest.run import ingest_input
+from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
+from spineflow.validation.outcome import Failures
+from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_noise
+from spineflow.validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity
+from spineflow.validation.trips.run_checks import ALWAYS, TOP_DOWN, run_checks
+from spineflow.validation.trips.run_files import read_tree
 
 SMALL = CountrySize(regions=2, provinces=4, municipalities=20, pairs=200, commuters=30_000)
 MEASURED = "measurements/trips/level_03/dpqueries/00000.parquet"

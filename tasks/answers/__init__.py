@@ -1,0 +1,1 @@
+"""Answers to queries as files: noisy measurements, constraints and estimates."""

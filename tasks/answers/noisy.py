@@ -1,0 +1,265 @@
+"""Noisy-measurement and constraint files: Parquet, one row per geounit and query.
+
+`measurements/<universe>/<geolevel>/dpqueries/<shard>.parquet` holds `geocode` string,
+`query_name` string (`hispanic * cenrace_dpq`), `value` list<int64> row-major in schema order,
+`variance` double, `plb` string (rho, or epsilon, spent on the answers, as `p/q`).
+`measurements/<universe>/<geolevel>/constraints/<shard>.parquet` holds `geocode`, `query_name`
+(`hhgq_total_ub_con`), `sign` (`=`, `<=` or `>=`), `value`.
+
+Rows are streamed in row groups of some megabytes, each a run of geounits, query after query, so
+that memory stays bounded on both sides and a reader of a few geounits skips most of a file. Values
+are dictionary-encoded and compressed with zstd, about 1.4 times the entropy of the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
+from spineflow.tasks.runs.publishing import publish_once
+
+SIGNS = ("=", "<=", ">=")
+
+_VALUES = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_DPQUERIES_SCHEMA = pa.schema(
+    [
+        pa.field("geocode", pa.string(), nullable=False),
+        pa.field("query_name", pa.string(), nullable=False),
+        pa.field("value", _VALUES, nullable=False),
+        pa.field("variance", pa.float64(), nullable=False),
+        pa.field("plb", pa.string(), nullable=False),
+    ]
+)
+_CONSTRAINTS_SCHEMA = pa.schema(
+    [
+        pa.field("geocode", pa.string(), nullable=False),
+        pa.field("query_name", pa.string(), nullable=False),
+        pa.field("sign", pa.string(), nullable=False),
+        pa.field("value", _VALUES, nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class NoisyAnswers:
+    """One query measured on some geounits.
+
+    `geocode` (n,), `values` (n, n_rows) int64, `variance` (n,), `plb` (n,) of `p/q`.
+    """
+
+    query_name: str
+    geocode: np.ndarray
+    values: np.ndarray
+    variance: np.ndarray
+    plb: np.ndarray
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One constraint on some geounits: Q x `sign` values; `geocode` (n,), `values` (n, n_rows)."""
+
+    query_name: str
+    sign: str
+    geocode: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class MeasuredQuery:
+    """A query's answers aligned to requested geounits.
+
+    `values` (n, n_rows) int64, `variance` (n,) and `plb` (n,) of `p/q`; where a geounit was not
+    measured its values are 0, its variance infinite and its plb "0".
+    """
+
+    values: np.ndarray
+    variance: np.ndarray
+    plb: np.ndarray
+
+
+@dataclass(frozen=True)
+class ConstrainedQuery:
+    """A constraint's values aligned to requested geounits.
+
+    `values` (n, n_rows) int64; `holds` (n,) is false where a geounit has no such constraint, and
+    its values are 0.
+    """
+
+    values: np.ndarray
+    holds: np.ndarray
+
+
+def write_measurements(
+    path: Path, groups: Iterable[Sequence[NoisyAnswers]], *, is_private: bool = True
+) -> Path:
+    """Publish noisy measurements at `path`, one row group for each item of `groups`.
+
+    An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
+    noise draws none. Files of a run that is not private carry the stamp in their metadata.
+    """
+
+    def write(file: BinaryIO) -> None:
+        with _writer(file, _DPQUERIES_SCHEMA) as writer:
+            for group in groups:
+                writer.write_batch(
+                    _record_batch(
+                        group,
+                        _DPQUERIES_SCHEMA,
+                        variance=pa.array(np.concatenate([item.variance for item in group])),
+                        plb=_strings(np.concatenate([item.plb for item in group])),
+                    )
+                )
+            if not is_private:
+                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
+
+    return publish_once(Path(path), write)
+
+
+def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
+    """Publish constraints at `path`, one row group each; an existing file is kept.
+
+    Raises ValueError for a sign that is none of `=`, `<=`, `>=`.
+    """
+
+    def write(file: BinaryIO) -> None:
+        with _writer(file, _CONSTRAINTS_SCHEMA) as writer:
+            for constraint in constraints:
+                if constraint.sign not in SIGNS:
+                    raise ValueError(f"{constraint.query_name}: unknown sign {constraint.sign!r}")
+                sign = np.full(len(constraint.geocode), constraint.sign, dtype=object)
+                writer.write_batch(
+                    _record_batch([constraint], _CONSTRAINTS_SCHEMA, sign=_strings(sign))
+                )
+
+    return publish_once(Path(path), write)
+
+
+def read_measurements(
+    paths: Path | Iterable[Path], geocodes: Sequence[str]
+) -> dict[str, MeasuredQuery]:
+    """Noisy answers of the given geounits by query name, aligned to `geocodes`.
+
+    Row groups that hold none of the geounits are skipped. Raises ValueError if an answer stands
+    twice.
+    """
+    found: dict[str, MeasuredQuery] = {}
+    for table, query_name, positions, values in _runs(paths, geocodes, _DPQUERIES_SCHEMA):
+        if query_name not in found:
+            found[query_name] = MeasuredQuery(
+                np.zeros((len(geocodes), values.shape[1]), dtype=np.int64),
+                np.full(len(geocodes), np.inf),
+                np.full(len(geocodes), "0", dtype=object),
+            )
+        query = found[query_name]
+        if np.isfinite(query.variance[positions]).any():
+            raise ValueError(f"{query_name} was measured twice on a geounit")
+        query.values[positions] = values
+        query.variance[positions] = table["variance"].to_numpy()
+        query.plb[positions] = table["plb"].to_numpy()
+    return found
+
+
+def read_constraints(
+    paths: Path | Iterable[Path], geocodes: Sequence[str]
+) -> dict[tuple[str, str], ConstrainedQuery]:
+    """Constraints of the given geounits by query name and sign, aligned to `geocodes`.
+
+    Raises ValueError if a constraint stands twice.
+    """
+    found: dict[tuple[str, str], ConstrainedQuery] = {}
+    for table, query_name, positions, values in _runs(paths, geocodes, _CONSTRAINTS_SCHEMA):
+        signs = np.asarray(table["sign"].to_pylist(), dtype=object)
+        for sign in np.unique(signs):
+            key, has_sign = (query_name, str(sign)), signs == sign
+            if key not in found:
+                found[key] = ConstrainedQuery(
+                    np.zeros((len(geocodes), values.shape[1]), dtype=np.int64),
+                    np.zeros(len(geocodes), dtype=bool),
+                )
+            if found[key].holds[positions[has_sign]].any():
+                raise ValueError(f"{query_name} {sign} constrains a geounit twice")
+            found[key].values[positions[has_sign]] = values[has_sign]
+            found[key].holds[positions[has_sign]] = True
+    return found
+
+
+def _writer(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(file, schema, compression="zstd", compression_level=1)
+
+
+def _record_batch(
+    group: Sequence[NoisyAnswers | Constraint], schema: pa.Schema, **columns: pa.Array
+) -> pa.RecordBatch:
+    lengths = np.concatenate([np.full(len(g.geocode), g.values.shape[1]) for g in group])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    flat = np.concatenate([np.ravel(g.values) for g in group]).astype(np.int64, copy=False)
+    names = np.repeat(
+        np.array([g.query_name for g in group], dtype=object), [len(g.geocode) for g in group]
+    )
+    arrays: Mapping[str, pa.Array] = {
+        "geocode": _strings(np.concatenate([g.geocode for g in group])),
+        "query_name": _strings(names),
+        "value": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=_VALUES),
+        **columns,
+    }
+    return pa.record_batch([arrays[name] for name in schema.names], schema=schema)
+
+
+def _strings(values: np.ndarray) -> pa.Array:
+    return pa.array(values, type=pa.string())
+
+
+def _runs(
+    paths: Path | Iterable[Path], geocodes: Sequence[str], schema: pa.Schema
+) -> Iterator[tuple[pa.Table, str, np.ndarray, np.ndarray]]:
+    """Runs of rows of one query, those of the geounits asked for.
+
+    Yields the rows, the query name, the position of each row's geounit in `geocodes`, and the
+    values (n, n_rows).
+    """
+    wanted = pd.Index(np.asarray(geocodes, dtype=object))
+    if wanted.empty:
+        return
+    first, last = min(wanted), max(wanted)
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        with pq.ParquetFile(path, read_dictionary=["geocode", "query_name"]) as file:
+            for number in range(file.num_row_groups):
+                statistics = file.metadata.row_group(number).column(0).statistics
+                if statistics is None:
+                    continue  # A shard whose geounits were all bypassed has no rows.
+                if statistics.has_min_max and (statistics.min > last or statistics.max < first):
+                    continue
+                table = file.read_row_group(number, columns=schema.names).combine_chunks()
+                yield from _runs_of_row_group(table, wanted)
+
+
+def _runs_of_row_group(
+    table: pa.Table, wanted: pd.Index
+) -> Iterator[tuple[pa.Table, str, np.ndarray, np.ndarray]]:
+    if not table.num_rows:
+        return
+    geocode, query = table["geocode"].chunk(0), table["query_name"].chunk(0)
+    in_wanted = wanted.get_indexer(geocode.dictionary.to_pylist())
+    positions = in_wanted[geocode.indices.to_numpy()]
+    query_code = query.indices.to_numpy()
+    starts = np.flatnonzero(np.diff(query_code, prepend=-1))
+    for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
+        kept = np.flatnonzero(positions[start:end] >= 0)
+        if not kept.size:
+            continue
+        run = table.slice(start, end - start)
+        values = run["value"].chunk(0).flatten().to_numpy().reshape(end - start, -1)
+        if kept.size < end - start:
+            run, values = run.take(kept), values[kept]
+        name = query.dictionary[int(query_code[start])].as_py()
+        yield run, name, positions[start:end][kept], values
+
+
+DPQUERY_SUFFIX = "_dpq"

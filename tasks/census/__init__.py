@@ -1,0 +1,1 @@
+"""Census tables that several products read: columns, recodes, block histograms and invariants."""

@@ -1,0 +1,160 @@
+"""Block histograms: how many records of a universe each block has in each cell of a schema."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.tasks.runs.files import replacing
+
+ROWS_PER_GROUP = 1 << 16
+"""Rows of a row group of a histogram's file: what a reader of one block has to read."""
+
+_SCHEMA = pa.schema({"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()})
+
+
+def block_histogram(
+    block: np.ndarray, cell: np.ndarray, *, n_blocks: int, n_cells: int
+) -> sparse.csr_array:
+    """Count records by block and cell.
+
+    `block` and `cell` give every record's position among the blocks and its cell number, shape
+    `(n_records,)` each. Returns int64 counts, shape `(n_blocks, n_cells)`, cells ascending in
+    every row and zeros not stored.
+
+    >>> block_histogram(np.array([0, 0, 2]), np.array([1, 1, 0]), n_blocks=3, n_cells=2).toarray()
+    array([[0, 2],
+           [0, 0],
+           [1, 0]])
+    """
+    ones = np.ones(len(block), dtype=np.int64)
+    histogram = sparse.csr_array(sparse.coo_array((ones, (block, cell)), shape=(n_blocks, n_cells)))
+    histogram.sum_duplicates()
+    return histogram
+
+
+class HistogramSum:
+    """A histogram `(n_rows, n_cells)` to which records are added some at a time.
+
+    Memory is some two times that of the result, whose counts take 32 bits until their total needs
+    more. Adding is linear in the records: what was added is summed up only once it is an eighth
+    of the sum so far.
+    """
+
+    def __init__(self, n_rows: int, n_cells: int) -> None:
+        self._sum = sparse.csr_array((n_rows, n_cells), dtype=np.int32)
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._size = 0
+        self._n_records = 0
+
+    def add(self, row: np.ndarray, cell: np.ndarray, count: np.ndarray) -> None:
+        """Add counts of zero or more, shape `(n,)` each; a row and cell may come again."""
+        self._parts.append((row.astype(np.int32), cell.astype(np.int32), count))
+        self._size += len(row)
+        self._n_records += int(count.sum())
+        if self._size > max(_FEWEST_HELD, self._sum.nnz // 8):
+            self._sum_up()
+
+    def total(self) -> sparse.csr_array:
+        """The sum so far, int64, cells ascending in every row, zeros not stored."""
+        self._sum_up()
+        counts = self._sum.data.astype(np.int64)
+        return sparse.csr_array(
+            (counts, self._sum.indices, self._sum.indptr), shape=self._sum.shape
+        )
+
+    def _sum_up(self) -> None:
+        """Add what is held to the sum."""
+        if not self._parts:
+            return
+        row, cell, count = map(np.concatenate, zip(*self._parts, strict=True))
+        self._parts, self._size = [], 0
+        # No cell has more than the total, so that int32 holds until this is too large.
+        count = count.astype(np.int32 if self._n_records < 2**31 else np.int64)
+        added = sparse.csr_array(sparse.coo_array((count, (row, cell)), shape=self._sum.shape))
+        added.sum_duplicates()
+        self._sum = self._sum + added
+
+
+_FEWEST_HELD = 1 << 21
+"""Entries that a sum holds before it adds them up."""
+
+
+def write_histogram(path: Path, histogram: sparse.csr_array, block_geocode: np.ndarray) -> None:
+    """Write the non-zero cells as Parquet, atomically: block_geocode, cell, count.
+
+    Rows follow `block_geocode`, in row groups that a reader of a few blocks can skip.
+    """
+    entries, geocode = sparse.coo_array(histogram), np.asarray(block_geocode, dtype=object)
+    with replacing(path) as part, pq.ParquetWriter(part, _SCHEMA, compression="zstd") as writer:
+        for start in range(0, entries.nnz, ROWS_PER_GROUP):
+            rows = slice(start, start + ROWS_PER_GROUP)
+            block, position = np.unique(entries.row[rows], return_inverse=True)
+            codes = pa.array(geocode[block], type=pa.string())
+            columns = [
+                codes.take(pa.array(position)),
+                pa.array(entries.col[rows], type=pa.int64()),
+                pa.array(entries.data[rows], type=pa.int64()),
+            ]
+            writer.write_table(pa.table(columns, schema=_SCHEMA))
+
+
+def read_histogram(path: Path, block_geocode: np.ndarray, *, n_cells: int) -> sparse.csr_array:
+    """Read what `write_histogram` wrote; rows in the order of `block_geocode`.
+
+    The blocks may be fewer than were written if those left out have no records, and may come in
+    another order. Raises ValueError if a block or cell with records is not among those asked for.
+    """
+    n = len(block_geocode)
+    return sum_histogram(path, block_geocode, np.arange(n), n_groups=n, n_cells=n_cells)
+
+
+def sum_histogram(
+    path: Path,
+    block_geocode: np.ndarray,
+    group: np.ndarray,
+    *,
+    n_groups: int,
+    n_cells: int,
+    among_others: bool = False,
+) -> sparse.csr_array:
+    """Sums `(n_groups, n_cells)` of the blocks' histograms: block i counts in `group[i]`.
+
+    Memory is that of the blocks asked for, of the sums and of one row group. With `among_others`
+    the file's other blocks are passed over, and row groups that have none of those asked for are
+    not read; without, a block with records that is not asked for raises ValueError, as a cell of
+    another schema always does.
+    """
+    wanted = pd.Index(np.asarray(block_geocode, dtype=object))
+    ascending = sorted(wanted) if among_others else []
+    sums = HistogramSum(n_groups, n_cells)
+    with pq.ParquetFile(path, read_dictionary=["block_geocode"]) as file:
+        for number in range(file.num_row_groups):
+            metadata = file.metadata.row_group(number)
+            if not metadata.num_rows or (among_others and not _may_hold(metadata, ascending)):
+                continue
+            row_group = file.read_row_group(number).combine_chunks()
+            code, cell = row_group["block_geocode"].chunk(0), row_group["cell"].to_numpy()
+            position = wanted.get_indexer(code.dictionary.to_pylist())[code.indices.to_numpy()]
+            known = position >= 0
+            if (cell >= n_cells).any() or not (among_others or known.all()):
+                raise ValueError(
+                    f"{path.name} has records in blocks or cells that are not asked for"
+                )
+            count = row_group["count"].to_numpy()
+            sums.add(group[position[known]], cell[known], count[known])
+    return sums.total()
+
+
+def _may_hold(row_group: pq.RowGroupMetaData, ascending: list[str]) -> bool:
+    """Whether the range of a row group's blocks has one of those asked for."""
+    statistics = row_group.column(0).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    first = bisect_left(ascending, statistics.min)
+    return first < len(ascending) and ascending[first] <= statistics.max

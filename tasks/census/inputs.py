@@ -1,0 +1,187 @@
+"""The input of a run: read, checked, and turned into histograms and invariants in one pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from spineflow.tasks.census.histograms import HistogramSum
+from spineflow.tasks.census.invariants import block_invariants, state_totals
+from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.census.tables import (
+    EvidenceTally,
+    PersonSums,
+    UnitsTable,
+    load_geography,
+    load_units,
+    sum_persons,
+)
+from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.expectations import RuleOutcome, readable, run_suites
+from spineflow.validation.input_rules import applicable_rules, count_violations
+
+_UNITS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What a run needs of its input; rows of all members are in the order of `geography`.
+
+    `histograms` maps a universe to int64 counts, shape `(n_blocks, n_cells)`. Blocks that can
+    hold nobody are included; see `tasks.census.invariants.inhabitable`.
+    """
+
+    geography: pd.DataFrame
+    invariants: pd.DataFrame
+    state_totals: Mapping[str, int]
+    histograms: Mapping[str, sparse.csr_array]
+    identity: sparse.csr_array
+    """Persons per block and cell of `tasks.census.tables.IDENTITY`."""
+    unit_block: np.ndarray
+    """Position of the block of every unit, shape `(n_units,)`."""
+    unit_population: np.ndarray
+    """Persons of every unit, shape `(n_units,)`."""
+    outcomes: tuple[RuleOutcome, ...]
+
+
+@dataclass(frozen=True)
+class InputCheck:
+    """Outcome of checking an input; `result` is None if a rule failed.
+
+    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    """
+
+    outcomes: tuple[RuleOutcome, ...]
+    findings: tuple[Finding, ...]
+    result: IngestResult | None
+
+    def accepted(self, *, with_counts: bool = False) -> IngestResult:
+        """The result, or InputRefused with the first finding; counts only if asked for."""
+        if self.result is None:
+            raise refusal(self.findings, with_counts=with_counts)
+        return self.result
+
+
+def check_inputs(
+    *,
+    persons: str | os.PathLike[str],
+    units: str | os.PathLike[str],
+    geography: str | os.PathLike[str],
+    person_schema: Schema | None = PERSONS,
+    unit_schema: Schema | None = UNITS,
+    names: Mapping[str, str] | None = None,
+) -> InputCheck:
+    """Read the three tables, evaluate every rule and build the result.
+
+    Paths may be fsspec URLs. `names` gives the name that messages show for a table, by default
+    its path; `names={"persons": "persons.parquet"}` for example. A universe whose schema is None
+    gets no histogram. The rules are counted by vectorised code and, as a public pass or fail,
+    evaluated by Great Expectations; the input is accepted only if both find nothing.
+    """
+    paths = {"geography": geography, "units": units, "persons": persons}
+    files = {
+        table: InputFile(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
+        for table, path in paths.items()
+    }
+    evidence = EvidenceTally()
+    read: list[RuleOutcome] = []
+    try:
+        table = "geography"
+        blocks = load_geography(files[table], evidence)
+        read.append(readable(table, True))
+        table = "units"
+        unit_table = load_units(files[table], blocks, evidence)
+        read.append(readable(table, True))
+        table = "persons"
+        sums = sum_persons(
+            files[table],
+            unit_table,
+            n_blocks=len(blocks.frame),
+            schema=person_schema,
+            evidence=evidence,
+        )
+        read.append(readable(table, True))
+    except UnreadableInput as error:
+        read.append(readable(table, False))
+        return InputCheck(tuple(read), (error.finding,), None)
+
+    outcomes, findings = _evaluate(evidence, files)
+    outcomes = (*read, *outcomes)
+    if findings:
+        return InputCheck(outcomes, findings, None)
+    result = _assemble(blocks.frame, unit_table, sums, person_schema, unit_schema, outcomes)
+    return InputCheck(outcomes, (), result)
+
+
+def read_inputs(
+    *,
+    persons: str | os.PathLike[str],
+    units: str | os.PathLike[str],
+    geography: str | os.PathLike[str],
+    person_schema: Schema | None = PERSONS,
+    unit_schema: Schema | None = UNITS,
+    names: Mapping[str, str] | None = None,
+    with_counts: bool = False,
+) -> IngestResult:
+    """`check_inputs`, raising InputRefused if a rule fails; `with_counts` as for `accepted`."""
+    check = check_inputs(
+        persons=persons,
+        units=units,
+        geography=geography,
+        person_schema=person_schema,
+        unit_schema=unit_schema,
+        names=names,
+    )
+    return check.accepted(with_counts=with_counts)
+
+
+def _evaluate(
+    evidence: EvidenceTally, files: Mapping[str, InputFile]
+) -> tuple[tuple[RuleOutcome, ...], tuple[Finding, ...]]:
+    """Outcomes of all rules by Great Expectations, and findings with counts by our own code."""
+    rules = applicable_rules(evidence.suites)
+    outcomes = run_suites(rules, evidence.suites)
+    findings = []
+    for rule, outcome in zip(rules, outcomes, strict=True):
+        count = count_violations(rule, evidence.suites)
+        if count or not outcome.passed:
+            file = files[rule.table].name
+            findings.append(Finding(file, rule.column, rule.statement, rule.remedy, count or None))
+    return outcomes, tuple(findings)
+
+
+def _assemble(
+    geography: pd.DataFrame,
+    units: UnitsTable,
+    sums: PersonSums,
+    person_schema: Schema | None,
+    unit_schema: Schema | None,
+    outcomes: tuple[RuleOutcome, ...],
+) -> IngestResult:
+    histograms: dict[str, sparse.csr_array] = {}
+    if person_schema:
+        histograms["persons"] = sums.histogram
+    if unit_schema:
+        summed = HistogramSum(len(geography), unit_schema.n_cells)
+        for start in range(0, len(units.block), _UNITS_AT_ONCE):
+            rows = slice(start, start + _UNITS_AT_ONCE)
+            is_housing_unit = ~units.is_facility[rows]
+            cells = unit_schema.cells({"occupancy": units.occupancy[rows][is_housing_unit]})
+            summed.add(units.block[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
+        histograms["units"] = summed.total()
+    block_geocode = geography["block_geocode"]
+    return IngestResult(
+        geography=geography,
+        invariants=block_invariants(block_geocode, units.block, units.hhgq),
+        state_totals=state_totals(block_geocode, sums.population),
+        histograms=histograms,
+        identity=sums.identity,
+        unit_block=units.block,
+        unit_population=sums.unit_population,
+        outcomes=outcomes,
+    )

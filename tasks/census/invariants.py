@@ -1,0 +1,85 @@
+"""Invariants: what the release states exactly.
+
+These are each state's total population, and each block's housing units and occupied
+group-quarters facilities by type. They are public by declaration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.census.schema import ATTRIBUTE_SIZES
+from spineflow.tasks.runs.files import replacing
+
+FACILITY_COLUMNS = tuple(f"facilities_{hhgq}" for hhgq in range(1, ATTRIBUTE_SIZES["hhgq"]))
+"""Columns of the invariants frame with the facilities of each group-quarters type."""
+_UNITS_AT_ONCE = 1 << 20
+
+
+def block_invariants(
+    block_geocode: pd.Series, unit_block: np.ndarray, unit_hhgq: np.ndarray
+) -> pd.DataFrame:
+    """The invariants frame: one row for every block, in the order of `block_geocode`.
+
+    `unit_block` and `unit_hhgq` give every unit's block position and its type, 0 for a housing
+    unit and 1 to 7 for a facility, shape `(n_units,)` each. Columns: block_geocode,
+    housing_units, facilities_1 to facilities_7 (int64).
+    """
+    n_types = ATTRIBUTE_SIZES["hhgq"]
+    counts = np.zeros(len(block_geocode) * n_types, dtype=np.int64)
+    for start in range(0, len(unit_block), _UNITS_AT_ONCE):
+        rows = slice(start, start + _UNITS_AT_ONCE)
+        np.add.at(counts, unit_block[rows].astype(np.int64) * n_types + unit_hhgq[rows], 1)
+    columns = dict(
+        zip(("housing_units", *FACILITY_COLUMNS), counts.reshape(-1, n_types).T, strict=True)
+    )
+    return pd.DataFrame({"block_geocode": block_geocode, **columns})
+
+
+def state_totals(block_geocode: pd.Series, population: np.ndarray) -> dict[str, int]:
+    """Population of every state by FIPS code, from the population of every block.
+
+    >>> state_totals(pd.Series(["4400" + 12 * "0", "4401" + 12 * "0"]), np.array([3, 4]))
+    {'44': 7}
+    """
+    totals = pd.Series(population).groupby(block_geocode.str[:2].to_numpy()).sum()
+    return {str(state): int(total) for state, total in totals.items()}
+
+
+def inhabitable(invariants: pd.DataFrame) -> np.ndarray:
+    """Mask of the blocks that can hold somebody: with a housing unit or a facility."""
+    return invariants[["housing_units", *FACILITY_COLUMNS]].to_numpy().any(axis=1)
+
+
+def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
+    """Write the invariants frame as Parquet, atomically."""
+    with replacing(path) as part:
+        pq.write_table(pa.Table.from_pandas(invariants, preserve_index=False), part)
+
+
+def read_invariants(path: Path, *, with_geocodes: bool = True) -> pd.DataFrame:
+    """Read what `write_invariants` wrote, with the counts alone if no geocodes are needed."""
+    columns = None if with_geocodes else ["housing_units", *FACILITY_COLUMNS]
+    return pq.read_table(path, columns=columns).to_pandas()
+
+
+def write_state_totals(path: Path, totals: Mapping[str, int]) -> None:
+    """Write the state totals as a JSON object, atomically."""
+    with replacing(path) as part:
+        part.write_text(json.dumps(dict(totals), indent=2) + "\n", encoding="utf-8")
+
+
+def read_state_totals(path: Path) -> dict[str, int]:
+    """Read what `write_state_totals` wrote."""
+    return {state: int(total) for state, total in json.loads(Path(path).read_text()).items()}
+
+
+def read_geography(path: Path) -> pd.DataFrame:
+    """The geography frame that an ingest wrote."""
+    return pq.read_table(path).to_pandas()

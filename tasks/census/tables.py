@@ -1,0 +1,280 @@
+"""The three input tables as arrays, each with the evidence that its rules are checked on.
+
+The geography table is held whole. Units pass through in batches, of which some 30 bytes a unit
+stay, and so do persons, of which only sums stay: histogram counts, persons per unit, and rows per
+distinct value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from scipy import sparse
+from spineflow.tasks.census.histograms import HistogramSum
+from spineflow.tasks.census.recodes import (
+    HHGQ_BY_QGQTYP,
+    UNKNOWN,
+    hhgq,
+    occupancy,
+    person_columns,
+    person_levels,
+    votingage,
+)
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
+from spineflow.tasks.tables.layouts import (
+    GEOCODE_FIELDS,
+    GEOGRAPHY_LAYOUT,
+    PERSONS_LAYOUT,
+    UNITS_LAYOUT,
+)
+from spineflow.tasks.tables.readers import Batch, Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.input_rules import NURSING_FACILITY, Value
+
+HOUSING_UNIT = "2"
+FACILITY = "4"
+IDENTITY = Schema("persons", ("age", "cenrace"))
+"""What every product that reads persons knows of them beside their block."""
+UNIT_COLUMNS = ("RTYPE", "MAFID", "OIDTB", "QGQTYP", "VACS")
+
+
+@dataclass
+class EvidenceTally:
+    """Rows per distinct value of every evidence column, by suite, summed over batches."""
+
+    suites: dict[str, dict[str, dict[Value, int]]] = field(default_factory=dict)
+
+    def add(self, suite: str, column: str, counts: Mapping[Value, int]) -> None:
+        """Add the rows of some distinct values."""
+        total = self.suites.setdefault(suite, {}).setdefault(column, {})
+        for value, rows in counts.items():
+            total[value] = total.get(value, 0) + rows
+
+    def add_mask(self, suite: str, column: str, mask: np.ndarray) -> None:
+        """Add the rows of a yes/no column."""
+        true = int(np.count_nonzero(mask))
+        counts = {True: true, False: len(mask) - true}
+        self.add(suite, column, {value: rows for value, rows in counts.items() if rows})
+
+
+@dataclass(frozen=True)
+class GeographyTable:
+    """The geography frame, and where each OIDTABBLK stands in it."""
+
+    frame: pd.DataFrame
+    index: KeyIndex
+    rank: np.ndarray
+    """Position in `frame` of every row of the file, shape `(n_blocks,)`."""
+
+
+@dataclass(frozen=True)
+class UnitsTable:
+    """The units, in the order of the file; arrays have shape `(n_units,)`."""
+
+    index: KeyIndex
+    block: np.ndarray
+    """Position in the geography frame, int32; -1 where OIDTB is unknown."""
+    is_facility: np.ndarray
+    occupancy: np.ndarray
+    """0 vacant or 1 occupied; -1 where unknown, and for facilities."""
+    hhgq: np.ndarray
+    """0 to 7; -1 where unknown."""
+    code: np.ndarray
+    """Position of QGQTYP among the known codes, blank among them; -1 where unknown."""
+
+
+@dataclass(frozen=True)
+class PersonSums:
+    """What remains of the persons."""
+
+    population: np.ndarray
+    """Persons per block, shape `(n_blocks,)`."""
+    histogram: sparse.csr_array | None
+    identity: sparse.csr_array
+    """Persons per block and cell of `IDENTITY`, by which the ledger recognises them."""
+    unit_population: np.ndarray
+    """Persons per unit, in the order of the units, shape `(n_units,)`."""
+
+
+def load_geography(file: InputFile, evidence: EvidenceTally) -> GeographyTable:
+    """Read the geography table and sort it by block geocode.
+
+    The frame has block_geocode (16 digits), AIANNHCE, COUSUBFP, PLACEFP and every further column
+    of the file that is no part of the block geocode and not OIDTABBLK.
+    """
+    batch = _whole(read_batches(file, Selection(GEOGRAPHY_LAYOUT.names, with_others=True)))
+    keys = batch.pop("OIDTABBLK")
+    columns = {
+        name: CodedColumn.from_arrow(array, GEOGRAPHY_LAYOUT.field(name))
+        for name, array in batch.items()
+    }
+    for name in GEOGRAPHY_LAYOUT.names:
+        if name in columns:
+            evidence.add("geography", name, columns[name].counts())
+    index = KeyIndex(keys)
+    evidence.add_mask("geography", "blank_oidtabblk", index.is_blank)
+    evidence.add_mask("cross_table", "repeated_oidtabblk", index.is_repeated)
+
+    parts = [columns.pop(name) for name in GEOCODE_FIELDS]
+    geocode = np.full(len(keys), "", dtype=object)
+    is_whole = np.ones(len(keys), dtype=bool)
+    for part in parts:
+        geocode += part.lookup(lambda value: value or "", object)
+        is_whole &= part.lookup(lambda value: value is not None, bool)
+    is_repeated = pd.Series(geocode).duplicated(keep=False).to_numpy() & is_whole
+    evidence.add_mask("cross_table", "repeated_block", is_repeated)
+
+    order = np.argsort(geocode, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    columns.pop("block_geocode", None)
+    frame = pd.DataFrame(
+        {
+            "block_geocode": geocode[order],
+            **{name: column.texts()[order] for name, column in columns.items()},
+        },
+        dtype="str",
+    )
+    return GeographyTable(frame, index, rank)
+
+
+def load_units(file: InputFile, geography: GeographyTable, evidence: EvidenceTally) -> UnitsTable:
+    """Read the units table, batch by batch, and find each unit's block."""
+    keys: list[pa.Array] = []
+    parts: list[dict[str, np.ndarray]] = []
+    for batch in read_batches(file, Selection(UNIT_COLUMNS)):
+        rtype, qgqtyp, vacs = (
+            CodedColumn.from_arrow(batch[name], UNITS_LAYOUT.field(name))
+            for name in ("RTYPE", "QGQTYP", "VACS")
+        )
+        position = geography.index.positions(batch["OIDTB"])
+        block = np.where(position < 0, -1, geography.rank[position]).astype(np.int32)
+        is_housing_unit = rtype.lookup(lambda value: value == HOUSING_UNIT, bool)
+        is_facility = rtype.lookup(lambda value: value == FACILITY, bool)
+        is_blank = qgqtyp.lookup(lambda value: value is None, bool)
+        occupied = np.where(is_housing_unit, vacs.lookup(occupancy, np.int8), UNKNOWN)
+        keys.append(batch["MAFID"])
+        parts.append(
+            {
+                "block": block,
+                "is_facility": is_facility,
+                "occupancy": occupied,
+                "hhgq": qgqtyp.lookup(hhgq, np.int8),
+                "code": qgqtyp.lookup(_code_position, np.int8),
+            }
+        )
+
+        evidence.add("units", "RTYPE", rtype.counts())
+        evidence.add("units", "QGQTYP", qgqtyp.counts())
+        for column, mask in {
+            "housing_unit_of_unknown_vacancy": is_housing_unit & (occupied == UNKNOWN),
+            "housing_unit_with_group_quarters_code": is_housing_unit & ~is_blank,
+            "facility_without_group_quarters_code": is_facility & is_blank,
+        }.items():
+            evidence.add_mask("units", column, mask)
+        evidence.add_mask("cross_table", "unit_in_unknown_block", block < 0)
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    del parts
+    index = KeyIndex(pa.chunked_array(keys))
+    evidence.add_mask("units", "blank_mafid", index.is_blank)
+    evidence.add_mask("cross_table", "repeated_mafid", index.is_repeated)
+    return UnitsTable(index=index, **columns)
+
+
+def sum_persons(
+    file: InputFile,
+    units: UnitsTable,
+    *,
+    n_blocks: int,
+    schema: Schema | None,
+    evidence: EvidenceTally,
+) -> PersonSums:
+    """Pass through the persons once; without a schema there is no histogram.
+
+    Persons whose unit, block or cell cannot be told are left out of the sums; the evidence then
+    holds the rule that they break.
+    """
+    schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
+    attributes = tuple(dict.fromkeys(a for kind in schemas.values() for a in kind.attributes))
+    n_persons = np.zeros(len(units.block), dtype=np.int64)
+    population = np.zeros(n_blocks, dtype=np.int64)
+    histograms = {name: HistogramSum(n_blocks, kind.n_cells) for name, kind in schemas.items()}
+    for batch in read_batches(file, Selection(person_columns(attributes))):
+        columns = {
+            name: CodedColumn.from_arrow(array, PERSONS_LAYOUT.field(name))
+            for name, array in batch.items()
+            if name != "MAFID"
+        }
+        unit = units.index.positions(batch["MAFID"])
+        _tally_persons(batch, columns, unit, units, evidence)
+        np.add.at(n_persons, unit[unit >= 0], 1)
+        levels = {name: person_levels(name, columns) for name in attributes}
+        block = np.where(unit >= 0, units.block[unit], -1)
+        is_known = block >= 0
+        np.add.at(population, block[is_known], 1)
+        for level in levels.values():
+            is_known &= level != UNKNOWN
+        known = {name: level[is_known] for name, level in levels.items()}
+        for name, kind in schemas.items():
+            ones = np.ones(int(is_known.sum()), dtype=np.int8)
+            histograms[name].add(block[is_known], kind.cells(known), ones)
+    evidence.add_mask(
+        "cross_table", "facility_without_person", units.is_facility & (n_persons == 0)
+    )
+    totals = {name: histogram.total() for name, histogram in histograms.items()}
+    return PersonSums(population, totals.get("histogram"), totals["identity"], n_persons)
+
+
+def _tally_persons(
+    batch: Batch,
+    columns: Mapping[str, CodedColumn],
+    unit: np.ndarray,
+    units: UnitsTable,
+    evidence: EvidenceTally,
+) -> None:
+    """Add a batch of persons to the evidence; `unit` is each person's unit or -1."""
+    for name, column in columns.items():
+        evidence.add("persons", name, column.counts())
+    has_unit = unit >= 0
+    is_blank = is_blank_key(batch["MAFID"])
+    code = columns["QGQTYP"].lookup(_code_position, np.int8)
+    code_of_unit = units.code[unit]
+    evidence.add_mask("persons", "blank_mafid", is_blank)
+    evidence.add_mask("cross_table", "person_in_unknown_unit", ~has_unit & ~is_blank)
+    evidence.add_mask(
+        "cross_table", "person_in_vacant_unit", has_unit & (units.occupancy[unit] == 0)
+    )
+    evidence.add_mask(
+        "cross_table",
+        "person_of_other_group_quarters_code",
+        has_unit & (code >= 0) & (code_of_unit >= 0) & (code != code_of_unit),
+    )
+    if "QAGE" in columns:
+        is_minor = columns["QAGE"].lookup(votingage, np.int8) == 0
+        in_nursing = columns["QGQTYP"].lookup(hhgq, np.int8) == NURSING_FACILITY
+        evidence.add_mask("cross_table", "minor_in_nursing_facility", is_minor & in_nursing)
+
+
+_CODE_POSITION = {code: position for position, code in enumerate(HHGQ_BY_QGQTYP)}
+
+
+def _code_position(qgqtyp: str | None) -> int:
+    return _CODE_POSITION.get(qgqtyp, UNKNOWN)
+
+
+def _whole(batches: Iterable[Batch]) -> dict[str, pa.Array]:
+    """All batches as one, dictionaries unified."""
+    parts = list(batches)
+    columns = {}
+    for name in parts[0]:
+        column = pa.chunked_array([part[name] for part in parts]).unify_dictionaries()
+        if pa.types.is_string(column.type):
+            # The texts of one array of this type end at 2 GiB.
+            column = column.cast(pa.large_string())
+        columns[name] = column.combine_chunks()
+    return columns

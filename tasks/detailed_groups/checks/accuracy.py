@@ -1,0 +1,118 @@
+"""Error of released detailed groups against the confidential truth; the result is confidential too.
+
+For each population group level and each table that its groups received: how many groups there are,
+how many are shown, how far the shown totals and cells are from the truth, and what suppression
+did: groups of somebody that are not shown, groups of nobody that are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts, read_counts
+from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_regions, run_universe
+from spineflow.tasks.detailed_groups.ingest.run_files import counts_file
+from spineflow.tasks.detailed_groups.measurement.stages import ShardGroups, true_counts
+from spineflow.tasks.detailed_groups.postprocess.groups import code_positions, counts_of, mask_of
+from spineflow.tasks.detailed_groups.postprocess.run import groups_to_release
+from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+
+ACCURACY = "accuracy.parquet"
+"""Errors of a run, in its confidential folder."""
+
+
+def has_truth(run: RunDirectory, settings: DetailedGroupsSettings) -> bool:
+    """Whether the confidential counts of all levels are still there to compare with."""
+    return all(
+        counts_file(run, item.region_type, item.level).exists()
+        for item in run_parameters(run, settings).budgets
+    )
+
+
+def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Write the errors of every level to the confidential folder of the run."""
+    table = pa.Table.from_pylist(list(_errors(run, settings)))
+    if not settings.is_private:
+        table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
+    with replacing(run.confidential / ACCURACY) as part:
+        pq.write_table(table, part)
+
+
+def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
+    """What `write_accuracy` wrote, None if it is gone; columns as `level_errors` gives them."""
+    path = run.confidential / ACCURACY
+    return pq.read_table(path).to_pandas() if path.exists() else None
+
+
+def level_errors(
+    groups: pa.Table, position: np.ndarray, total_only: np.ndarray, truth: GroupCounts
+) -> Iterator[dict[str, object]]:
+    """Errors of one level by the table that its groups have.
+
+    Args:
+        groups: columns `COUNTED`, suppressed groups included.
+        position: of each group among the level's regions and iterations, region by region.
+        total_only: mask of the level's iterations that are measured by a total only.
+        truth: the level's confidential counts.
+
+    Yields for each table: `groups`, `shown`; mean absolute error, mean error and 95th percentile
+    of the absolute error of shown totals; mean absolute error of shown cells;
+    `somebody_suppressed` (groups of somebody that are not shown) with the mean size of those
+    groups; and `nobody_shown`.
+    """
+    n_regions = -(-position.size // max(1, total_only.size))
+    table = np.zeros(position.size, dtype=np.int8)
+    table[position] = groups["table"].to_numpy()
+    true = true_counts(ShardGroups(0, n_regions, total_only, truth), table)
+    sums = np.concatenate([[0], np.cumsum(true.values)])
+    true_total = (sums[true.offsets[1:]] - sums[true.offsets[:-1]])[position]
+    counts, offsets = counts_of(groups)
+    is_shown = ~mask_of(groups, "is_suppressed")
+    total = groups["total"].fill_null(0).to_numpy()
+    for number, name in enumerate(TABLE_NAMES):
+        own = groups["table"].to_numpy() == number
+        shown, hidden = own & is_shown, own & ~is_shown
+        error = (total - true_total)[shown]
+        cells = np.arange(N_CELLS[number])
+        cell_error = (
+            counts[offsets[:-1][shown][:, None] + cells]
+            - true.values[true.offsets[:-1][position[shown]][:, None] + cells]
+        )
+        lost = true_total[hidden & (true_total > 0)]
+        yield {
+            "table": name,
+            "groups": int(own.sum()),
+            "shown": int(shown.sum()),
+            "mean_absolute_error": _mean(np.abs(error)),
+            "mean_error": _mean(error),
+            "percentile_95": float(np.quantile(np.abs(error), 0.95)) if error.size else None,
+            "mean_absolute_cell_error": _mean(np.abs(cell_error)),
+            "somebody_suppressed": int(lost.size),
+            "mean_size_suppressed": _mean(lost),
+            "nobody_shown": int((shown & (true_total == 0)).sum()),
+        }
+
+
+def _errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[dict[str, object]]:
+    budgets = run_parameters(run, settings).budgets
+    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
+        universe = run_universe(run, item.region_type, item.level)
+        regions = run_regions(run, item.region_type)
+        truth = read_counts(counts_file(run, item.region_type, item.level), 0, len(regions))
+        region = code_positions(groups, "region_id", regions.ids.tolist())
+        iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
+        position = region * len(universe) + iteration
+        for row in level_errors(groups, position, universe.total_only, truth):
+            yield {"region_type": item.region_type, "level": item.level, **row}
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if values.size else None

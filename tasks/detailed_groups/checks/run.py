@@ -1,0 +1,90 @@
+"""What a detailed-groups run promises, and the independent checks that it kept it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.census.invariants import read_geography, read_invariants
+from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.postprocess.run import is_inhabitable
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
+from spineflow.tasks.detailed_groups.workload.regions import (
+    PR,
+    PUERTO_RICO,
+    REGION_TYPES,
+    region_types,
+)
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.gate import accept
+from spineflow.validation.detailed_groups.run_checks import run_checks
+from spineflow.validation.detailed_groups.universe import (
+    ExpectedRun,
+    expected_levels,
+    identical_regions,
+    region_of_blocks,
+)
+from spineflow.validation.outcome import Outcome
+
+
+def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> ExpectedRun:
+    """The promise of a run's settings, specification, geography and declared invariants."""
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    geography = read_geography(run.geography)
+    blocks = {name: geography[_is_in_pass(geography, name)] for name in parameters.passes}
+    mechanism = settings.mechanism
+    return ExpectedRun(
+        levels=expected_levels(
+            parameters, specification, blocks, infinite=settings.privacy.infinite
+        ),
+        passes={name: kind.region_pass for name, kind in REGION_TYPES.items()},
+        is_pure=parameters.is_pure,
+        stage_1_fraction=parameters.stage_1_fraction,
+        zero_suppression_chance=parameters.zero_suppression_chance,
+        allow_negative_counts=parameters.allow_negative_counts,
+        donor_order=mechanism.summary_levels if mechanism.coterminous else None,
+        coterminous=_coterminous(run, settings, parameters.passes) if mechanism.coterminous else {},
+        counterparts=alone_counterparts(specification)
+        if mechanism.suppress_alone_above_combination
+        else None,
+        is_private=settings.is_private,
+    )
+
+
+def _is_in_pass(geography: pd.DataFrame, region_pass: str) -> np.ndarray:
+    is_pr = (geography["TABBLKST"] == PUERTO_RICO).to_numpy()
+    return is_pr if region_pass == PR else ~is_pr
+
+
+def _coterminous(
+    run: RunDirectory, settings: DetailedGroupsSettings, passes: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """The set of every coterminous region, numbered across passes."""
+    geography = read_geography(run.geography)
+    inhabitable = None
+    if settings.mechanism.units_are_invariant:
+        inhabitable = is_inhabitable(read_invariants(run.invariants))
+    sets: dict[str, dict[str, int]] = {}
+    first = 0
+    for region_pass in passes:
+        here = _is_in_pass(geography, region_pass)
+        regions = {
+            kind.name: region_of_blocks(kind.name, geography[here])
+            for kind in region_types(region_pass)
+        }
+        found = identical_regions(regions, None if inhabitable is None else inhabitable[here])
+        for kind, known in found.items():
+            sets[kind] = {region: first + number for region, number in known.items()}
+        first += len({number for known in found.values() for number in known.values()})
+    return sets
+
+
+def check_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Outcome, ...]:
+    """Check the finished, still unpublished run and write the public outcomes.
+
+    Raises CheckFailed, naming the first check that failed; the release is then withheld.
+    """
+    outcomes = run_checks(run.root, expected_run(run, settings), run.unchecked_release)
+    return accept(run, settings, outcomes)

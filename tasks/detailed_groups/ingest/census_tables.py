@@ -1,0 +1,104 @@
+"""Readers of the census tables (persons, units, geography) for detailed groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.census.invariants import block_invariants
+from spineflow.tasks.census.tables import EvidenceTally, UnitsTable, load_geography, load_units
+from spineflow.tasks.detailed_groups.ingest.persons import (
+    ATTRIBUTE_COLUMNS,
+    PersonBatch,
+    coded_persons,
+    person_evidence,
+)
+from spineflow.tasks.tables.columns import CodedColumn, is_blank_key
+from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
+from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS
+
+_PERSON_COLUMNS = ("MAFID", *ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN)
+
+
+@dataclass(frozen=True)
+class CensusGeography:
+    """Blocks of some states, and the units of all.
+
+    `blocks` has the columns of `production_files.read_geography`, `invariants` each block's housing
+    units and facilities, row by row. `block_of_unit` is a position in `blocks`, -1 for units of
+    other states, shape (n_units,).
+    """
+
+    blocks: pd.DataFrame
+    invariants: pd.DataFrame
+    units: UnitsTable
+    block_of_unit: np.ndarray
+
+
+def read_geography(
+    files: Mapping[str, InputFile], states: Collection[str], evidence: EvidenceTally
+) -> CensusGeography:
+    """Read the geography and the units; sound only if the evidence is."""
+    geography = load_geography(files["geography"], evidence)
+    units = load_units(files["units"], geography, evidence)
+    frame = geography.frame
+    geocode = frame["block_geocode"].str
+    blocks = pd.DataFrame(
+        {
+            "block_geocode": frame["block_geocode"],
+            "TABBLKST": geocode[:2],
+            "TABBLKCOU": geocode[2:5],
+            "TABTRACTCE": geocode[5:11],
+            "PLACEFP": frame["PLACEFP"],
+            "AIANNHCE": frame["AIANNHCE"],
+        }
+    )
+    is_kept = blocks["TABBLKST"].isin(set(states)).to_numpy()
+    position = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
+    has_block = units.block >= 0
+    invariants = block_invariants(
+        frame["block_geocode"], units.block[has_block], np.maximum(units.hhgq[has_block], 0)
+    )
+    return CensusGeography(
+        blocks[is_kept].reset_index(drop=True),
+        invariants[is_kept].reset_index(drop=True),
+        units,
+        np.where(has_block, position[units.block], -1),
+    )
+
+
+def read_persons(
+    file: InputFile, geography: CensusGeography, codes: Mapping[str, int], evidence: EvidenceTally
+) -> Iterator[PersonBatch]:
+    """The persons whose units lie in the blocks, batch by batch.
+
+    Persons that a rule refuses are left out; the evidence then holds the rule.
+    """
+    units = geography.units
+    for batch in read_batches(file, Selection(_PERSON_COLUMNS)):
+        unit = units.index.positions(batch["MAFID"])
+        is_blank = is_blank_key(batch["MAFID"])
+        evidence.add_mask("persons", "blank_mafid", is_blank)
+        evidence.add_mask("cross_table", "person_in_unknown_unit", (unit < 0) & ~is_blank)
+        evidence.add_mask(
+            "cross_table", "person_in_vacant_unit", (unit >= 0) & (units.occupancy[unit] == 0)
+        )
+        block = np.where(unit < 0, -1, geography.block_of_unit[unit])
+        columns = {
+            name: CodedColumn.from_arrow(batch[name], PERSONS_LAYOUT.field(name))
+            for name in _PERSON_COLUMNS[1:]
+        }
+        if not (block >= 0).all():
+            rows = block >= 0
+            columns = {
+                name: CodedColumn(column.codes[rows], column.values)
+                for name, column in columns.items()
+            }
+            block = block[rows]
+        if block.size:
+            person_evidence(columns, codes, evidence)
+            yield coded_persons(columns, block, codes)

@@ -1,0 +1,195 @@
+"""The input of a run: persons and geography, in one of two layouts, checked and summed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from spineflow.tasks.census.tables import EvidenceTally
+from spineflow.tasks.detailed_groups.ingest import census_tables, production_files
+from spineflow.tasks.detailed_groups.ingest.persons import (
+    CountedPersons,
+    Identity,
+    PersonBatch,
+    PersonTally,
+)
+from spineflow.tasks.detailed_groups.workload.mapping import code_positions
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.regions import PR, US, areas_of
+from spineflow.tasks.detailed_groups.workload.specification import Specification
+from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.detailed_groups.input_rules import code_rules, production_rules
+from spineflow.validation.expectations import RuleOutcome, readable, run_suites
+from spineflow.validation.input_rules import RULES, Rule, count_violations
+
+PASS_KEYS = {US: "run_us", PR: "run_pr"}
+"""Key of the configuration that has a pass run."""
+
+
+@dataclass(frozen=True)
+class GroupsInput:
+    """What a run needs of its input.
+
+    `blocks` has block_geocode, TABBLKST, TABBLKCOU, TABTRACTCE, PLACEFP and AIANNHCE of the blocks
+    of the states that are tabulated; `invariants`, row by row, their housing units and facilities
+    where the layout has them. `persons` and `identity` are confidential.
+    """
+
+    blocks: pd.DataFrame
+    invariants: pd.DataFrame | None
+    persons: CountedPersons
+    identity: Identity
+
+
+@dataclass(frozen=True)
+class GroupsCheck:
+    """Outcome of checking an input; `result` is None if a rule failed.
+
+    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    """
+
+    outcomes: tuple[RuleOutcome, ...]
+    findings: tuple[Finding, ...]
+    result: GroupsInput | None
+
+    def accepted(self, *, with_counts: bool = False) -> GroupsInput:
+        """The result, or InputRefused with the first finding; counts only if asked for."""
+        if self.result is None:
+            raise refusal(self.findings, with_counts=with_counts)
+        return self.result
+
+
+def check_groups_input(
+    tables: Mapping[str, str], specification: Specification, parameters: MechanismParameters
+) -> GroupsCheck:
+    """Read the tables, evaluate every rule and sum the persons.
+
+    `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
+    `geography` to the census tables. The rules are counted by vectorised code and, as a public
+    pass or fail, evaluated by Great Expectations; the input is accepted only if both find nothing.
+    """
+    evidence = EvidenceTally()
+    source = _Source(_states(parameters), code_positions(specification), evidence)
+    reader = _ProductionReader if "data" in tables else _CensusReader
+    read = reader(tables, source)
+    try:
+        blocks, invariants = read.geography()
+        missing = _missing_passes(read.names["geography"], set(blocks["TABBLKST"]), parameters)
+        if missing:
+            outcomes, findings = _evaluate(read.rules(), evidence, read.names)
+            return GroupsCheck(outcomes, findings or missing, None)
+        area_of_block, _ = areas_of(blocks)
+        tally = PersonTally(area_of_block, parameters.max_race_codes)
+        states_seen: set[str] = set()
+        state_of_block = blocks["TABBLKST"].to_numpy()
+        for batch in read.persons():
+            if batch.block.size:
+                tally.add(batch)
+                states_seen |= set(state_of_block[batch.block])
+    except UnreadableInput as error:
+        return GroupsCheck((readable("files", False),), (error.finding,), None)
+    outcomes, findings = _evaluate(read.rules(), evidence, read.names)
+    findings = findings or _missing_passes(read.names["persons"], states_seen, parameters)
+    outcomes = (readable("files", True), *outcomes)
+    if findings:
+        return GroupsCheck(outcomes, findings, None)
+    return GroupsCheck(outcomes, (), GroupsInput(blocks, invariants, *tally.finish()))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What both readers need: the states that are tabulated, the codes, where evidence goes."""
+
+    states: set[str]
+    codes: dict[str, int]
+    evidence: EvidenceTally
+
+
+class _ProductionReader:
+    """`person-records.txt` and `GRF-C.txt`."""
+
+    def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
+        self.names = {
+            "persons": production_files.PERSONS_FILE,
+            "geography": production_files.GEOGRAPHY_FILE,
+        }
+        self._directory, self._source = tables["data"], source
+
+    def rules(self) -> tuple[Rule, ...]:
+        return production_rules()
+
+    def geography(self) -> tuple[pd.DataFrame, None]:
+        file = production_files.geography_file(self._directory)
+        states, evidence = self._source.states, self._source.evidence
+        self._blocks = production_files.read_geography(file, states, evidence)
+        return self._blocks, None
+
+    def persons(self) -> Iterator[PersonBatch]:
+        file = production_files.person_file(self._directory)
+        source = self._source
+        return production_files.read_persons(
+            file, self._blocks, source.states, source.codes, source.evidence
+        )
+
+
+class _CensusReader:
+    """The tables of the Census Edited File."""
+
+    def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
+        self.names = {name: path.rpartition("/")[2] for name, path in tables.items()}
+        self._files = {
+            name: InputFile(name, path, self.names[name]) for name, path in tables.items()
+        }
+        self._source = source
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (*RULES, *code_rules(no_code=None))
+
+    def geography(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        states, evidence = self._source.states, self._source.evidence
+        self._geography = census_tables.read_geography(self._files, states, evidence)
+        return self._geography.blocks, self._geography.invariants
+
+    def persons(self) -> Iterator[PersonBatch]:
+        return census_tables.read_persons(
+            self._files["persons"], self._geography, self._source.codes, self._source.evidence
+        )
+
+
+def _states(parameters: MechanismParameters) -> set[str]:
+    return {state for name in parameters.passes for state in parameters.states_of(name)}
+
+
+def _missing_passes(
+    file: str, present: set[str], parameters: MechanismParameters
+) -> tuple[Finding, ...]:
+    """A finding for each pass of which a file has no state."""
+    return tuple(
+        Finding(
+            file,
+            "TABBLKST",
+            f"no row is in the states of the pass {PASS_KEYS[name]}",
+            f"set {PASS_KEYS[name]} to false, or give the rows of its states",
+        )
+        for name in parameters.passes
+        if not present & set(parameters.states_of(name))
+    )
+
+
+def _evaluate(
+    rules: Sequence[Rule], evidence: EvidenceTally, names: Mapping[str, str]
+) -> tuple[tuple[RuleOutcome, ...], tuple[Finding, ...]]:
+    """Outcomes of the rules by Great Expectations, and findings with counts by our own code."""
+    suites = evidence.suites
+    rules = [rule for rule in rules if suites.get(rule.suite, {}).get(rule.evidence)]
+    outcomes = run_suites(rules, suites)
+    findings = []
+    for rule, outcome in zip(rules, outcomes, strict=True):
+        count = count_violations(rule, suites)
+        if count or not outcome.passed:
+            findings.append(
+                Finding(names[rule.table], rule.column, rule.statement, rule.remedy, count or None)
+            )
+    return outcomes, tuple(findings)

@@ -1,0 +1,94 @@
+"""The parameters directory: `config.json` and the four specification files, read once per run.
+
+A run keeps a copy of the files in its directory, so that every step works with the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
+from spineflow.tasks.detailed_groups.workload.mechanism import (
+    CONFIG_FILE,
+    MechanismParameters,
+    mechanism_parameters,
+    read_config,
+)
+from spineflow.tasks.detailed_groups.workload.specification import (
+    SPECIFICATION_FILES,
+    Specification,
+    parse_specification,
+)
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing, sha256_of_file
+from spineflow.tasks.tables.findings import UnreadableInput, refusal
+from spineflow.tasks.tables.sources import InputFile, TextStream, is_url, open_binary
+
+SETTINGS_SECTION = "[mechanism]"
+
+DEFAULTS: dict[str, Any] = {"reader": "csv"}
+"""Keys that no setting stands for; where there is no `config.json` they are these."""
+
+
+def read_specification(directory: str) -> Specification:
+    """The specification in a folder; raises InputRefused with a sentence about the first fault."""
+    texts = {name: _read(directory, name) for name in SPECIFICATION_FILES}
+    try:
+        return parse_specification(texts)
+    except SpecificationError as error:
+        raise InputRefused(f"{error}.") from None
+
+
+def read_parameters(
+    directory: str, overrides: Mapping[str, Any], *, infinite: bool = False
+) -> MechanismParameters:
+    """The mechanism's parameters: `config.json` of a folder, if there is one, under the overrides.
+
+    `overrides` has keys of `config.json`; those of `thresholds_p` are merged one by one. Raises
+    InputRefused with one sentence about the first fault.
+    """
+    sources = [CONFIG_FILE] if _has_config(directory) else []
+    if overrides or not sources:
+        sources.append(SETTINGS_SECTION)
+    try:
+        config = DEFAULTS
+        if _has_config(directory):
+            config = read_config(_read(directory, CONFIG_FILE))
+        thresholds = config.get("thresholds_p", {})
+        config = config | overrides
+        if "thresholds_p" in overrides and isinstance(thresholds, dict):
+            config["thresholds_p"] = thresholds | overrides["thresholds_p"]
+        return mechanism_parameters(config, " and ".join(sources), infinite=infinite)
+    except SpecificationError as error:
+        raise InputRefused(f"{error}.") from None
+
+
+def copy_parameters(directory: str, to: Path) -> None:
+    """Copy the parameters' files into a folder of a run."""
+    names = [*SPECIFICATION_FILES, *([CONFIG_FILE] if _has_config(directory) else [])]
+    for name in names:
+        with replacing(to / name) as part:
+            part.write_text(_read(directory, name), encoding="utf-8")
+
+
+def parameters_digest(folder: Path) -> str:
+    """SHA-256 of the names and contents of the files that `copy_parameters` wrote."""
+    listed = [f"{path.name} {sha256_of_file(path)}" for path in sorted(folder.iterdir())]
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()
+
+
+def _has_config(directory: str) -> bool:
+    return is_url(directory) or (Path(directory) / CONFIG_FILE).exists()
+
+
+def _read(directory: str, name: str) -> str:
+    file = InputFile("parameters", f"{directory.rstrip('/')}/{name}", name)
+    try:
+        with open_binary(file) as stream:
+            text = TextStream(file, stream)
+            return b"".join(iter(text.read, b"")).decode("utf-8")
+    except UnreadableInput as error:
+        raise refusal([error.finding], with_counts=True) from None

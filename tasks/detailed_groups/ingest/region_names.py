@@ -1,0 +1,71 @@
+"""Names of regions, if the settings give a file of them: public, and kept with the run.
+
+The file is pipe-delimited text with the columns REGION_TYPE, REGION_ID and REGION_NAME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.tables.findings import UnreadableInput, refusal
+from spineflow.tasks.tables.sources import InputFile, TextStream, open_binary
+
+COLUMNS = ("REGION_TYPE", "REGION_ID", "REGION_NAME")
+RUN_FILE = "region_names.parquet"
+
+
+def read_names(address: str) -> dict[tuple[str, str], str]:
+    """The names in a file, by region type and id.
+
+    Raises InputRefused for other columns, an unknown region type, or a region that is named twice
+    or not at all.
+    """
+    file = InputFile("region_names", address, address.rpartition("/")[2])
+    try:
+        with open_binary(file) as stream:
+            text = TextStream(file, stream)
+            lines = b"".join(iter(text.read, b"")).decode("utf-8").splitlines()
+    except UnreadableInput as error:
+        raise refusal([error.finding], with_counts=True) from None
+    if not lines or lines[0].split("|") != list(COLUMNS):
+        raise InputRefused(
+            f"{file.name}: the first line must be {'|'.join(COLUMNS)}; correct the columns."
+        )
+    names: dict[tuple[str, str], str] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        fields = line.split("|")
+        if len(fields) != len(COLUMNS) or fields[0] not in REGION_TYPES or not all(fields):
+            raise InputRefused(
+                f"{file.name}: line {number} must have a region type ({', '.join(REGION_TYPES)}), "
+                "an id and a name; correct it."
+            )
+        if (fields[0], fields[1]) in names:
+            raise InputRefused(
+                f"{file.name}: line {number} names {fields[0]} {fields[1]} again; keep one name."
+            )
+        names[fields[0], fields[1]] = fields[2]
+    return names
+
+
+def write_run_names(run: RunDirectory, names: Mapping[tuple[str, str], str]) -> None:
+    """Keep the names with the run's public geography."""
+    rows = [(*region, name) for region, name in names.items()]
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    arrays = [pa.array(list(column), pa.string()) for column in columns]
+    with replacing(run.root / "spine" / RUN_FILE) as part:
+        pq.write_table(pa.table(arrays, names=list(COLUMNS)), part)
+
+
+def read_run_names(run: RunDirectory) -> dict[tuple[str, str], str]:
+    """The names kept with a run; empty if it was given none."""
+    path = run.root / "spine" / RUN_FILE
+    if not path.exists():
+        return {}
+    kinds, ids, names = (pq.read_table(path)[name].to_pylist() for name in COLUMNS)
+    return {(kind, own): name for kind, own, name in zip(kinds, ids, names, strict=True)}

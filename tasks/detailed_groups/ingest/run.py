@@ -1,0 +1,193 @@
+"""Ingest of a detailed-groups run: public geography and parameters, confidential counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.census.invariants import read_geography, write_invariants
+from spineflow.tasks.detailed_groups.ingest.counts import (
+    count_groups,
+    read_persons,
+    write_counts,
+    write_persons,
+)
+from spineflow.tasks.detailed_groups.ingest.inputs import (
+    GroupsCheck,
+    GroupsInput,
+    check_groups_input,
+)
+from spineflow.tasks.detailed_groups.ingest.parameters import (
+    copy_parameters,
+    parameters_digest,
+    read_parameters,
+    read_specification,
+)
+from spineflow.tasks.detailed_groups.ingest.region_names import read_names, write_run_names
+from spineflow.tasks.detailed_groups.ingest.run_files import (
+    Shard,
+    counts_file,
+    parameters_folder,
+    persons_file,
+    write_shards,
+)
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mapping import IterationUniverse, iteration_universe
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.regions import (
+    REGION_TYPES,
+    RegionDomain,
+    areas_of,
+    region_domain,
+)
+from spineflow.tasks.detailed_groups.workload.specification import MAPPING_FILE, Specification
+from spineflow.tasks.ledger.digests import PERSON_COLUMNS, InputDigest, input_digest
+from spineflow.tasks.ledger.identity import store_identity, stored_digests
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.tables.outcomes import write_input_outcomes
+
+GROUPS_PER_SHARD = 1 << 19
+PARAMETERS = "parameters"
+"""Name of the parameters' digest in the manifest."""
+
+
+def parameters_of(settings: DetailedGroupsSettings, directory: str = "") -> MechanismParameters:
+    """The mechanism's parameters of some settings, from their own folder or from a copy of it.
+
+    Raises InputRefused with one sentence about the first fault.
+    """
+    return read_parameters(
+        directory or settings.input.parameters,
+        settings.mechanism.config,
+        infinite=settings.privacy.infinite,
+    )
+
+
+def run_parameters(run: RunDirectory, settings: DetailedGroupsSettings) -> MechanismParameters:
+    """The mechanism's parameters of a run that has ingested its input."""
+    return parameters_of(settings, str(parameters_folder(run)))
+
+
+def run_specification(run: RunDirectory) -> Specification:
+    """The specification of a run that has ingested its input."""
+    folder = parameters_folder(run)
+    return _specification(str(folder), (folder / MAPPING_FILE).stat().st_mtime_ns)
+
+
+def run_universe(run: RunDirectory, region_type: str, level: int) -> IterationUniverse:
+    """The iterations of a level of a region type."""
+    return _universe(run_specification(run), REGION_TYPES[region_type].granularity, level)
+
+
+def run_regions(run: RunDirectory, region_type: str) -> RegionDomain:
+    """The regions of a type."""
+    return region_domain(region_type, _areas(run))
+
+
+def refuse_edited_parameters(run: RunDirectory) -> None:
+    """Raise InputRefused if the run's copies of its parameters are not those that it took.
+
+    Its noise is scaled by them, and some may have been drawn.
+    """
+    taken = run.read_manifest()["input_digests"].get(PARAMETERS)
+    if taken is not None and taken != parameters_digest(parameters_folder(run)):
+        raise InputRefused(
+            f"{parameters_folder(run)} has been edited since the run began; put it back, or start "
+            "a new run."
+        )
+
+
+def public_digests(run: RunDirectory) -> dict[str, str]:
+    """What the manifest keeps of the input: the keyed digest of its people, its parameters'."""
+    people = {kind: digest.whole for kind, digest in stored_digests(run).items()}
+    return people | {PARAMETERS: parameters_digest(parameters_folder(run))}
+
+
+def check_input_of(settings: DetailedGroupsSettings) -> GroupsCheck:
+    """Read and check the input that the settings name; messages show its file names."""
+    specification = read_specification(settings.input.parameters)
+    names_of(settings)
+    return check_groups_input(settings.input.tables, specification, parameters_of(settings))
+
+
+def names_of(settings: DetailedGroupsSettings) -> dict[tuple[str, str], str]:
+    """The names of regions that the settings give; raises InputRefused for a file out of form."""
+    address = settings.input.region_names
+    return {} if address is None else read_names(address)
+
+
+def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Write parameters, geography and shards, and in confidence the persons.
+
+    Keyed digests of the people are stored too, unless the run is not private. Raises InputRefused
+    for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
+    input that is not confidential in the message too.
+    """
+    check = check_input_of(settings)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
+    result = check.accepted(with_counts=not settings.input.confidential)
+    store_identity(run, settings, lambda key: input_digests(result, key))
+    write_persons(persons_file(run), result.persons)
+    copy_parameters(settings.input.parameters, parameters_folder(run))
+    write_run_names(run, names_of(settings))
+    with replacing(run.geography) as part:
+        pq.write_table(pa.Table.from_pandas(result.blocks, preserve_index=False), part)
+    if settings.mechanism.units_are_invariant:
+        write_invariants(run.invariants, result.invariants)
+    write_shards(run, shards(run, run_parameters(run, settings)))
+
+
+def shards(run: RunDirectory, parameters: MechanismParameters) -> Iterator[Shard]:
+    """The shards of all measured levels, from public geography and the specification."""
+    for item in parameters.budgets:
+        n_iterations = len(run_universe(run, item.region_type, item.level))
+        n_regions = len(run_regions(run, item.region_type))
+        if n_iterations:
+            step = max(1, GROUPS_PER_SHARD // n_iterations)
+            for number, start in enumerate(range(0, n_regions, step)):
+                stop = min(start + step, n_regions)
+                yield Shard(item.region_type, item.level, f"{number:05d}", start, stop)
+
+
+def tabulate(run: RunDirectory, region_type: str, level: int) -> None:
+    """Write the confidential counts of one level."""
+    persons = read_persons(persons_file(run))
+    regions = run_regions(run, region_type)
+    universe = run_universe(run, region_type, level)
+    parts = count_groups(persons, regions.region_of_area, universe)
+    write_counts(counts_file(run, region_type, level), parts)
+
+
+def input_digests(result: GroupsInput, key: bytes) -> dict[str, InputDigest]:
+    """Keyed digests by which the ledger recognises these people, as those of every product."""
+    identity = result.identity
+    geocode = result.blocks["block_geocode"].to_numpy().astype(np.int64)
+    columns = (geocode[identity.block], identity.age, identity.cenrace, identity.count)
+    return {
+        "persons": input_digest("persons", dict(zip(PERSON_COLUMNS, columns, strict=True)), key)
+    }
+
+
+def _areas(run: RunDirectory) -> pd.DataFrame:
+    return _areas_of_file(run, run.geography.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _areas_of_file(run: RunDirectory, _modified: int) -> pd.DataFrame:
+    return areas_of(read_geography(run.geography))[1]
+
+
+@lru_cache(maxsize=2)
+def _specification(directory: str, _modified: int) -> Specification:
+    return read_specification(directory)
+
+
+@lru_cache(maxsize=8)
+def _universe(specification: Specification, granularity: str, level: int) -> IterationUniverse:
+    return iteration_universe(specification, granularity, level)

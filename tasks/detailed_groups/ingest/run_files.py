@@ -1,0 +1,85 @@
+"""Where a run of detailed groups keeps its artifacts, beside those that every run has.
+
+`parameters/` holds copies of the parameters' files, `spine/` the public geography and the shards:
+consecutive regions of one type with all iterations of one level. Measurements are in
+`measurements/detailed_groups/<pass>/<region type>/<level>/`, the first stage's totals in
+`measurements/detailed_groups_stage_1/` likewise. Persons and true counts are in
+`confidential/detailed_groups/`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+
+MEASURED = "detailed_groups"
+STAGE_1 = "detailed_groups_stage_1"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Regions of one type, from position `start` to before `stop`, with a level's iterations."""
+
+    region_type: str
+    level: int
+    name: str
+    start: int
+    stop: int
+
+
+def parameters_folder(run: RunDirectory) -> Path:
+    """Copies of `config.json` and the specification files."""
+    return run.root / "parameters"
+
+
+def persons_file(run: RunDirectory) -> Path:
+    """The confidential persons by area and combination of codes."""
+    return run.confidential / "detailed_groups" / "persons.parquet"
+
+
+def counts_file(run: RunDirectory, region_type: str, level: int) -> Path:
+    """The confidential counts of one population group level."""
+    return run.confidential / "detailed_groups" / region_type / f"{level}.parquet"
+
+
+def measured_folder(run: RunDirectory, region_type: str, level: int) -> Path:
+    """The released noisy counts of a level, one file a shard."""
+    return _folder(run, MEASURED, region_type, level)
+
+
+def measured_file(run: RunDirectory, shard: Shard) -> Path:
+    """The noisy counts of a shard: one row for each of its groups."""
+    folder = measured_folder(run, shard.region_type, shard.level)
+    return folder / f"{shard.name}.parquet"
+
+
+def stage_1_file(run: RunDirectory, shard: Shard) -> Path:
+    """The noisy totals that chose the tables of a shard's groups."""
+    return _folder(run, STAGE_1, shard.region_type, shard.level) / f"{shard.name}.parquet"
+
+
+def shards_file(run: RunDirectory) -> Path:
+    """The shards; written last of the ingest, so that where they are, all is."""
+    return run.root / "spine" / "detailed_groups_shards.json"
+
+
+def write_shards(run: RunDirectory, shards: Iterable[Shard]) -> None:
+    """Store the shards: later steps and later versions of the code cut alike."""
+    with replacing(shards_file(run)) as part:
+        part.write_text(json.dumps([asdict(shard) for shard in shards]), encoding="utf-8")
+
+
+def read_shards(run: RunDirectory) -> list[Shard]:
+    """The shards of a run, highest summary level first."""
+    return [Shard(**item) for item in json.loads(shards_file(run).read_text(encoding="utf-8"))]
+
+
+def _folder(run: RunDirectory, kind: str, region_type: str, level: int) -> Path:
+    region_pass = REGION_TYPES[region_type].region_pass
+    return run.root / "measurements" / kind / region_pass / region_type / str(level)

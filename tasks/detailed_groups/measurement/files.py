@@ -1,0 +1,154 @@
+"""Files of noisy counts of population groups: Parquet, one row a group, published once.
+
+`measurements/detailed_groups/<us|pr>/<region type>/<level>/<shard>.parquet`: `region_type`,
+`region_id`, `iteration_code` (strings), `table` (int8: 0 total, 1 to 3 sex by age in 4, 9 and 23
+bins), `total_only` (bool), `value` (list<int64>, row-major sex by age), `variance` (double, of each
+count), `plb` (the part of the level's budget spent on these counts, as `p/q`). Rows are in the
+order of region ids, then of iteration codes; every group of the universe has one.
+
+`measurements/detailed_groups_stage_1/...` likewise: `region_id`, `iteration_code`, `value` (int64,
+the noisy total), `variance`, `plb`, without the groups that are measured by a total only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, MeasuredCounts, Noise
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
+from spineflow.tasks.runs.publishing import publish_once
+
+ROWS_PER_ROW_GROUP = 1 << 18
+
+_COUNTS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_MEASURED_SCHEMA = pa.schema(
+    [
+        pa.field("region_type", pa.string(), nullable=False),
+        pa.field("region_id", pa.string(), nullable=False),
+        pa.field("iteration_code", pa.string(), nullable=False),
+        pa.field("table", pa.int8(), nullable=False),
+        pa.field("total_only", pa.bool_(), nullable=False),
+        pa.field("value", _COUNTS, nullable=False),
+        pa.field("variance", pa.float64(), nullable=False),
+        pa.field("plb", pa.string(), nullable=False),
+    ]
+)
+_STAGE_1_SCHEMA = pa.schema(
+    [
+        pa.field("region_id", pa.string(), nullable=False),
+        pa.field("iteration_code", pa.string(), nullable=False),
+        pa.field("value", pa.int64(), nullable=False),
+        pa.field("variance", pa.float64(), nullable=False),
+        pa.field("plb", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class GroupNames:
+    """Names of a shard's groups: every region with every iteration.
+
+    `region_ids` (n_regions,) and `iteration_codes` (n_iterations,) are texts; `total_only` is the
+    mask of the iterations measured by a total only.
+    """
+
+    region_type: str
+    region_ids: np.ndarray
+    iteration_codes: np.ndarray
+    total_only: np.ndarray
+
+    @property
+    def region(self) -> np.ndarray:
+        """Position of each group's region, shape (n_groups,), int32."""
+        n_regions, n_iterations = len(self.region_ids), len(self.iteration_codes)
+        return np.repeat(np.arange(n_regions, dtype=np.int32), n_iterations)
+
+    @property
+    def iteration(self) -> np.ndarray:
+        """Position of each group's iteration, shape (n_groups,), int32."""
+        n_regions, n_iterations = len(self.region_ids), len(self.iteration_codes)
+        return np.tile(np.arange(n_iterations, dtype=np.int32), n_regions)
+
+
+def publish_totals(
+    path: Path,
+    names: GroupNames,
+    noise: Noise,
+    draw: Callable[[], np.ndarray],
+    *,
+    is_private: bool = True,
+) -> Path:
+    """Publish the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn."""
+
+    def table() -> pa.Table:
+        rows = np.flatnonzero(~names.total_only[names.iteration])
+        columns = [
+            _texts(names.region[rows], names.region_ids),
+            _texts(names.iteration[rows], names.iteration_codes),
+            pa.array(draw()),
+            pa.array(np.full(rows.size, noise.variance)),
+            _texts(np.zeros(rows.size, dtype=np.int32), [noise.plb]),
+        ]
+        return pa.table(columns, schema=_STAGE_1_SCHEMA)
+
+    return _publish(path, table, is_private=is_private)
+
+
+def publish_tables(
+    path: Path,
+    names: GroupNames,
+    noise: LevelNoise,
+    draw: Callable[[], MeasuredCounts],
+    *,
+    is_private: bool = True,
+) -> Path:
+    """Publish the counts that `draw` gives; if the file stands, it is kept, nothing drawn."""
+
+    def table() -> pa.Table:
+        measured = draw()
+        n_groups = measured.table.size
+        is_total_only = names.total_only[names.iteration]
+        variance = np.where(is_total_only, noise.total_only.variance, noise.stage_2.variance)
+        values = pa.ListArray.from_arrays(
+            pa.array(measured.offsets, pa.int32()), pa.array(measured.values), type=_COUNTS
+        )
+        columns = [
+            _texts(np.zeros(n_groups, dtype=np.int32), [names.region_type]),
+            _texts(names.region, names.region_ids),
+            _texts(names.iteration, names.iteration_codes),
+            pa.array(measured.table),
+            pa.array(is_total_only),
+            values,
+            pa.array(variance),
+            _texts(is_total_only.astype(np.int32), [noise.stage_2.plb, noise.total_only.plb]),
+        ]
+        return pa.table(columns, schema=_MEASURED_SCHEMA)
+
+    return _publish(path, table, is_private=is_private)
+
+
+def read_totals(path: Path) -> np.ndarray:
+    """The noisy totals of a shard, in the order of its groups, shape (n,), int64."""
+    return pq.read_table(path, columns=["value"])["value"].to_numpy()
+
+
+def _publish(path: Path, table: Callable[[], pa.Table], *, is_private: bool) -> Path:
+    def write(file: BinaryIO) -> None:
+        rows = table()
+        with pq.ParquetWriter(file, rows.schema, compression="zstd", compression_level=1) as writer:
+            writer.write_table(rows, row_group_size=ROWS_PER_ROW_GROUP)
+            if not is_private:
+                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
+
+    return publish_once(path, write)
+
+
+def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:
+    names = pa.array(list(names), pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes), names).dictionary_decode()

@@ -1,0 +1,186 @@
+"""Charging and measuring a detailed-groups run, shard by shard."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from spineflow.tasks.detailed_groups.ingest.counts import read_counts
+from spineflow.tasks.detailed_groups.ingest.run import (
+    run_parameters,
+    run_regions,
+    run_universe,
+)
+from spineflow.tasks.detailed_groups.ingest.run_files import (
+    Shard,
+    counts_file,
+    measured_file,
+    read_shards,
+    stage_1_file,
+)
+from spineflow.tasks.detailed_groups.measurement.files import (
+    GroupNames,
+    publish_tables,
+    publish_totals,
+    read_totals,
+)
+from spineflow.tasks.detailed_groups.measurement.stages import (
+    LevelNoise,
+    ShardGroups,
+    level_noise,
+    measure_tables,
+    measure_totals,
+)
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mapping import exact_stability, stability
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.ledger.accounting import (
+    PURE_DP,
+    SAFETAB_P,
+    UNBOUNDED,
+    ZCDP,
+    Guarantee,
+)
+from spineflow.tasks.ledger.charging import charge_draws, random_source, single_draw
+from spineflow.tasks.ledger.identity import stored_digests
+from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import BudgetRefused
+
+
+def guarantee_of(parameters: MechanismParameters) -> Guarantee:
+    """What the whole run guarantees, adding or removing one person; Theorem 2 gives the bounded.
+
+    Theorems 1 and 2 of the SafeTab-P paper: the levels of a pass add up, and changing a person
+    costs twice as much rho. Nobody is in both passes, so that the larger one counts.
+    """
+    definition = PURE_DP if parameters.is_pure else ZCDP
+    return Guarantee(definition, parameters.total, UNBOUNDED, bounded_factor=SAFETAB_P)
+
+
+def measurement_files(run: RunDirectory) -> list[Path]:
+    """All files of noisy counts that the run publishes, there yet or not."""
+    shards = read_shards(run)
+    stage_1 = [stage_1_file(run, shard) for shard in shards if has_stage_1(run, shard)]
+    return stage_1 + [measured_file(run, shard) for shard in shards]
+
+
+def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
+    """Whether any group of a shard is not measured by a total only."""
+    return not run_universe(run, shard.region_type, shard.level).total_only.all()
+
+
+def charge_run(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Check that what will be drawn costs what is charged, then enter it in the ledger.
+
+    Raises BudgetRefused before any noise is drawn.
+    """
+    parameters = run_parameters(run, settings)
+    for item in parameters.budgets:
+        noise = noise_of(run, settings, parameters, item.region_type, item.level)
+        universe = run_universe(run, item.region_type, item.level)
+        check_loss(noise, exact_stability(universe, parameters.max_race_codes), item.budget)
+    guarantee = guarantee_of(parameters)
+    mechanism = DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN
+    charge_draws(
+        run,
+        settings,
+        draws=[Draw("population groups", mechanism, guarantee)],
+        inputs=stored_digests(run),
+        files=measurement_files(run),
+    )
+
+
+def check_loss(noise: LevelNoise, n_groups: int, budget: Fraction) -> None:
+    """Refuse noise under which a person in `n_groups` groups of a level loses more than its budget.
+
+    The loss is found from the parameters that the noise is drawn with: 1 / (2 sigma^2) for each
+    count that a person changes, or 1 / scale under pure DP. Raises BudgetRefused.
+    """
+    if noise.total_only.loss is None:
+        return
+    losses = [
+        1 / (stage.parameter if stage.is_pure else 2 * stage.parameter)
+        for stage in (noise.total_only, noise.stage_1, noise.stage_2)
+    ]
+    loss = n_groups * max(losses[0], losses[1] + losses[2])
+    if loss > budget:
+        raise BudgetRefused(
+            f"a population group level would cost {loss} and has a budget of {budget}; no noise "
+            "was drawn, so report this as an error of the program"
+        )
+
+
+def noise_of(
+    run: RunDirectory,
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    region_type: str,
+    level: int,
+) -> LevelNoise:
+    """The noise of a population group level of a run."""
+    universe = run_universe(run, region_type, level)
+    return level_noise(
+        parameters,
+        parameters.budget_of(region_type, level),
+        stability(universe, parameters.max_race_codes),
+        infinite=settings.privacy.infinite,
+    )
+
+
+def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
+    """Stage 1 of a shard, published: the noisy totals that choose the tables.
+
+    Raises BudgetRefused if the ledger knows that this run has published the file before.
+    """
+    path = stage_1_file(run, shard)
+    parameters = run_parameters(run, settings)
+    noise = noise_of(run, settings, parameters, shard.region_type, shard.level).stage_1
+    names, groups = _names(run, shard), _groups(run, shard)
+    source = random_source(settings, shard.region_type, str(shard.level), shard.name, "stage 1")
+    with single_draw(run, settings, path):
+        return publish_totals(
+            path,
+            names,
+            noise,
+            lambda: measure_totals(groups, noise, source),
+            is_private=settings.is_private,
+        )
+
+
+def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
+    """Stage 2 of a shard, published: every group's total or the table that stage 1 chose.
+
+    Beside the confidential counts it reads the published outcome of stage 1 alone. Raises
+    BudgetRefused if the ledger knows that this run has published the file before.
+    """
+    path = measured_file(run, shard)
+    parameters = run_parameters(run, settings)
+    noise = noise_of(run, settings, parameters, shard.region_type, shard.level)
+    thresholds = parameters.thresholds[shard.region_type, shard.level]
+    names, groups = _names(run, shard), _groups(run, shard)
+    chosen = stage_1_file(run, shard)
+    totals = read_totals(chosen) if has_stage_1(run, shard) else np.zeros(0, dtype=np.int64)
+    source = random_source(settings, shard.region_type, str(shard.level), shard.name, "stage 2")
+    with single_draw(run, settings, path):
+        return publish_tables(
+            path,
+            names,
+            noise,
+            lambda: measure_tables(groups, totals, thresholds, noise, source),
+            is_private=settings.is_private,
+        )
+
+
+def _names(run: RunDirectory, shard: Shard) -> GroupNames:
+    universe = run_universe(run, shard.region_type, shard.level)
+    region_ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
+    return GroupNames(shard.region_type, region_ids, universe.codes, universe.total_only)
+
+
+def _groups(run: RunDirectory, shard: Shard) -> ShardGroups:
+    counts = read_counts(counts_file(run, shard.region_type, shard.level), shard.start, shard.stop)
+    universe = run_universe(run, shard.region_type, shard.level)
+    return ShardGroups(shard.start, shard.stop - shard.start, universe.total_only, counts)

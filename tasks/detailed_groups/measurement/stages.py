@@ -1,0 +1,165 @@
+"""The adaptive mechanism (Algorithms 2 and 3 of the SafeTab-P paper), on all groups at once.
+
+Of a level with budget b and stability s, a group that is measured by a total only gets noise from
+b. Every other group is measured twice: its total with gamma b, and with (1 - gamma) b the table
+that this noisy total chooses. The noise of a stage that spends l of the level's budget is the
+discrete Gaussian of sigma^2 = s / (2 l) under zCDP, the two-sided geometric of scale s / l under
+pure DP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
+from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS, cells_of_table
+from spineflow.tasks.detailed_groups.workload.mechanism import (
+    MechanismParameters,
+    choose_table,
+    noise_parameter,
+)
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.noise.sampler import draw_noise, noise_variance
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of the counts of one stage.
+
+    `loss` is the part of the level's budget that the stage spends, None for no noise at all;
+    `stability` the number of groups among which one person may spread it.
+    """
+
+    loss: Fraction | None
+    stability: int
+    is_pure: bool
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the distribution."""
+        return DISCRETE_LAPLACE if self.is_pure else DISCRETE_GAUSSIAN
+
+    @property
+    def parameter(self) -> Fraction:
+        """sigma^2, or the scale."""
+        return noise_parameter(self.loss, self.stability, is_pure=self.is_pure)
+
+    @property
+    def variance(self) -> float:
+        """Exact variance of the noise, 0 for none."""
+        return 0.0 if self.loss is None else noise_variance(self.mechanism, self.parameter)
+
+    @property
+    def plb(self) -> str:
+        """The loss as `p/q`, `inf` for no noise."""
+        return "inf" if self.loss is None else str(self.loss)
+
+    def draw(self, size: int, source: RandomSource) -> np.ndarray:
+        """Independent draws, shape (size,), int64."""
+        if self.loss is None:
+            return np.zeros(size, dtype=np.int64)
+        return draw_noise(self.mechanism, self.parameter, size, source)
+
+
+@dataclass(frozen=True)
+class LevelNoise:
+    """The noise of a population group level: of groups by a total only, and of the two stages."""
+
+    total_only: Noise
+    stage_1: Noise
+    stage_2: Noise
+
+
+def level_noise(
+    parameters: MechanismParameters, budget: Fraction, stability: int, *, infinite: bool = False
+) -> LevelNoise:
+    """Noise of a level; under `infinite` there is none."""
+
+    def noise(share: Fraction) -> Noise:
+        return Noise(None if infinite else budget * share, stability, parameters.is_pure)
+
+    gamma = parameters.stage_1_fraction
+    return LevelNoise(noise(Fraction(1)), noise(gamma), noise(1 - gamma))
+
+
+@dataclass(frozen=True)
+class ShardGroups:
+    """The groups of a shard: `n_regions` consecutive regions from `start`, each with every
+    iteration. A group's position is (region - start) * n_iterations + iteration.
+
+    `total_only` is the mask of the iterations measured by a total only, shape (n_iterations,);
+    `counts` are confidential.
+    """
+
+    start: int
+    n_regions: int
+    total_only: np.ndarray
+    counts: GroupCounts
+
+    @property
+    def is_total_only(self) -> np.ndarray:
+        """Mask of the groups measured by a total only, shape (n_groups,)."""
+        return np.tile(self.total_only, self.n_regions)
+
+    @property
+    def group_of_count(self) -> np.ndarray:
+        """Position of the group of each count."""
+        region = self.counts.region.astype(np.int64) - self.start
+        return region * self.total_only.size + self.counts.iteration
+
+
+@dataclass(frozen=True)
+class MeasuredCounts:
+    """Counts of some groups one after the other.
+
+    `table` (n_groups,) int8; `values` holds `N_CELLS[table]` counts for each group, row-major sex
+    by age; `offsets` (n_groups + 1,) tells where each group's begin.
+    """
+
+    table: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+
+
+def measure_totals(groups: ShardGroups, noise: Noise, source: RandomSource) -> np.ndarray:
+    """Stage 1: noisy totals of the groups that are not measured by a total only, in their order."""
+    totals = true_counts(groups, np.zeros(groups.is_total_only.size, dtype=np.int8)).values
+    totals = totals[~groups.is_total_only]
+    return totals + noise.draw(totals.size, source)
+
+
+def measure_tables(
+    groups: ShardGroups,
+    noisy_totals: np.ndarray,
+    thresholds: tuple[int, ...],
+    noise: LevelNoise,
+    source: RandomSource,
+) -> MeasuredCounts:
+    """Stage 2: the table of each group that its noisy total chose, or its total only.
+
+    `noisy_totals` are the outcome of `measure_totals`. All cells get noise, empty ones too.
+    """
+    table = np.zeros(groups.is_total_only.size, dtype=np.int8)
+    table[~groups.is_total_only] = choose_table(noisy_totals, thresholds)
+    true = true_counts(groups, table)
+    is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
+    n_total_only = int(is_total_only.sum())
+    drawn = np.empty(true.values.size, dtype=np.int64)
+    drawn[is_total_only] = noise.total_only.draw(n_total_only, source)
+    drawn[~is_total_only] = noise.stage_2.draw(drawn.size - n_total_only, source)
+    return MeasuredCounts(table, true.values + drawn, true.offsets)
+
+
+def true_counts(groups: ShardGroups, table: np.ndarray) -> MeasuredCounts:
+    """The counts without noise, of the tables given for each group; confidential."""
+    n_cells = np.array([N_CELLS[number] for number in range(len(N_CELLS))])[table]
+    offsets = np.concatenate([[0], np.cumsum(n_cells)])
+    cell_of = np.stack([cells_of_table(number) for number in range(len(N_CELLS))])
+    group = groups.group_of_count
+    where = offsets[group] + cell_of[table[group], groups.counts.cell]
+    values = np.zeros(offsets[-1], dtype=np.int64)
+    np.add.at(values, where, groups.counts.count)
+    return MeasuredCounts(table, values, offsets)

@@ -1,0 +1,168 @@
+"""Coterminous geographies: one set of counts for regions that cover the same blocks.
+
+A state that is one county, a county with a single tract: the same people live in both, and their
+groups were measured with independent noise. Algorithm 4 of the SafeTab-P paper gives all regions
+of such a set the counts of the highest summary level that is not suppressed.
+
+Which regions belong together is decided from public geography alone. Where a block's housing units
+and group-quarters facilities are declared invariants, blocks without either hold nobody by
+declaration, and regions that agree in all other blocks belong together as well. Where people were
+counted never plays a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from spineflow.tasks.detailed_groups.postprocess.groups import codes_of, mask_of, with_mask
+
+DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
+"""Columns that a group takes over from the donor of its set."""
+
+NO_SET = -1
+NO_REGION = -1
+
+
+@dataclass(frozen=True)
+class CoterminousSets:
+    """Sets of two or more coterminous regions, at most one of each region type in a set.
+
+    `number[region_type]` maps region ids to the number of their set.
+    """
+
+    number: Mapping[str, Mapping[str, int]]
+
+    def of_rows(self, table: pa.Table) -> np.ndarray:
+        """The set of each group's region, `NO_SET` where it has none; shape (n,), int64."""
+        types, type_names = codes_of(table, "region_type")
+        regions, region_names = codes_of(table, "region_id")
+        sets = np.full(table.num_rows, NO_SET, dtype=np.int64)
+        for code, name in enumerate(type_names):
+            known = self.number.get(name, {})
+            if known:
+                of_region = np.array([known.get(r, NO_SET) for r in region_names], dtype=np.int64)
+                here = types == code
+                sets[here] = of_region[regions[here]]
+        return sets
+
+
+def coterminous_sets(
+    regions: Mapping[str, Sequence[str | None]], inhabitable: np.ndarray | None = None
+) -> CoterminousSets:
+    """The coterminous regions among those that some blocks belong to.
+
+    Args:
+        regions: for each region type, highest summary level first, the region id of every block,
+            shape (n_blocks,); None where a block is in no region of that type.
+        inhabitable: mask of the blocks that can hold somebody by declared invariants, shape
+            (n_blocks,); None if no invariants are declared, and then only regions with identical
+            blocks are coterminous. A region without any such block is compared by all its blocks.
+
+    Regions of one type are disjoint, so that a in one type and b in another have the same blocks
+    if and only if all blocks of a are in b and b has no more of them than a. This takes one sort
+    of the blocks for each type and one pass for each pair of types.
+    """
+    types = list(regions)
+    coded = [pd.factorize(pd.Series(regions[name], dtype=object)) for name in types]
+    starts = np.cumsum([0, *(len(names) for _, names in coded)])
+    root = np.arange(starts[-1])
+    codes = [code.astype(np.int64) for code, _ in coded]
+    sizes = [len(names) for _, names in coded]
+    if inhabitable is not None:
+        kept = np.asarray(inhabitable, dtype=bool)
+        _join(root, starts, [np.where(kept, code, NO_REGION) for code in codes], sizes)
+        codes = [_uninhabitable(code, n, kept) for code, n in zip(codes, sizes, strict=True)]
+    _join(root, starts, codes, sizes)
+    return _numbered(types, [names for _, names in coded], root, starts)
+
+
+def donate(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -> pa.Table:
+    """Algorithm 4: every group of a set takes the counts of the set's donor.
+
+    The donor is, for each set and iteration, the first group in the order of summary levels
+    that is not suppressed; where all are, all stay so. Groups that no region of the set is
+    measured for are not invented.
+
+    Args:
+        groups: columns `COUNTED`.
+        sets: set of each group's region, shape (n,), as `CoterminousSets.of_rows` gives it.
+        order: region types, the donor's first; all types of groups in sets must be among them.
+
+    Raises ValueError for a region type outside the order.
+    """
+    inside = np.flatnonzero(sets != NO_SET)
+    if not inside.size:
+        return groups
+    rank = _rank(groups, order)[inside]
+    iteration, _ = codes_of(groups, "iteration_code")
+    hidden = mask_of(groups, "is_suppressed")[inside]
+    iteration = iteration[inside].astype(np.int64)
+    key = sets[inside] * (int(iteration.max()) + 1) + iteration
+    ordered = np.lexsort((rank, hidden, key))
+    first = np.concatenate([[True], np.diff(key[ordered]) != 0])
+    donor_of_key = ordered[first]
+    donor = np.empty(inside.size, dtype=np.int64)
+    donor[ordered] = donor_of_key[np.cumsum(first) - 1]
+    donor = np.where(hidden[donor], np.arange(inside.size), donor)
+    source = np.arange(groups.num_rows)
+    source[inside] = inside[donor]
+    taken = groups.select(DONATED).take(pa.array(source))
+    for name in DONATED:
+        groups = groups.set_column(groups.schema.get_field_index(name), name, taken[name])
+    shown = mask_of(groups, "is_suppressed")[source]
+    return with_mask(groups, "is_suppressed", shown)
+
+
+def _rank(groups: pa.Table, order: Sequence[str]) -> np.ndarray:
+    codes, names = codes_of(groups, "region_type")
+    missing = sorted(set(names) - set(order))
+    if missing:
+        raise ValueError(f"{missing[0]} is not in the order of summary levels")
+    return np.array([order.index(name) for name in names], dtype=np.int64)[codes]
+
+
+def _uninhabitable(code: np.ndarray, n_regions: int, kept: np.ndarray) -> np.ndarray:
+    """The codes of the blocks of regions that have no block that is kept."""
+    loses_all = np.bincount(code[kept & (code != NO_REGION)], minlength=n_regions) == 0
+    return np.where(np.append(loses_all, False)[code], code, NO_REGION)
+
+
+def _join(root: np.ndarray, starts: np.ndarray, codes: list[np.ndarray], sizes: list[int]) -> None:
+    """Point each region at the region of the highest type that has the same blocks."""
+    counts = [
+        np.bincount(c[c != NO_REGION], minlength=n) for c, n in zip(codes, sizes, strict=True)
+    ]
+    for low in range(1, len(codes)):
+        order = np.argsort(codes[low], kind="stable")
+        order = order[np.searchsorted(codes[low][order], 0) :]
+        present = np.flatnonzero(counts[low])
+        if not present.size:
+            continue
+        begin = np.cumsum(counts[low][present]) - counts[low][present]
+        for high in range(low):
+            others = codes[high][order]
+            least, most = np.minimum.reduceat(others, begin), np.maximum.reduceat(others, begin)
+            same = (least == most) & (least >= 0)
+            same[same] = counts[high][least[same]] == counts[low][present[same]]
+            here = starts[low] + present[same]
+            # A region already joined to a higher type keeps it: equality is transitive.
+            free = root[here] == here
+            root[here[free]] = root[starts[high] + least[same][free]]
+
+
+def _numbered(
+    types: list[str], names: list[np.ndarray], root: np.ndarray, starts: np.ndarray
+) -> CoterminousSets:
+    _, number, times = np.unique(root, return_inverse=True, return_counts=True)
+    is_set = times > 1
+    new_number = np.where(is_set, np.cumsum(is_set) - 1, NO_SET)[number]
+    found: dict[str, dict[str, int]] = {}
+    for position, name in enumerate(types):
+        own = new_number[starts[position] : starts[position + 1]]
+        members = np.flatnonzero(own != NO_SET)
+        found[name] = {str(names[position][i]): int(own[i]) for i in members}
+    return CoterminousSets(found)

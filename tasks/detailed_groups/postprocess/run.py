@@ -1,0 +1,133 @@
+"""The postprocessing of a run: its files, thresholds and coterminous sets, from what is public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
+from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.ingest.run_files import MEASURED
+from spineflow.tasks.detailed_groups.measurement.run import noise_of
+from spineflow.tasks.detailed_groups.measurement.stages import Noise
+from spineflow.tasks.detailed_groups.postprocess.coterminous import (
+    CoterminousSets,
+    coterminous_sets,
+)
+from spineflow.tasks.detailed_groups.postprocess.stages import (
+    ALONE,
+    COTERMINOUS,
+    MARGINALS,
+    SUPPRESSED,
+    Level,
+    PassFiles,
+    add_marginals_to_levels,
+    donate_between_levels,
+    final_groups,
+    suppress_alone_levels,
+    suppress_levels,
+)
+from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.regions import (
+    PUERTO_RICO,
+    US,
+    region_ids,
+    region_types,
+)
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
+    """The stages that the settings ask for, in their order."""
+    optional = {
+        COTERMINOUS: settings.mechanism.coterminous,
+        ALONE: settings.mechanism.suppress_alone_above_combination,
+    }
+    return (SUPPRESSED, MARGINALS, *(stage for stage, is_asked in optional.items() if is_asked))
+
+
+def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: str) -> PassFiles:
+    """Where a pass of a run keeps its measurements and what is derived from them."""
+    levels = ((item.region_type, item.level) for item in parameters.budgets_of(region_pass))
+    return PassFiles(
+        measured=run.root / "measurements" / MEASURED / region_pass,
+        derived=run.root / "estimates" / MEASURED / region_pass,
+        levels=tuple(levels),
+    )
+
+
+def distribution_of(noise: Noise) -> IntegerDistribution | None:
+    """The distribution of noise, P(x) proportional to exp(-(loss / s) |x|^power); None for none."""
+    if noise.loss is None:
+        return None
+    return IntegerDistribution(noise.loss / noise.stability, power=1 if noise.is_pure else 2)
+
+
+def thresholds_of(
+    run: RunDirectory, settings: DetailedGroupsSettings, parameters: MechanismParameters
+) -> dict[Level, int | None]:
+    """The suppression threshold of every measured level; None where nothing is suppressed."""
+    found = {}
+    for item in parameters.budgets:
+        level = item.region_type, item.level
+        noise = distribution_of(noise_of(run, settings, parameters, *level).stage_2)
+        found[level] = threshold_of(item.region_type, noise, parameters.zero_suppression_chance)
+    return found
+
+
+def coterminous_of(
+    run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str
+) -> CoterminousSets:
+    """The coterminous regions of a pass, from the geography and declared invariants of a run."""
+    blocks = read_geography(run.geography)
+    is_in_pass = (blocks["TABBLKST"] != PUERTO_RICO) == (region_pass == US)
+    regions = blocks_in_regions(blocks[is_in_pass], region_pass)
+    inhabitable = None
+    if settings.mechanism.units_are_invariant:
+        inhabitable = is_inhabitable(read_invariants(run.invariants))[is_in_pass.to_numpy()]
+    return coterminous_sets(regions, inhabitable)
+
+
+def blocks_in_regions(blocks: pd.DataFrame, region_pass: str) -> dict[str, np.ndarray]:
+    """The region of every block, None where it has none, by region type of a pass."""
+    return {
+        kind.name: region_ids(kind.name, blocks).to_numpy(dtype=object)
+        for kind in region_types(region_pass)
+    }
+
+
+def is_inhabitable(invariants: pd.DataFrame) -> np.ndarray:
+    """Mask of the blocks that have a housing unit or a facility by declaration."""
+    columns = ["housing_units", *FACILITY_COLUMNS]
+    return (invariants[columns] > 0).any(axis=1).to_numpy()
+
+
+def postprocess(
+    run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str, stage: str
+) -> None:
+    """Run one stage of a pass, from the files of the one before it."""
+    parameters = run_parameters(run, settings)
+    files = pass_files(run, parameters, region_pass)
+    if stage == SUPPRESSED:
+        suppress_levels(files, thresholds_of(run, settings, parameters))
+    elif stage == MARGINALS:
+        add_marginals_to_levels(files, allow_negative_counts=parameters.allow_negative_counts)
+    elif stage == COTERMINOUS:
+        order = settings.mechanism.summary_levels
+        donate_between_levels(files, coterminous_of(run, settings, region_pass), order)
+    else:
+        before = stages_of(settings)[stages_of(settings).index(ALONE) - 1]
+        suppress_alone_levels(files, before, alone_counterparts(run_specification(run)))
+
+
+def groups_to_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[pa.Table]:
+    """The groups of every level of every pass after the last stage, suppressed ones included."""
+    parameters, last = run_parameters(run, settings), stages_of(settings)[-1]
+    for region_pass in parameters.passes:
+        yield from final_groups(pass_files(run, parameters, region_pass), last)

@@ -1,0 +1,249 @@
+"""What a detailed-groups run would cost, and what it buys, before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
+from spineflow.tasks.detailed_groups.release.explorer import (
+    COVERAGE,
+    LevelBudget,
+    budget_by_formula,
+    budget_for_margin,
+    budget_for_threshold,
+    margin_by_formula,
+    noise_parameter,
+    target_of,
+)
+from spineflow.tasks.detailed_groups.settings import ExplorerSettings
+from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.detailed_groups.workload.specification import Specification
+from spineflow.tasks.ledger.accounting import (
+    PURE_DP,
+    SAFETAB_P,
+    UNBOUNDED,
+    ZCDP,
+    Guarantee,
+    epsilon_simple,
+    epsilon_tight,
+)
+from spineflow.tasks.ledger.ledger import REPORT_DELTA
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.runs.errors import InputRefused
+
+
+@dataclass(frozen=True)
+class LevelFigures:
+    """What the budget of a population group level buys.
+
+    margin : the smallest m with P(|X| <= m) >= 95 % for the noise of the second stage;
+        `margin_total_only` that for groups measured by a total only.
+    margin_by_formula : the paper's floor(1.96 sigma), None under pure DP.
+    margin_target : the margin for which the paper's formula gives this budget, rounded.
+    threshold : the largest total that is suppressed, None where none is.
+    """
+
+    region_type: str
+    level: int
+    budget: LevelBudget
+    margin: int
+    margin_total_only: int
+    margin_by_formula: int | None
+    margin_target: int | None
+    threshold: int | None
+
+    @property
+    def noise(self) -> IntegerDistribution:
+        """Noise of the second stage."""
+        return self.budget.second_stage
+
+    @property
+    def label(self) -> str:
+        """The level in words."""
+        return f"{self.region_type}, level {self.level}"
+
+
+def level_budgets(
+    parameters: MechanismParameters, specification: Specification, region_pass: str
+) -> dict[tuple[str, int], LevelBudget]:
+    """Budget and stability of every measured level of a pass, by region type and level."""
+    found = {}
+    for item in parameters.budgets_of(region_pass):
+        granularity = REGION_TYPES[item.region_type].granularity
+        universe = iteration_universe(specification, granularity, item.level)
+        found[item.region_type, item.level] = LevelBudget(
+            item.budget,
+            stability(universe, parameters.max_race_codes),
+            parameters.stage_1_fraction,
+            parameters.is_pure,
+        )
+    return found
+
+
+def level_figures(
+    parameters: MechanismParameters, specification: Specification, region_pass: str
+) -> tuple[LevelFigures, ...]:
+    """Margins of error and thresholds of every measured level of a pass.
+
+    Raises InputRefused for a budget so small that its noise is too wide to tell them.
+    """
+    budgets = level_budgets(parameters, specification, region_pass)
+    chance = parameters.zero_suppression_chance
+    figures = []
+    for (region_type, level), budget in budgets.items():
+        noise = budget.second_stage
+        try:
+            figures.append(
+                LevelFigures(
+                    region_type,
+                    level,
+                    budget,
+                    margin=margin(noise, COVERAGE),
+                    margin_total_only=margin(budget.total_only, COVERAGE),
+                    margin_by_formula=None if budget.is_pure else margin_by_formula(noise),
+                    margin_target=target_of(budget),
+                    threshold=threshold_of(region_type, noise, chance),
+                )
+            )
+        except ValueError as error:
+            raise InputRefused(
+                f"The budget of {region_type}, level {level}, is {budget.budget}: {error}; "
+                "give it more, or 0 to leave it out."
+            ) from None
+    return tuple(figures)
+
+
+def budget_report(
+    parameters: MechanismParameters,
+    specification: Specification,
+    explorer: ExplorerSettings,
+    *,
+    infinite: bool = False,
+) -> dict[str, Any]:
+    """What `spineflow budget --json` prints, by pass; fractions as strings.
+
+    `rho` and `epsilon` are those of bounded neighbours (one person changed), by Theorem 2 of the
+    SafeTab-P paper; `native` is the guarantee that the mechanism itself gives, for one person
+    added or removed. Each of `levels` has its margins of error and its suppression threshold, and,
+    where the settings name a target, the budget that meets it. `queries` lists the noise of every
+    kind of count, `share` being its part of the pass's total.
+    """
+    return {
+        name: _pass_report(parameters, specification, explorer, name, infinite=infinite)
+        for name in parameters.passes
+    }
+
+
+def guarantee_of_pass(parameters: MechanismParameters, region_pass: str) -> Guarantee:
+    """What measuring one pass guarantees when one person is added or removed."""
+    definition = PURE_DP if parameters.is_pure else ZCDP
+    total = parameters.total_of(region_pass)
+    return Guarantee(definition, total, UNBOUNDED, bounded_factor=SAFETAB_P)
+
+
+def bounded_epsilons(guarantee: Guarantee) -> dict[str, float]:
+    """Epsilon of bounded neighbours, by both conversions; twice the native one under pure DP."""
+    if guarantee.definition == PURE_DP:
+        return dict.fromkeys(("tight", "simple"), 2 * float(guarantee.parameter))
+    return {
+        "tight": epsilon_tight(guarantee.bounded_rho, REPORT_DELTA),
+        "simple": epsilon_simple(guarantee.bounded_rho, REPORT_DELTA),
+    }
+
+
+def needed_budgets(
+    level: LevelBudget, region_type: str, explorer: ExplorerSettings, chance: Fraction | None
+) -> dict[str, str | None]:
+    """The smallest budgets of a level that meet the settings' targets, as strings.
+
+    `margin` and `threshold` are exact, at the settings' number of decimals; `margin_by_formula` is
+    the paper's, exact too. Raises InputRefused for targets that cannot be met.
+    """
+    found: dict[str, str | None] = {}
+    decimals = explorer.decimals
+    try:
+        if explorer.margin is not None:
+            found["margin"] = str(budget_for_margin(level, explorer.margin, decimals=decimals))
+            if explorer.margin and not level.is_pure:
+                found["margin_by_formula"] = str(budget_by_formula(level, explorer.margin))
+        if explorer.threshold is not None and chance:
+            is_suppressed = threshold_of(region_type, level.second_stage, chance) is not None
+            found["threshold"] = (
+                str(budget_for_threshold(level, explorer.threshold, chance, decimals=decimals))
+                if is_suppressed
+                else None
+            )
+    except ValueError as error:
+        raise InputRefused(f"[explorer] cannot be met: {error}; ask for something else.") from None
+    return found
+
+
+def _pass_report(
+    parameters: MechanismParameters,
+    specification: Specification,
+    explorer: ExplorerSettings,
+    region_pass: str,
+    *,
+    infinite: bool,
+) -> dict[str, Any]:
+    guarantee = guarantee_of_pass(parameters, region_pass)
+    figures = () if infinite else level_figures(parameters, specification, region_pass)
+    native = "epsilon" if parameters.is_pure else "rho"
+    return {
+        "universe": region_pass,
+        "mechanism": DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN,
+        "neighbors": "bounded",
+        "rho": "inf" if infinite else str(guarantee.bounded_rho),
+        "delta": str(REPORT_DELTA),
+        "epsilon": {"tight": "inf", "simple": "inf"} if infinite else bounded_epsilons(guarantee),
+        "native": {
+            "neighbors": UNBOUNDED,
+            native: "inf" if infinite else str(guarantee.parameter),
+        },
+        "attributes": {},
+        "block_within": {},
+        "levels": [
+            {
+                "region_type": item.region_type,
+                "level": item.level,
+                "budget": str(item.budget.budget),
+                "stability": item.budget.stability,
+                "margin": item.margin,
+                "margin_total_only": item.margin_total_only,
+                "margin_by_formula": item.margin_by_formula,
+                "margin_target": item.margin_target,
+                "suppression_threshold": item.threshold,
+                "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
+                "needed_budget": needed_budgets(
+                    item.budget, item.region_type, explorer, parameters.zero_suppression_chance
+                ),
+            }
+            for item in figures
+        ],
+        "queries": [query for item in figures for query in _queries(item, guarantee.parameter)],
+    }
+
+
+def _queries(item: LevelFigures, total: Fraction) -> Iterator[dict[str, str | None]]:
+    budget, gamma = item.budget, item.budget.stage_1_fraction
+    parts = (
+        ("total only", Fraction(1), budget.total_only),
+        ("stage 1", gamma, budget.first_stage),
+        ("stage 2", 1 - gamma, budget.second_stage),
+    )
+    for name, share, noise in parts:
+        parameter = str(noise_parameter(noise))
+        yield {
+            "geolevel": item.region_type,
+            "query": f"level {item.level}, {name}",
+            "share": str(share * budget.budget / total),
+            "sigma_squared": None if budget.is_pure else parameter,
+            **({"scale": parameter} if budget.is_pure else {}),
+        }

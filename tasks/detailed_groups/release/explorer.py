@@ -1,0 +1,204 @@
+"""From budgets to margins of error and suppression thresholds, and back, exactly.
+
+A population group level with privacy-loss budget b and stability s counts, in stage i with its
+part b_i of b, with noise of P(x) proportional to exp(-(b_i / s) |x|^power): the discrete Gaussian
+of sigma^2 = s / (2 b_i) under zCDP (power 2), the two-sided geometric of scale s / b_i under pure
+DP (power 1). Groups measured by a total only have all of b, the others gamma b in the first stage
+and (1 - gamma) b in the second, whose counts are released.
+
+Margins and thresholds are quantiles of these distributions, found by exact comparisons
+(`tasks.noise.quantiles`). Beside them stands the SafeTab-P paper's approximation of the
+margin, floor(1.96 sigma), which takes the discrete Gaussian for the continuous one and can be one
+too small to cover 95 %.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.quantiles import inverse_cdf, margin
+
+COVERAGE = Fraction(95, 100)
+NORMAL_QUANTILE = Fraction(196, 100)
+"""The paper's factor between sigma and its 95 % margin of error."""
+
+DECIMALS = 3
+"""Decimal places of a budget, in the production specification and wherever none are asked for."""
+
+
+@dataclass(frozen=True)
+class LevelBudget:
+    """The budget of one population group level, and the noise that it buys.
+
+    budget : rho, or epsilon under pure DP, of the level.
+    stability : the number of groups of the level that one person is protected in.
+    stage_1_fraction : gamma, the part of `budget` that chooses each group's table.
+    """
+
+    budget: Fraction
+    stability: int
+    stage_1_fraction: Fraction
+    is_pure: bool = False
+
+    @property
+    def second_stage(self) -> IntegerDistribution:
+        """Noise of the released counts of groups that get a table by their size."""
+        return self._noise(self.budget * (1 - self.stage_1_fraction))
+
+    @property
+    def first_stage(self) -> IntegerDistribution:
+        """Noise of the total that chooses the table."""
+        return self._noise(self.budget * self.stage_1_fraction)
+
+    @property
+    def total_only(self) -> IntegerDistribution:
+        """Noise of the groups that are measured by a total only."""
+        return self._noise(self.budget)
+
+    def with_budget(self, budget: Fraction) -> LevelBudget:
+        """The same level at another budget."""
+        return LevelBudget(budget, self.stability, self.stage_1_fraction, self.is_pure)
+
+    def _noise(self, loss: Fraction) -> IntegerDistribution:
+        return IntegerDistribution(loss / self.stability, power=1 if self.is_pure else 2)
+
+
+def noise_parameter(noise: IntegerDistribution) -> Fraction:
+    """sigma^2 of a discrete Gaussian, or the scale of a two-sided geometric."""
+    return 1 / (noise.power * noise.c)
+
+
+def margin_by_formula(noise: IntegerDistribution) -> int:
+    """The paper's 95 % margin of error floor(1.96 sigma), in integer arithmetic.
+
+    Raises ValueError for noise that is not Gaussian.
+
+    >>> margin_by_formula(LevelBudget(Fraction("2.134"), 9, Fraction("0.1")).second_stage)
+    3
+    """
+    if noise.power != 2:
+        raise ValueError("the formula is that of the discrete Gaussian")
+    square = NORMAL_QUANTILE**2 * noise_parameter(noise)
+    return math.isqrt(square.numerator // square.denominator)
+
+
+def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
+    """The paper's budget of a level for a margin (Corollary 2): 1.96^2 s / (2 m^2 (1 - gamma)).
+
+    Rounded to three decimals this gives the Total column of the paper's Table 7; times
+    1 - gamma, its Step 2 column. The level's own `budget` is not used.
+
+    >>> round(float(budget_by_formula(LevelBudget(Fraction(1), 9, Fraction("0.1")), 11)), 3)
+    0.159
+    """
+    if level.is_pure:
+        raise ValueError("the formula is that of the discrete Gaussian")
+    second = NORMAL_QUANTILE**2 * level.stability / (2 * margin_of_error**2)
+    return second / (1 - level.stage_1_fraction)
+
+
+def target_of(level: LevelBudget, decimals: int = DECIMALS) -> int | None:
+    """The margin that a budget was set for: the largest whose formula budget rounds to it.
+
+    None under pure DP, or if no whole margin has this budget. The margins of the paper's Table 7
+    are those of its budgets.
+
+    >>> target_of(LevelBudget(Fraction("0.008"), 9, Fraction("0.1")))
+    50
+    """
+    if level.is_pure or level.budget <= 0:
+        return None
+    smallest = level.budget - Fraction(1, 2 * 10**decimals)
+    if smallest <= 0:
+        return None
+    square = budget_by_formula(level, 1) / smallest
+    target = math.isqrt(square.numerator // square.denominator)
+    if target == 0 or round(budget_by_formula(level, target), decimals) != level.budget:
+        return None
+    return target
+
+
+def budget_for_margin(
+    level: LevelBudget,
+    margin_of_error: int,
+    *,
+    coverage: Fraction = COVERAGE,
+    decimals: int = DECIMALS,
+) -> Fraction:
+    """The smallest budget, at so many decimals, whose second stage stays within a margin.
+
+    The counts of the second stage are then within `margin_of_error` of the truth with a
+    probability of at least `coverage`. The level's own `budget` is not used.
+
+    >>> budget_for_margin(LevelBudget(Fraction(1), 9, Fraction("0.1")), 11)
+    Fraction(29, 200)
+    """
+    if margin_of_error < 0:
+        raise ValueError(f"a margin of {margin_of_error} cannot be met")
+
+    def holds(candidate: LevelBudget) -> bool:
+        return margin(candidate.second_stage, coverage) <= margin_of_error
+
+    return _smallest_budget(level, holds, margin_of_error, (1 + coverage) / 2, decimals)
+
+
+def budget_for_threshold(
+    level: LevelBudget,
+    threshold: int,
+    zero_suppression_chance: Fraction,
+    *,
+    decimals: int = DECIMALS,
+) -> Fraction:
+    """The smallest budget, at so many decimals, whose suppression threshold is at most this.
+
+    The level's own `budget` is not used. Raises ValueError for a threshold below 0, or a chance of
+    at most 1/2, whose threshold is 0 or below at every budget.
+    """
+    if threshold < 0 or 2 * zero_suppression_chance <= 1:
+        raise ValueError("a threshold of 0 or more needs a chance above 1/2")
+
+    def holds(candidate: LevelBudget) -> bool:
+        return inverse_cdf(candidate.second_stage, zero_suppression_chance) <= threshold
+
+    return _smallest_budget(level, holds, threshold, zero_suppression_chance, decimals)
+
+
+def _smallest_budget(
+    level: LevelBudget,
+    holds: Callable[[LevelBudget], bool],
+    quantile: int,
+    probability: Fraction,
+    decimals: int,
+) -> Fraction:
+    """The smallest multiple of 10^-decimals from which on a condition holds.
+
+    The search starts where the continuous distribution has the quantile, since quantiles at far
+    smaller budgets would take long to compute.
+    """
+    units = 10**decimals
+    near = _continuous_budget(level, max(quantile, 0.5), float(probability))
+    end = max(1, math.ceil(near * units))
+
+    def enough(n: int) -> bool:
+        return holds(level.with_budget(Fraction(n, units)))
+
+    while not enough(end):
+        end *= 2
+    start = end // 2
+    while start and enough(start):
+        start, end = start // 2, start
+    return Fraction(bisect_left(range(start + 1, end + 1), True, key=enough) + start + 1, units)
+
+
+def _continuous_budget(level: LevelBudget, quantile: float, probability: float) -> float:
+    if level.is_pure:
+        rate = -math.log(2 * (1 - probability)) / quantile
+    else:
+        rate = NormalDist().inv_cdf(probability) ** 2 / (2 * quantile**2)
+    return rate * level.stability / float(1 - level.stage_1_fraction)

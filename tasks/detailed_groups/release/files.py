@@ -1,0 +1,78 @@
+"""The files of a release: t1.csv and t2.csv in the production layout, and one tidy Parquet file.
+
+The text files have a header, `|` between columns, no quotes, and leading zeros. Groups are taken in
+the order in which they come, in parts, so that memory is that of one part. The files appear when
+all parts are written, t1.csv last.
+
+A run that is not private is stamped: the text files begin with the line `# NOT PRIVATE` and the
+Parquet metadata has the key `spineflow` with that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from spineflow.tasks.detailed_groups.postprocess.groups import released
+from spineflow.tasks.detailed_groups.release.tables import (
+    TIDY,
+    GroupNames,
+    count_rows,
+    t1_rows,
+    t2_rows,
+    tidy_rows,
+)
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+
+T1, T2, TIDY_FILE = "t1.csv", "t2.csv", "population_groups.parquet"
+
+T1_COLUMNS = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "COUNT")
+T2_COLUMNS = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "AGESTART", "AGEEND", "SEX", "COUNT")
+
+GROUPS_PER_PART = 1 << 18
+_TEXT = pa.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="none")
+
+
+def write_release(
+    folder: Path, parts: Iterable[pa.Table], names: GroupNames, *, is_private: bool = True
+) -> None:
+    """Write `t1.csv`, `t2.csv` and `population_groups.parquet` into a folder.
+
+    Args:
+        parts: groups with the columns `COUNTED`; those that are suppressed are left out.
+        names: names of the iterations of all groups, and of regions.
+    """
+    metadata = {} if is_private else {STAMP_KEY: NOT_PRIVATE}
+    stamp = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
+    with ExitStack() as whole:
+        paths = [whole.enter_context(replacing(folder / name)) for name in (T1, T2, TIDY_FILE)]
+        with (
+            paths[0].open("wb") as t1,
+            paths[1].open("wb") as t2,
+            pq.ParquetWriter(
+                paths[2], TIDY.with_metadata(metadata), compression="zstd", compression_level=1
+            ) as tidy,
+        ):
+            t1.write(stamp + "|".join(T1_COLUMNS).encode() + b"\n")
+            t2.write(stamp + "|".join(T2_COLUMNS).encode() + b"\n")
+            for part in parts:
+                for groups in _slices(released(part)):
+                    rows = count_rows(groups)
+                    _append(t1, t1_rows(groups, rows))
+                    _append(t2, t2_rows(groups, rows))
+                    tidy.write_table(tidy_rows(groups, rows, names))
+
+
+def _slices(groups: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, groups.num_rows, GROUPS_PER_PART):
+        yield groups.slice(start, GROUPS_PER_PART).combine_chunks()
+
+
+def _append(file: BinaryIO, rows: pa.Table) -> None:
+    if rows.num_rows:
+        pa.csv.write_csv(rows, file, _TEXT)

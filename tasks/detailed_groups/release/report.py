@@ -1,0 +1,263 @@
+"""The public report of a detailed-groups run: what was asked, how exact it is, what was checked.
+
+Shares of groups at each table are those of the published noisy outcome; the curves of suppression
+follow from the noise alone. Errors against the input are shown for inputs that are not
+confidential, and only for those.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.postprocess.groups import mask_of
+from spineflow.tasks.detailed_groups.postprocess.run import coterminous_of, groups_to_release
+from spineflow.tasks.detailed_groups.release.budget import (
+    LevelFigures,
+    bounded_epsilons,
+    guarantee_of_pass,
+    level_figures,
+)
+from spineflow.tasks.detailed_groups.release.suppression_curves import suppression_figures
+from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.regions import region_types
+from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.figures import bar_chart
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.report_sections import checks_section, stages_section
+
+_ACCURACY_COLUMNS = {
+    "groups": "groups",
+    "shown": "shown",
+    "mean_absolute_error": "mean |error| of totals",
+    "mean_error": "mean error of totals",
+    "percentile_95": "95 % of |error|",
+    "mean_absolute_cell_error": "mean |error| of cells",
+    "somebody_suppressed": "suppressed with somebody",
+    "mean_size_suppressed": "their mean size",
+    "nobody_shown": "shown with nobody",
+}
+
+
+def write_report(
+    run: RunDirectory, settings: DetailedGroupsSettings, accuracy: pd.DataFrame | None
+) -> Path:
+    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
+    path = run.report
+    with replacing(path) as part:
+        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
+    return path
+
+
+def report(
+    run: RunDirectory, settings: DetailedGroupsSettings, accuracy: pd.DataFrame | None
+) -> Document:
+    """The report as a document; see the module's docstring."""
+    manifest = run.read_manifest()
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    figures: tuple[LevelFigures, ...] = ()
+    if not settings.privacy.infinite:
+        figures = tuple(
+            item
+            for region_pass in parameters.passes
+            for item in level_figures(parameters, specification, region_pass)
+        )
+    sections = [guarantee_section(parameters, infinite=settings.privacy.infinite)]
+    if figures:
+        sections += [margins_section(figures), suppression_section(figures, parameters)]
+    sections.append(_shares(run, settings))
+    if settings.mechanism.coterminous:
+        sections.append(_coterminous(run, settings, parameters))
+    if accuracy is not None:
+        sections.append(_accuracy(accuracy))
+    return Document(
+        f"Report of run {manifest['run_id']}",
+        (
+            f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, "
+            f"settings {manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
+        ),
+        (*sections, checks_section(run), stages_section(run)),
+        settings.stamp,
+    )
+
+
+def guarantee_section(parameters: MechanismParameters, *, infinite: bool) -> Section:
+    """What the mechanism guarantees, pass by pass."""
+    rows = []
+    for region_pass in parameters.passes:
+        guarantee = guarantee_of_pass(parameters, region_pass)
+        epsilon = bounded_epsilons(guarantee)
+        rows.append(
+            (
+                region_pass,
+                "epsilon" if parameters.is_pure else "rho",
+                "inf" if infinite else str(guarantee.parameter),
+                "inf" if infinite else str(guarantee.bounded_rho),
+                "inf" if infinite else f"{epsilon['tight']:.2f}",
+            )
+        )
+    headers = ("pass", "in", "adding or removing a person", "changing one: rho", "its epsilon")
+    return Section(
+        "What is guaranteed",
+        (
+            "Every group of the specification in every region was measured with noise, whether "
+            "anybody is in it or not. The budgets of the levels of a pass add up.",
+            Table(headers, tuple(rows)),
+        ),
+    )
+
+
+def margins_section(figures: tuple[LevelFigures, ...]) -> Section:
+    """Margins of error and thresholds of every level."""
+    rows = tuple(
+        (
+            item.region_type,
+            item.level,
+            str(item.budget.budget),
+            item.budget.stability,
+            item.margin,
+            item.margin_total_only,
+            NONE if item.margin_by_formula is None else item.margin_by_formula,
+            NONE if item.margin_target is None else item.margin_target,
+            NONE if item.threshold is None else item.threshold,
+        )
+        for item in figures
+    )
+    headers = (
+        "region type",
+        "level",
+        "budget",
+        "stability",
+        "margin",
+        "total only",
+        "formula",
+        "target",
+        "threshold",
+    )
+    return Section(
+        "Margins of error",
+        (
+            "The margin of a noisy count is the smallest number within which it is of the truth "
+            "with a probability of 95 %, by the distribution of the noise; groups that are "
+            "measured by a total only have their own. The formula takes 1.96 standard deviations, "
+            "rounded down, and the target is the margin for which it gives this budget. A sum of "
+            "n cells has a margin that is about the square root of n times larger. Stability is "
+            "the number of groups of the level that a person is protected in. Sub-state totals up "
+            "to the threshold are suppressed.",
+            Table(headers, rows),
+        ),
+    )
+
+
+def suppression_section(
+    figures: tuple[LevelFigures, ...], parameters: MechanismParameters
+) -> Section:
+    """What suppression does to groups of every size, from the noise alone."""
+    levels = {}
+    for item in figures:
+        if item.threshold is not None:
+            label = f"budget {float(item.budget.budget):.4g}, up to {item.threshold}"
+            levels.setdefault((item.noise, item.threshold), label)
+    drawn = suppression_figures({label: key for key, label in levels.items()})
+    blocks: list[str | Table | Figure] = ["No group is suppressed by its size."]
+    if levels:
+        chance = float(parameters.zero_suppression_chance) * 100
+        blocks = [
+            f"A sub-state group of nobody is suppressed with a probability of {chance:.6g} %, by "
+            "the threshold on its noisy total. Larger groups are suppressed with the "
+            "probabilities shown, and the counts of those that are released are too large on "
+            "average.",
+            *drawn,
+        ]
+    return Section("Suppression", tuple(blocks))
+
+
+def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
+    budgets = run_parameters(run, settings).budgets
+    rows, shown = [], {name: [] for name in ("suppressed", *TABLE_NAMES)}
+    labels = []
+    for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
+        n = groups.num_rows
+        hidden = mask_of(groups, "is_suppressed")
+        table = groups["table"].to_numpy()
+        numbers = [int(hidden.sum())]
+        numbers += [int((~hidden & (table == t)).sum()) for t in range(len(TABLE_NAMES))]
+        percent = [100 * number / n if n else 0.0 for number in numbers]
+        rows.append((item.region_type, item.level, n, *(f"{p:.2f} %" for p in percent)))
+        labels.append(f"{_shown_type(item.region_type)}, {item.level}")
+        for name, value in zip(shown, percent, strict=True):
+            shown[name].append(value)
+    chart = bar_chart(
+        labels,
+        {"shown": [100 - value for value in shown["suppressed"]]}
+        | {"with sex by age": list(np.sum([shown[name] for name in TABLE_NAMES[1:]], axis=0))},
+        title="Groups that are shown",
+        value_label="% of the level's groups",
+    )
+    headers = ("region type", "level", "groups", *shown)
+    return Section(
+        "Groups at each table",
+        (
+            "By the published noisy outcome: the part of each level's groups that is suppressed, "
+            "that has a total only (T01001), and that has sex by age in 4, 9 or 23 bins.",
+            Table(headers, tuple(rows)),
+            Figure(chart, "Groups that are shown, and those of them with a table of sex by age."),
+        ),
+    )
+
+
+def _shown_type(region_type: str) -> str:
+    """A region type's name in words: capitals are too wide for a chart."""
+    kind = region_type.removeprefix("PR-")
+    name = {"USA": "nation", "AIANNH": "AIANNH area"}.get(kind, kind.lower())
+    return name if kind == region_type else f"PR {name}"
+
+
+def _coterminous(
+    run: RunDirectory, settings: DetailedGroupsSettings, parameters: MechanismParameters
+) -> Section:
+    rows = []
+    for region_pass in parameters.passes:
+        found = coterminous_of(run, settings, region_pass)
+        rows += [
+            (region_pass, kind.name, len(found.number[kind.name]))
+            for kind in region_types(region_pass)
+        ]
+    if settings.mechanism.units_are_invariant:
+        rule = "the same blocks that have a housing unit or a facility by declaration"
+    else:
+        rule = "the same blocks"
+    return Section(
+        "Coterminous regions",
+        (
+            f"Regions of several summary levels that cover {rule} show the counts of the first "
+            f"that is not suppressed, in the order {', '.join(settings.mechanism.summary_levels)}. "
+            "The numbers below are of regions that share their blocks with another.",
+            Table(("pass", "region type", "regions"), tuple(rows)),
+        ),
+    )
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Section:
+    used = accuracy[accuracy["groups"] > 0]
+    rows = tuple(
+        (
+            row["region_type"],
+            int(row["level"]),
+            row["table"],
+            *(NONE if pd.isna(row[name]) else row[name] for name in _ACCURACY_COLUMNS),
+        )
+        for row in used.to_dict("records")
+    )
+    return Section(
+        "Accuracy",
+        (
+            "Differences between the release and the input, which is not confidential.",
+            Table(("region type", "level", "table", *_ACCURACY_COLUMNS.values()), rows),
+        ),
+    )

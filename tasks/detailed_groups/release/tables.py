@@ -1,0 +1,210 @@
+"""The rows of tables T01001 and T02001 to T02003, as columns.
+
+Every released group has its total (T01001). The groups with cells also have rows of sex by age, in
+the table that the mechanism chose for them, and a marginal of each sex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from spineflow.tasks.detailed_groups.postprocess.groups import CODE, KEY, counts_of
+from spineflow.tasks.detailed_groups.release.names import Region, name_of_codes
+from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, OLDEST_AGE
+
+TABLE_NAMES = ("T01001", "T02001", "T02002", "T02003")
+"""Table of each statistics level; every group has the first."""
+
+ALL_AGES = -1
+TOTAL, MALE, FEMALE = 0, 1, 2
+SEXES = ("total", "male", "female")
+
+TIDY = pa.schema(
+    [
+        ("region_type", CODE),
+        ("region_id", CODE),
+        ("region_name", CODE),
+        ("iteration_code", CODE),
+        ("iteration_name", CODE),
+        ("iteration_level", pa.int8()),
+        ("table", CODE),
+        ("sex", CODE),
+        ("age_start", pa.int16()),
+        ("age_end", pa.int16()),
+        ("count", pa.int64()),
+        ("variance", pa.float64()),
+        ("measured_at", CODE),
+    ]
+)
+"""Columns of the tidy file: ages are null for marginals, `variance` is that of the noise in the
+count, `measured_at` the region type whose measurement it is (another than the group's own in a
+coterminous region)."""
+
+
+@dataclass(frozen=True)
+class GroupNames:
+    """Names for the tidy file.
+
+    `iteration_name` and `iteration_level` are by iteration code; `region_name` by region type
+    and id, for regions that have a better name than their codes.
+    """
+
+    iteration_name: Mapping[str, str]
+    iteration_level: Mapping[str, int]
+    region_name: Mapping[Region, str]
+
+    def of_region(self, region_type: str, region_id: str) -> str:
+        """A region's name."""
+        given = self.region_name.get((region_type, region_id))
+        return given or name_of_codes(region_type, region_id)
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """One row for each released count; arrays of shape (n_rows,).
+
+    `group` is the position of the count's group; `sex` is `TOTAL`, `MALE` or `FEMALE`; ages run
+    from `age_start` to `age_end`, both included, and are `ALL_AGES` for a marginal; `n_cells` is
+    the number of noisy counts that `count` is the sum of.
+    """
+
+    group: np.ndarray
+    sex: np.ndarray
+    age_start: np.ndarray
+    age_end: np.ndarray
+    count: np.ndarray
+    n_cells: np.ndarray
+
+    def take(self, rows: np.ndarray) -> CountRows:
+        """Some of the rows."""
+        return CountRows(
+            self.group[rows],
+            self.sex[rows],
+            self.age_start[rows],
+            self.age_end[rows],
+            self.count[rows],
+            self.n_cells[rows],
+        )
+
+
+def count_rows(groups: pa.Table) -> CountRows:
+    """All rows of some released groups, group after group.
+
+    `groups` has the columns `COUNTED`, none suppressed. A group with 4, 9 or 23 ages has its
+    total, then for men and then for women the marginal followed by the ages: 11, 21 or 49 rows.
+    """
+    table = groups["table"].to_numpy()
+    n_bins = np.array([len(AGE_BINS.get(t, ())) for t in range(len(TABLE_NAMES))])
+    n_rows = np.where(table > 0, 3 + 2 * n_bins[table], 1)
+    first = np.cumsum(n_rows) - n_rows
+    rows = CountRows(
+        group=np.repeat(np.arange(table.size), n_rows),
+        sex=np.zeros(n_rows.sum(), dtype=np.int8),
+        age_start=np.full(n_rows.sum(), ALL_AGES, dtype=np.int16),
+        age_end=np.full(n_rows.sum(), ALL_AGES, dtype=np.int16),
+        count=np.empty(n_rows.sum(), dtype=np.int64),
+        n_cells=np.ones(n_rows.sum(), dtype=np.int16),
+    )
+    rows.count[first] = groups["total"].to_numpy()
+    counts, offsets = counts_of(groups)
+    marginals = np.stack([groups[sex].fill_null(0).to_numpy() for sex in SEXES[1:]], axis=1)
+    for statistics_level, bins in AGE_BINS.items():
+        members = np.flatnonzero(table == statistics_level)
+        if not members.size:
+            continue
+        cells = counts[offsets[members][:, None] + np.arange(2 * len(bins))]
+        cells = cells.reshape(-1, 2, len(bins))
+        with_marginals = np.concatenate([marginals[members][:, :, None], cells], axis=2)
+        where = first[members][:, None] + 1 + np.arange(2 * (len(bins) + 1))
+        rows.count[where] = with_marginals.reshape(members.size, -1)
+        rows.sex[where] = np.repeat([MALE, FEMALE], len(bins) + 1)
+        rows.age_start[where] = np.tile([ALL_AGES, *bins], 2)
+        rows.age_end[where] = np.tile([ALL_AGES, *(b - 1 for b in bins[1:]), OLDEST_AGE], 2)
+        rows.n_cells[where] = np.tile([len(bins), *[1] * len(bins)], 2)
+        rows.n_cells[first[members]] = 2 * len(bins)
+    return rows
+
+
+def t1_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
+    """Rows of the production program's file t1: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT."""
+    totals = rows.take(np.flatnonzero(rows.sex == TOTAL))
+    return pa.table({**_production_keys(groups, totals), "COUNT": pa.array(totals.count)})
+
+
+def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
+    """Rows of its file t2: the keys, AGESTART, AGEEND (`*` for a marginal), SEX (1, 2), COUNT."""
+    cells = rows.take(np.flatnonzero(rows.sex != TOTAL))
+    ages = ["*", *map(str, range(OLDEST_AGE + 1))]
+    return pa.table(
+        {
+            **_production_keys(groups, cells),
+            "AGESTART": _coded(cells.age_start - ALL_AGES, ages),
+            "AGEEND": _coded(cells.age_end - ALL_AGES, ages),
+            "SEX": _coded(cells.sex, ["", "1", "2"]),
+            "COUNT": pa.array(cells.count),
+        }
+    )
+
+
+def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames) -> pa.Table:
+    """One row for each released count with names, columns `TIDY`."""
+    table = groups["table"].to_numpy()[rows.group]
+    table = np.where(rows.sex == TOTAL, 0, table)
+    ages = {
+        name: pa.array(values, pa.int16(), mask=values == ALL_AGES)
+        for name, values in (("age_start", rows.age_start), ("age_end", rows.age_end))
+    }
+    variance = groups["variance"].to_numpy()[rows.group] * rows.n_cells
+    columns = {name: _of_group(groups[name], rows) for name in (*KEY, "measured_at")}
+    columns["region_name"] = _of_group(_named_regions(groups, names), rows)
+    iteration = groups["iteration_code"].combine_chunks()
+    columns["iteration_name"] = _of_group(_renamed(iteration, names.iteration_name), rows)
+    level = [names.iteration_level[code] for code in iteration.dictionary.to_pylist()]
+    level_of_group = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()]
+    return pa.table(
+        {
+            **columns,
+            "iteration_level": pa.array(level_of_group[rows.group]),
+            "table": _coded(table, list(TABLE_NAMES)),
+            "sex": _coded(rows.sex, list(SEXES)),
+            **ages,
+            "count": pa.array(rows.count),
+            "variance": pa.array(variance),
+        }
+    ).select(TIDY.names)
+
+
+def _production_keys(groups: pa.Table, rows: CountRows) -> dict[str, pa.Array]:
+    columns = ("region_id", "region_type", "iteration_code")
+    return {name.upper(): _of_group(groups[name], rows) for name in columns}
+
+
+def _of_group(column: pa.ChunkedArray | pa.Array, rows: CountRows) -> pa.DictionaryArray:
+    """A coded column of groups, for every row."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    indices = column.indices.to_numpy(zero_copy_only=False)[rows.group]
+    return pa.DictionaryArray.from_arrays(pa.array(indices), column.dictionary)
+
+
+def _named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:
+    kinds, regions = (groups[name].combine_chunks() for name in ("region_type", "region_id"))
+    ids = regions.dictionary.to_pylist()
+    pair = kinds.indices.to_numpy().astype(np.int64) * len(ids) + regions.indices.to_numpy()
+    pairs, code = np.unique(pair, return_inverse=True)
+    kind_names = kinds.dictionary.to_pylist()
+    found = [names.of_region(kind_names[p // len(ids)], ids[p % len(ids)]) for p in pairs.tolist()]
+    return _coded(code, found)
+
+
+def _renamed(column: pa.DictionaryArray, names: Mapping[str, str]) -> pa.DictionaryArray:
+    texts = pa.array([names[text] for text in column.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(column.indices, texts)
+
+
+def _coded(codes: np.ndarray, texts: Sequence[str]) -> pa.DictionaryArray:
+    dictionary = pa.array(texts, pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), dictionary)

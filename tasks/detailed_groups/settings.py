@@ -1,0 +1,146 @@
+"""Settings of the detailed-groups flow: its files, and what overrides their `config.json`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
+from spineflow.tasks.detailed_groups.workload.mechanism import (
+    CONFIG_FILE,
+    budget_key,
+    thresholds_key,
+)
+from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.detailed_groups.workload.specification import SPECIFICATION_FILES
+from spineflow.tasks.runs.settings import (
+    ExactFraction,
+    FilePath,
+    InputSettings,
+    ProductSettings,
+    Refuse,
+    Section,
+)
+
+CENSUS_TABLES = ("persons", "units", "geography")
+PUBLIC_FILES = ("parameters", "region_names")
+DATA_FILES = ("person-records.txt", "GRF-C.txt")
+
+
+class GroupsInput(InputSettings):
+    """Parameters, and persons and geography in one of two layouts."""
+
+    parameters: FilePath
+    """Folder with the four specification files and, if its keys are wanted, `config.json`."""
+    data: FilePath | None = None
+    """Folder with `person-records.txt` and `GRF-C.txt`."""
+    persons: FilePath | None = None
+    units: FilePath | None = None
+    geography: FilePath | None = None
+    region_names: FilePath | None = None
+    """Names of regions for the release: REGION_TYPE, REGION_ID, REGION_NAME."""
+
+    def files(self) -> tuple[str, ...]:
+        """The files in the folders, which may hold others, a run among them."""
+        folders = {"parameters": (*SPECIFICATION_FILES, CONFIG_FILE), "data": DATA_FILES}
+        return tuple(
+            file
+            for key, path in self.paths().items()
+            for file in (
+                [f"{path.rstrip('/')}/{name}" for name in folders[key]]
+                if key in folders
+                else [path]
+            )
+        )
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The input beside the parameters, by key."""
+        return {key: path for key, path in self.paths().items() if key not in PUBLIC_FILES}
+
+
+class MechanismSettings(Section):
+    """What is measured and how; None takes the key of `config.json`."""
+
+    definition: Literal["zcdp", "puredp"] | None = None
+    max_race_codes: int | None = None
+    stage_1_fraction: ExactFraction | None = None
+    budgets: dict[str, dict[str, ExactFraction]] = {}
+    """By region type and iteration level, for example `USA.2`."""
+    thresholds: dict[str, dict[str, tuple[int, ...]]] = {}
+    zero_suppression_chance: ExactFraction | None = None
+    allow_negative_counts: bool | None = None
+    run_us: bool | None = None
+    run_pr: bool | None = None
+    states: tuple[str, ...] | None = None
+    coterminous: bool = False
+    """Whether regions with the same blocks get the same counts."""
+    summary_levels: tuple[str, ...] = tuple(REGION_TYPES)
+    """Order in which coterminous regions lend their counts."""
+    units_are_invariant: bool = False
+    """Whether housing units and facilities of every block are public by declaration."""
+    suppress_alone_above_combination: bool = False
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings that stand for keys of `config.json`, by those keys."""
+        single = {
+            "privacy_defn": self.definition,
+            "max_race_codes": self.max_race_codes,
+            "privacy_budget_p_stage_1_fraction": self.stage_1_fraction,
+            "zero_suppression_chance": self.zero_suppression_chance,
+            "allow_negative_counts": self.allow_negative_counts,
+            "run_us": self.run_us,
+            "run_pr": self.run_pr,
+            "state_filter_us": self.states,
+        }
+        config: dict[str, Any] = {key: value for key, value in single.items() if value is not None}
+        for region_type, levels in self.budgets.items():
+            for level, budget in levels.items():
+                config[budget_key(region_type, int(level))] = budget
+        if self.thresholds:
+            config["thresholds_p"] = {
+                thresholds_key(region_type, int(level)): values
+                for region_type, levels in self.thresholds.items()
+                for level, values in levels.items()
+            }
+        return config
+
+
+class ExplorerSettings(Section):
+    """Targets for which `spineflow budget` works out the budget of every level."""
+
+    margin: int | None = Field(default=None, ge=0)
+    """95 % margin of error of the counts of the second stage."""
+    threshold: int | None = Field(default=None, ge=0)
+    """Largest noisy total that is suppressed."""
+    decimals: int = Field(default=3, ge=0, le=9)
+    """Decimal places of the budgets that are worked out."""
+
+
+class DetailedGroupsSettings(ProductSettings):
+    """All settings of a detailed-groups run."""
+
+    PRODUCT: ClassVar[str] = "detailed-groups"
+
+    input: GroupsInput
+    mechanism: MechanismSettings = MechanismSettings()
+    explorer: ExplorerSettings = ExplorerSettings()
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Check which input there is, and the names of region types and levels."""
+        given = tuple(self.input.tables)
+        if given not in (("data",), CENSUS_TABLES):
+            refuse("[input] needs either data, or all of persons, units and geography")
+        levels = {str(level) for level in LEVELS}
+        for key in ("budgets", "thresholds"):
+            for region_type, values in getattr(self.mechanism, key).items():
+                if region_type not in REGION_TYPES or not set(values) <= levels:
+                    refuse(
+                        f"mechanism.{key}.{region_type} must be one of "
+                        f"{', '.join(REGION_TYPES)}, with the levels 1 and 2"
+                    )
+        if sorted(self.mechanism.summary_levels) != sorted(REGION_TYPES):
+            refuse(f"mechanism.summary_levels must order all of {', '.join(REGION_TYPES)}")
+        if self.mechanism.units_are_invariant and given != CENSUS_TABLES:
+            refuse("mechanism.units_are_invariant needs the census tables, which have units")

@@ -1,0 +1,302 @@
+"""Parameters of the adaptive mechanism, from `config.json` of the production program's layout.
+
+Decimals are read as exact fractions. What is out of range is refused, the budgets too, which the
+production program leaves unchecked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
+from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, LEVELS
+from spineflow.tasks.detailed_groups.workload.regions import (
+    PR,
+    PUERTO_RICO,
+    REGION_TYPES,
+    US,
+    region_types,
+)
+
+CONFIG_FILE = "config.json"
+ZCDP, PURE_DP = "zcdp", "puredp"
+DEFINITIONS = (ZCDP, PURE_DP)
+READERS = ("csv", "cef")
+MOST_RACE_CODES = 8
+STATES = frozenset(f"{n:02d}" for n in range(1, 57)) - {"03", "07", "14", "43", "52"}
+"""FIPS codes that the pass of the United States may have."""
+
+SMALLEST_BUDGET, LARGEST_BUDGET = Fraction("1e-12"), Fraction("1e12")
+NEVER = 2**63 - 1
+"""A threshold that no noisy total reaches."""
+
+
+@dataclass(frozen=True)
+class PopulationGroupBudget:
+    """The privacy-loss budget of one population group level: rho under zCDP, epsilon if pure."""
+
+    region_type: str
+    level: int
+    budget: Fraction
+
+
+@dataclass(frozen=True)
+class MechanismParameters:
+    """What the mechanism is run with.
+
+    definition : `zcdp` (discrete Gaussian) or `puredp` (two-sided geometric).
+    max_race_codes : race codes of a person that count, from QRACE1 on.
+    stage_1_fraction : gamma, the part of a level's budget that chooses each group's table.
+    budgets : of the levels that are measured, highest summary level first; none is zero. An
+        infinite budget, for testing, is None.
+    thresholds : of the noisy total, by region type and level: from each on, the next larger table.
+    zero_suppression_chance : probability that a group of nobody is suppressed; None for none.
+    states : FIPS codes of the United States pass; empty if it is not run.
+    """
+
+    definition: str
+    max_race_codes: int
+    stage_1_fraction: Fraction
+    budgets: tuple[PopulationGroupBudget, ...]
+    thresholds: Mapping[tuple[str, int], tuple[int, ...]]
+    zero_suppression_chance: Fraction | None
+    allow_negative_counts: bool
+    run_us: bool
+    run_pr: bool
+    states: tuple[str, ...]
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the guarantee is pure epsilon-DP."""
+        return self.definition == PURE_DP
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes that are run."""
+        return tuple(name for name, runs in ((US, self.run_us), (PR, self.run_pr)) if runs)
+
+    def states_of(self, region_pass: str) -> tuple[str, ...]:
+        """FIPS codes of the states of a pass."""
+        return self.states if region_pass == US else (PUERTO_RICO,)
+
+    def budgets_of(self, region_pass: str) -> tuple[PopulationGroupBudget, ...]:
+        """The measured levels of a pass."""
+        return tuple(
+            b for b in self.budgets if REGION_TYPES[b.region_type].region_pass == region_pass
+        )
+
+    def budget_of(self, region_type: str, level: int) -> Fraction:
+        """The budget of a measured level; raises KeyError for one that is not measured."""
+        return {(b.region_type, b.level): b.budget for b in self.budgets}[region_type, level]
+
+    def total_of(self, region_pass: str) -> Fraction:
+        """The budget of a pass: of adding or removing one person there."""
+        return sum((item.budget for item in self.budgets_of(region_pass)), Fraction(0))
+
+    @property
+    def total(self) -> Fraction:
+        """The budget of adding or removing one person.
+
+        Nobody is counted in both passes, so that this is the larger of their budgets; a person who
+        moves between them costs one removal and one addition, as one who moves within a pass.
+        """
+        return max((self.total_of(name) for name in self.passes), default=Fraction(0))
+
+
+def noise_parameter(loss: Fraction, stability: int, *, is_pure: bool) -> Fraction:
+    """sigma^2 = s / (2 rho) of the discrete Gaussian, or the scale s / epsilon of the geometric.
+
+    >>> noise_parameter(Fraction("0.008"), 9, is_pure=False)
+    Fraction(1125, 2)
+    """
+    return stability / loss if is_pure else stability / (2 * loss)
+
+
+def choose_table(noisy_total: np.ndarray, thresholds: tuple[int, ...]) -> np.ndarray:
+    """Table of each group: the number of thresholds that its noisy total reaches; int8."""
+    bounds = np.array(thresholds, dtype=np.int64)
+    return np.searchsorted(bounds, noisy_total, side="right").astype(np.int8)
+
+
+def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
+    """The keys of a `config.json`, decimals as exact fractions.
+
+    Raises SpecificationError for text that is not a JSON object, a key that stands twice, or NaN.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise SpecificationError(f"{name}: the key {key!r} stands twice; keep one")
+        return dict(pairs)
+
+    def constant(text: str) -> float:
+        if text != "Infinity":
+            raise SpecificationError(f"{name}: {text} is no number to use; correct it")
+        return math.inf
+
+    try:
+        config = json.loads(
+            text, parse_float=Fraction, parse_constant=constant, object_pairs_hook=once
+        )
+    except json.JSONDecodeError as error:
+        raise SpecificationError(
+            f"{name}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
+        ) from None
+    if not isinstance(config, dict):
+        raise SpecificationError(f"{name}: the file must hold one JSON object; correct it")
+    return config
+
+
+def budget_key(region_type: str, level: int) -> str:
+    """The key of a level's budget in `config.json`."""
+    return f"privacy_budget_p_level_{level}_{REGION_TYPES[region_type].config_name}"
+
+
+def thresholds_key(region_type: str, level: int) -> str:
+    """The key of a level's thresholds in `thresholds_p` of `config.json`."""
+    return f"({region_type}, {level})"
+
+
+def mechanism_parameters(
+    config: Mapping[str, Any], name: str = CONFIG_FILE, *, infinite: bool = False
+) -> MechanismParameters:
+    """Check the keys of a configuration and gather the mechanism's parameters.
+
+    `name` stands first in messages. Under `infinite` every budget above zero counts as 1 and is
+    used for nothing but to tell which levels are measured; `Infinity` is allowed then.
+
+    Raises SpecificationError for a missing key, a value of another kind or out of range, budgets
+    that are negative, thresholds that are not three in ascending order, states unknown or twice, or
+    if nothing would be measured.
+    """
+    check = _Checker(config, name)
+    run_us, run_pr = check.truth("run_us"), check.truth("run_pr")
+    if not (run_us or run_pr):
+        raise SpecificationError(f"{name}: run_us and run_pr are both false; set one to true")
+    check.one_of("reader", READERS)
+    definition = check.one_of("privacy_defn", DEFINITIONS)
+    kinds = [
+        kind for name, runs in ((US, run_us), (PR, run_pr)) if runs for kind in region_types(name)
+    ]
+    levels = [(kind.name, level) for kind in kinds for level in LEVELS]
+    budgets = [
+        PopulationGroupBudget(kind, level, check.budget(budget_key(kind, level), infinite=infinite))
+        for kind, level in levels
+    ]
+    if not any(item.budget for item in budgets):
+        raise SpecificationError(f"{name}: every budget is 0; give one level a budget at least")
+    return MechanismParameters(
+        definition=definition,
+        max_race_codes=check.race_codes("max_race_codes"),
+        stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction"),
+        budgets=tuple(item for item in budgets if item.budget),
+        thresholds={
+            (kind, level): check.thresholds(thresholds_key(kind, level)) for kind, level in levels
+        },
+        zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
+        if "zero_suppression_chance" in config
+        else None,
+        allow_negative_counts=check.truth("allow_negative_counts"),
+        run_us=run_us,
+        run_pr=run_pr,
+        states=check.states("state_filter_us") if run_us else (),
+    )
+
+
+@dataclass(frozen=True)
+class _Checker:
+    """Takes single values out of a configuration, or refuses them."""
+
+    config: Mapping[str, Any]
+    name: str
+
+    def value(self, key: str) -> Any:
+        if key not in self.config:
+            raise SpecificationError(f"{self.name}: the key {key!r} is missing; add it")
+        return self.config[key]
+
+    def refuse(self, key: str, must: str) -> SpecificationError:
+        return SpecificationError(f"{self.name}: {key} must be {must}; correct it")
+
+    def truth(self, key: str) -> bool:
+        if not isinstance(self.value(key), bool):
+            raise self.refuse(key, "true or false")
+        return self.config[key]
+
+    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+        if self.value(key) not in allowed:
+            raise self.refuse(key, " or ".join(map(repr, allowed)))
+        return self.config[key]
+
+    def number(self, key: str) -> Fraction | None:
+        """The exact number of a key, None for Infinity."""
+        value = self.value(key)
+        if value == math.inf:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | Fraction):
+            raise self.refuse(key, "a number")
+        return Fraction(value)
+
+    def between(self, key: str, *, with_zero: bool = False) -> Fraction:
+        number = self.number(key)
+        if number is None or not (0 < number < 1 or (with_zero and number == 0)):
+            raise self.refuse(key, f"{'at least' if with_zero else 'above'} 0 and below 1")
+        return number
+
+    def budget(self, key: str, *, infinite: bool) -> Fraction:
+        number = self.number(key)
+        if number is None:
+            if infinite:
+                return Fraction(1)
+            raise self.refuse(key, "finite; set infinite = true in [privacy] to test without noise")
+        if number < 0:
+            raise SpecificationError(f"{self.name}: {key} is negative; give 0 or more")
+        if number and not SMALLEST_BUDGET <= number <= LARGEST_BUDGET:
+            raise self.refuse(key, "0, or from 1e-12 to 1e12")
+        return Fraction(bool(number)) if infinite else number
+
+    def race_codes(self, key: str) -> int:
+        value = self.value(key)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not 1 <= value <= MOST_RACE_CODES
+        ):
+            raise self.refuse(key, f"a whole number from 1 to {MOST_RACE_CODES}")
+        return value
+
+    def thresholds(self, key: str) -> tuple[int, ...]:
+        found = self.value("thresholds_p")
+        if not isinstance(found, Mapping):
+            raise self.refuse("thresholds_p", "an object of lists")
+        if key not in found:
+            raise SpecificationError(f"{self.name}: thresholds_p lacks {key!r}; add it")
+        values, where = found[key], f"thresholds_p {key!r}"
+        if not isinstance(values, list | tuple) or len(values) != len(AGE_BINS):
+            raise self.refuse(where, f"a list of {len(AGE_BINS)} numbers")
+        numbers = [_Checker({where: value}, self.name).number(where) for value in values]
+        # A noisy total is whole, so that it reaches a threshold if it reaches the next whole one.
+        bounds = [NEVER if number is None else math.ceil(number) for number in numbers]
+        ordered = [math.inf if number is None else number for number in numbers]
+        if any(low > high for low, high in zip(ordered, ordered[1:], strict=False)):
+            raise self.refuse(where, "in ascending order")
+        return tuple(max(-NEVER, min(NEVER, bound)) for bound in bounds)
+
+    def states(self, key: str) -> tuple[str, ...]:
+        values = self.value(key)
+        if not isinstance(values, list | tuple) or not values:
+            raise self.refuse(key, "a list of state codes, at least one")
+        unknown = [value for value in values if not (isinstance(value, str) and value in STATES)]
+        if unknown:
+            raise self.refuse(key, f"a list of FIPS codes of states; {unknown[0]!r} is none")
+        if len(set(values)) != len(values):
+            raise self.refuse(key, "a list that names each state once")
+        return tuple(values)

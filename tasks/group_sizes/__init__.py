@@ -1,0 +1,1 @@
+"""Hierarchical group-size histograms, one folder a stage."""

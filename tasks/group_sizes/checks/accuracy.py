@@ -1,0 +1,68 @@
+"""Error of released group sizes against the confidential truth; the result is confidential too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.group_sizes.estimation.run import estimated_counts
+from spineflow.tasks.group_sizes.ingest.run_files import (
+    UNIVERSE,
+    read_plan,
+    read_regions,
+    true_counts,
+)
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+
+ACCURACY = "accuracy.parquet"
+"""Errors of a run, in its confidential folder."""
+
+
+def has_truth(run: RunDirectory) -> bool:
+    """Whether the confidential counts are still there to compare with."""
+    return run.histogram(UNIVERSE).exists()
+
+
+def l1_error(estimated: Sequence[np.ndarray], truth: Sequence[np.ndarray]) -> list[int]:
+    """For each level the sum over regions and sizes of |estimated - true|."""
+    return [int(np.abs(e - t).sum()) for e, t in zip(estimated, truth, strict=True)]
+
+
+def write_accuracy(run: RunDirectory) -> None:
+    """Write the errors by level and size to the confidential folder of the run."""
+    plan, hierarchy = read_plan(run), read_regions(run)
+    frames = []
+    for name, estimated, truth in zip(
+        hierarchy.names,
+        estimated_counts(run, plan, hierarchy),
+        true_counts(run, hierarchy, plan),
+        strict=True,
+    ):
+        frames.append(
+            pd.DataFrame(
+                {
+                    "level": name,
+                    "size": np.arange(plan.smallest_size, plan.largest_size + 1),
+                    "regions": len(truth),
+                    "groups": truth.sum(axis=0),
+                    "absolute_error": np.abs(estimated - truth).sum(axis=0),
+                }
+            )
+        )
+    table = pa.Table.from_pandas(pd.concat(frames), preserve_index=False)
+    with replacing(run.confidential / ACCURACY) as part:
+        pq.write_table(table, part)
+
+
+def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
+    """What `write_accuracy` wrote, None if it is gone: one row a level and size.
+
+    Columns: level, size, regions, groups (true number of groups of that size in the level),
+    absolute_error (summed over the level's regions).
+    """
+    path = run.confidential / ACCURACY
+    return pq.read_table(path).to_pandas() if path.exists() else None

@@ -1,0 +1,23 @@
+"""What the settings of a group-sizes run promise, in the words of the independent checks."""
+
+from __future__ import annotations
+
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.mechanisms import PUBLISHED
+from spineflow.validation.group_sizes.calibration import Promise
+
+
+def promise_of(settings: GroupSizesSettings) -> Promise:
+    """The promise of a run's settings."""
+    mechanism, declared = settings.mechanism, settings.invariants.groups
+    return Promise(
+        epsilon=settings.epsilon,
+        bounded=settings.privacy.neighbors == "bounded",
+        quantity=mechanism.largest_quantity,
+        published=mechanism.calibration == PUBLISHED,
+        mechanism=mechanism.name,
+        shares=mechanism.levels,
+        smallest_size=settings.smallest_size,
+        largest_size=mechanism.largest_size,
+        groups=None if isinstance(declared, bool) else declared,
+    )

@@ -1,0 +1,312 @@
+"""The exact hierarchical program, by marginal costs merged up the tree of regions.
+
+Model 1 of Fioretto, Van Hentenryck and Zhu (2021): integers x[v, s] >= 0 for every region v and
+size s, as close as possible to noisy counts a[v, s],
+
+    minimise  sum w_level (x[v, s] - a[v, s])^2
+    such that x[v, s] = sum of x[c, s] over v's children c, and the root's x add to the total.
+
+The cost of a subtree as a function of its count is convex, and adding one unit at a time to the
+cheapest descendant keeps a subtree optimal (their Lemma 5; such costs are M-natural-convex, see
+Murota 2003). Their Algorithm 1 writes down the sorted marginal costs of every subtree. Here none is
+written down:
+
+- Siblings of the finest level have marginal costs in closed form (`water_level`), which leaves one
+  variable for each size and region of the level above.
+- These are found in steps that start large and are halved until they are 1. At each step length,
+  subtrees are made optimal from the bottom up: while a step is cheaper with one child than with
+  another, it moves. Each region keeps its children in two tournaments, by the cost of the next
+  step up and of the next one down, so that a move takes logarithmic time.
+
+At length 1 no exchange between children of any region pays, nor does one between sizes, and that
+is the optimality condition of the integer program. A pass over n counts takes about n log n
+operations on integers, and there are as many passes as counts have binary digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.group_sizes.estimation.water_level import (
+    fill,
+    share_out,
+    sort_segment,
+    unit_level,
+)
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+
+NEVER = np.int64(1) << 60
+"""Cost of a step that is not possible, because a count would be negative."""
+LARGEST_COST = 1 << 58
+"""Marginal costs, summed over levels, stay below this."""
+
+
+class _Tree(NamedTuple):
+    """Counts above the finest level: a node for each size and region, and the root for the total.
+
+    Nodes are numbered level by level, within a level by size and then by region; the root comes
+    last. A node's children are `n_children` nodes from `first_child` on. Nodes of the bottom level
+    have the noisy counts noisy_leaf[leaf_start[i] : leaf_start[i + 1]] instead, where i counts
+    from the level's first node. Ties go to children by position, the `favoured`-th first.
+    """
+
+    level_start: np.ndarray
+    first_child: np.ndarray
+    n_children: np.ndarray
+    parent: np.ndarray
+    favoured: np.ndarray
+    weight: np.ndarray
+    noisy: np.ndarray
+    leaf_start: np.ndarray
+    noisy_leaf: np.ndarray
+    leaf_weight: int
+
+
+class _State(NamedTuple):
+    """Where the search stands: counts, and the cost per unit of a step of each node up and down.
+
+    A node's tournaments stand at `board`: the overall winner first, from 1 on; the children at
+    `places` and after, a power of two; -1 where there is none. `prefix` and `breakpoint_` are those
+    of `water_level`.
+    """
+
+    count: np.ndarray
+    cost_up: np.ndarray
+    cost_down: np.ndarray
+    board: np.ndarray
+    places: np.ndarray
+    winner_up: np.ndarray
+    winner_down: np.ndarray
+    prefix: np.ndarray
+    breakpoint_: np.ndarray
+
+
+def hierarchical_optimum(
+    noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy, total: int, weights: Sequence[int]
+) -> np.ndarray:
+    """Group sizes of the finest regions, (n_leaves, n_sizes), that solve the program exactly.
+
+    Args:
+        noisy: for each level, root first, the noisy counts (n, n_sizes).
+        total: the public number of groups.
+        weights: positive integer weight of each level's squared distances.
+
+    Counts of coarser regions are sums of the result. Among optima, ties go to regions by position,
+    beginning with another one for each size, so that none is favoured. Raises OverflowError if
+    costs could leave 64 bits.
+    """
+    largest = max(float(np.abs(level).max()) for level in noisy) + total
+    if 8 * largest * sum(weights) >= LARGEST_COST:
+        raise OverflowError("the weighted noisy counts do not fit 64 bits")
+    n_sizes = noisy[0].shape[1]
+    if len(noisy) == 1:
+        return share_out(noisy[0][0], np.array([0, n_sizes]), np.array([total])).reshape(1, -1)
+    tree = _tree(noisy, hierarchy, weights)
+    leaves = _solve(total, tree, _initial_state(tree))
+    return np.ascontiguousarray(leaves.reshape(n_sizes, hierarchy.n_leaves).T)
+
+
+def _tree(noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy, weights: Sequence[int]) -> _Tree:
+    n_sizes = noisy[0].shape[1]
+    n_regions = hierarchy.n_regions[:-1]
+    level_start = np.concatenate([[0], np.cumsum(np.array(n_regions) * n_sizes)])
+    n_nodes = int(level_start[-1]) + 1
+    first_child = np.zeros(n_nodes, dtype=np.int64)
+    n_children = np.zeros(n_nodes, dtype=np.int64)
+    parent = np.full(n_nodes, n_nodes - 1, dtype=np.int64)
+    favoured = np.zeros(n_nodes, dtype=np.int64)
+    weight = np.zeros(n_nodes, dtype=np.int64)
+    values = np.zeros(n_nodes, dtype=np.int64)
+    size = np.arange(n_sizes)[:, None]
+    for depth in range(len(n_regions)):
+        nodes = slice(level_start[depth], level_start[depth + 1])
+        offsets = hierarchy.children(depth)
+        children = np.diff(offsets)
+        weight[nodes] = weights[depth]
+        values[nodes] = noisy[depth].T.reshape(-1)
+        n_children[nodes] = np.tile(children, n_sizes)
+        favoured[nodes] = (size % children).reshape(-1)
+        below = size * hierarchy.n_regions[depth + 1] + offsets[:-1]
+        if depth + 1 < len(n_regions):
+            first_child[nodes] = (level_start[depth + 1] + below).reshape(-1)
+        else:
+            leaf_start = np.append(below.reshape(-1), n_sizes * hierarchy.n_leaves)
+        if depth:
+            above = size * n_regions[depth - 1] + hierarchy.levels[depth].parent
+            parent[nodes] = (level_start[depth - 1] + above).reshape(-1)
+    n_children[-1] = n_sizes
+    return _Tree(
+        level_start.astype(np.int64),
+        first_child,
+        n_children,
+        parent,
+        favoured,
+        weight,
+        values,
+        leaf_start.astype(np.int64),
+        np.ascontiguousarray(noisy[-1].T, dtype=np.int64).reshape(-1),
+        int(weights[-1]),
+    )
+
+
+def _initial_state(tree: _Tree) -> _State:
+    n_nodes = len(tree.parent)
+    places = 1 << np.ceil(np.log2(np.maximum(tree.n_children, 1))).astype(np.int64)
+    board = np.cumsum(2 * places) - 2 * places
+    nothing = np.full(2 * int(places.sum()), -1, dtype=np.int64)
+    return _State(
+        count=np.zeros(n_nodes, np.int64),
+        cost_up=np.zeros(n_nodes, np.int64),
+        cost_down=np.zeros(n_nodes, np.int64),
+        board=board,
+        places=places,
+        winner_up=nothing,
+        winner_down=nothing.copy(),
+        prefix=np.empty_like(tree.noisy_leaf),
+        breakpoint_=np.empty_like(tree.noisy_leaf),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _solve(total, tree, state):
+    """Counts of the finest level, laid out as `noisy_leaf`."""
+    count = state.count
+    root = count.size - 1
+    bottom, bottom_stop = tree.level_start[-2], tree.level_start[-1]
+    for v in range(bottom, bottom_stop):
+        start, stop = tree.leaf_start[v - bottom], tree.leaf_start[v - bottom + 1]
+        sort_segment(tree.noisy_leaf, start, stop, state.prefix, state.breakpoint_)
+        count[v] = max(np.int64(0), tree.noisy[v])
+    for v in range(bottom_stop - 1, -1, -1):
+        count[tree.parent[v]] += count[v]
+    # A longer step than this could neither be given away nor be missing from the total.
+    away = abs(total - count[root])
+    for v in range(bottom, bottom_stop):
+        away = max(away, count[v])
+    step = np.int64(1)
+    while step < away:
+        step *= 2
+    while step:
+        for v in range(bottom, bottom_stop):
+            _price_bottom(v, step, tree, state)
+        for depth in range(tree.level_start.size - 3, -1, -1):
+            for v in range(tree.level_start[depth], tree.level_start[depth + 1]):
+                _exchange(v, step, tree, state)
+                _price_node(v, step, tree, state)
+        _exchange(root, step, tree, state)
+        _approach(total, step, tree, state)
+        step //= 2
+
+    result = np.empty_like(tree.noisy_leaf)
+    for v in range(bottom, bottom_stop):
+        start, stop = tree.leaf_start[v - bottom], tree.leaf_start[v - bottom + 1]
+        level = unit_level(count[v], start, stop, state.prefix, state.breakpoint_)
+        fill(tree.noisy_leaf, start, stop, count[v], level, tree.favoured[v], result)
+    return result
+
+
+@njit(cache=True, nogil=True)
+def _exchange(v, step, tree, state):
+    """Play a node's tournaments, then move steps between its children while that pays."""
+    first, n = tree.first_child[v], tree.n_children[v]
+    base, places = state.board[v], state.places[v]
+    for j in range(n):
+        child = first + (j + tree.favoured[v]) % n
+        state.winner_up[base + places + j] = child
+        state.winner_down[base + places + j] = child
+    for place in range(places - 1, 0, -1):
+        _play(base, place, state.winner_up, state.cost_up)
+        _play(base, place, state.winner_down, state.cost_down)
+    while True:
+        taker, giver = state.winner_up[base + 1], state.winner_down[base + 1]
+        if state.cost_up[taker] + state.cost_down[giver] >= 0:
+            break
+        _move(taker, step, step, v, tree, state)
+        _move(giver, -step, step, v, tree, state)
+
+
+@njit(cache=True, nogil=True)
+def _approach(total, step, tree, state):
+    """Add or take steps at the root until it is less than one away from the total."""
+    root = state.count.size - 1
+    top = state.board[root] + 1
+    while abs(total - state.count[root]) >= step:
+        if total > state.count[root]:
+            child, change = state.winner_up[top], step
+        else:
+            child, change = state.winner_down[top], -step
+            if state.cost_down[child] >= NEVER:
+                break
+        state.count[root] += change
+        _move(child, change, step, root, tree, state)
+
+
+@njit(cache=True, nogil=True)
+def _move(v, change, step, ancestor, tree, state):
+    """Add `change`, a step up or down, to a node and its cheapest descendants.
+
+    Prices and tournaments are put right from there up to those of `ancestor`, the parent of v.
+    """
+    bottom = tree.level_start[-2]
+    winner = state.winner_up if change > 0 else state.winner_down
+    while v < bottom:
+        state.count[v] += change
+        v = winner[state.board[v] + 1]
+    state.count[v] += change
+    _price_bottom(v, step, tree, state)
+    while True:
+        above = tree.parent[v]
+        base, n = state.board[above], tree.n_children[above]
+        place = state.places[above] + (v - tree.first_child[above] - tree.favoured[above]) % n
+        while place > 1:
+            place //= 2
+            _play(base, place, state.winner_up, state.cost_up)
+            _play(base, place, state.winner_down, state.cost_down)
+        if above == ancestor:
+            return
+        v = above
+        _price_node(v, step, tree, state)
+
+
+@njit(cache=True, nogil=True)
+def _play(base, place, winner, cost):
+    """Decide one match; the left side wins ties, and empty places lose."""
+    left, right = winner[base + 2 * place], winner[base + 2 * place + 1]
+    winner[base + place] = left if right < 0 or cost[left] <= cost[right] else right
+
+
+@njit(cache=True, nogil=True)
+def _price_bottom(v, step, tree, state):
+    """Cost per unit of a step of a bottom node, up and down.
+
+    Of a step's units below, the middle one stands for all. At length 1 that is exact, and at any
+    length the cost never falls as the count grows.
+    """
+    i = v - tree.level_start[-2]
+    start, stop = tree.leaf_start[i], tree.leaf_start[i + 1]
+    n, middle = state.count[v], (step + 1) // 2
+    own = 2 * (n - tree.noisy[v])
+    below = 2 * unit_level(n + middle, start, stop, state.prefix, state.breakpoint_) - 1
+    state.cost_up[v] = tree.weight[v] * (own + step) + tree.leaf_weight * below
+    if n < step:
+        state.cost_down[v] = NEVER
+    else:
+        unit = n - step + middle
+        below = 2 * unit_level(unit, start, stop, state.prefix, state.breakpoint_) - 1
+        state.cost_down[v] = -tree.weight[v] * (own - step) - tree.leaf_weight * below
+
+
+@njit(cache=True, nogil=True)
+def _price_node(v, step, tree, state):
+    """Cost per unit of a step of a node above the bottom: its own and its cheapest child's."""
+    top = state.board[v] + 1
+    own = 2 * (state.count[v] - tree.noisy[v])
+    state.cost_up[v] = tree.weight[v] * (own + step) + state.cost_up[state.winner_up[top]]
+    below = state.cost_down[state.winner_down[top]]
+    if below >= NEVER:
+        state.cost_down[v] = NEVER
+    else:
+        state.cost_down[v] = below - tree.weight[v] * (own - step)

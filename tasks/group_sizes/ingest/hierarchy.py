@@ -1,0 +1,150 @@
+"""Region hierarchies: from a file of regions, from a geography frame, and as the run stores them.
+
+A hierarchy is public, so that messages may name its regions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.group_sizes.ingest.findings import RuleTally
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.tables.columns import CodedColumn
+from spineflow.tasks.tables.layouts import Field, TableLayout
+from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.group_sizes.input_rules import REGION_RULES
+
+COLUMNS = ("level", "region", "parent")
+NATION, STATE, COUNTY = "US", "State", "County"
+"""Levels made from census tables; the nation's geocode is 0."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]*")
+
+
+def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | None:
+    """The hierarchy of a file with columns level, region, parent; None if it breaks a rule.
+
+    Rows may stand in any order. Raises UnreadableInput for a file that cannot be read.
+    """
+    layout = TableLayout("regions", tuple(Field(c, "text") for c in COLUMNS), None, "expected")
+    batches = read_batches(InputFile("regions", path, name, layout), Selection(COLUMNS))
+    rows = pd.concat(
+        pd.DataFrame(
+            {
+                c: CodedColumn.from_arrow(batch[c], layout.field(c)).lookup(_text, object)
+                for c in COLUMNS
+            }
+        )
+        for batch in batches
+    )
+    return hierarchy_of_rows(rows, tally)
+
+
+def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy | None:
+    """The hierarchy of rows level, region, parent, texts all; None if they break a rule."""
+    named, once, plain, one_root, chain, depths = REGION_RULES
+    rows = rows.reset_index(drop=True)
+    is_named = (rows["level"] != "") & (rows["region"] != "")
+    tally.add(named, int((~is_named).sum()))
+    rows = rows[is_named]
+    repeated = rows.duplicated(["level", "region"])
+    tally.add(once, int(repeated.sum()), _example(rows, repeated, "has more"))
+    odd = [name for name in rows["level"].unique() if not _PLAIN.fullmatch(name)]
+    tally.add(plain, len(odd))
+    roots = rows[rows["parent"] == ""]
+    is_rooted = len(roots) == 1 and (rows["level"] == roots["level"].iloc[0]).sum() == 1
+    tally.add(one_root, int(not is_rooted))
+    if not tally.is_clean:
+        return None
+    order = [roots["level"].iloc[0]]
+    above = set(roots["region"])
+    rest = {level: own for level, own in rows.groupby("level", sort=False) if level != order[0]}
+    while rest:
+        n_known = {level: int(own["parent"].isin(above).sum()) for level, own in rest.items()}
+        level = max(n_known, key=n_known.__getitem__)
+        own = rest.pop(level)
+        lost = ~own["parent"].isin(above)
+        what = f"has a parent that is not in {order[-1]}"
+        tally.add(chain, int(lost.sum()), _example(own, lost, what))
+        parents, here = set(own["parent"]), rows[rows["level"] == order[-1]]
+        ends = ~here["region"].isin(parents)
+        what = f"has no regions of {level} below it"
+        tally.add(depths, int(ends.sum()), _example(here, ends, what))
+        if not tally.is_clean:
+            return None
+        order.append(level)
+        above = set(own["region"])
+    tally.add(chain, 0)
+    tally.add(depths, 0)
+    return _sorted(rows, order)
+
+
+def hierarchy_of_geography(geography: pd.DataFrame) -> RegionHierarchy:
+    """Nation, states and counties of a geography frame, by their geocodes of 0, 2 and 5 digits."""
+    counties = geography["block_geocode"].astype(str).str[:5].unique()
+    links = {
+        NATION: [("0", "")],
+        STATE: [(state, "0") for state in {county[:2] for county in counties}],
+        COUNTY: [(county, county[:2]) for county in counties],
+    }
+    rows = [(level, *link) for level, own in links.items() for link in own]
+    return _sorted(pd.DataFrame(rows, columns=list(COLUMNS), dtype=object), list(links))
+
+
+def write_hierarchy(path: Path, hierarchy: RegionHierarchy) -> None:
+    """Write the hierarchy as Parquet: level, region, parent, in its order."""
+    parents = [np.array([""], dtype=object)] + [
+        above.region[level.parent]
+        for above, level in zip(hierarchy.levels, hierarchy.levels[1:], strict=False)
+    ]
+    table = pa.table(
+        {
+            "level": np.repeat(np.array(hierarchy.names, dtype=object), hierarchy.n_regions),
+            "region": np.concatenate([level.region for level in hierarchy.levels]),
+            "parent": np.concatenate(parents),
+        },
+        schema=pa.schema([(column, pa.string()) for column in COLUMNS]),
+    )
+    with replacing(path) as part:
+        pq.write_table(table, part)
+
+
+def stored_hierarchy(path: Path) -> RegionHierarchy:
+    """Read what `write_hierarchy` wrote."""
+    rows = pq.read_table(path).to_pandas()
+    return _sorted(rows, list(dict.fromkeys(rows["level"])))
+
+
+def _sorted(rows: pd.DataFrame, order: Sequence[str]) -> RegionHierarchy:
+    """Levels in the given order, regions by parent and then by name."""
+    levels: list[RegionLevel] = []
+    for name in order:
+        own = rows[rows["level"] == name].sort_values("region", kind="stable")
+        if levels:
+            position = {region: i for i, region in enumerate(levels[-1].region)}
+            parent = own["parent"].map(position).to_numpy(dtype=np.int64)
+        else:
+            parent = np.array([-1])
+        by_parent = np.argsort(parent, kind="stable")
+        region = own["region"].to_numpy(dtype=object)[by_parent]
+        levels.append(RegionLevel(str(name), region, parent[by_parent]))
+    return RegionHierarchy(tuple(levels))
+
+
+def _text(value: str | None) -> str:
+    return value or ""
+
+
+def _example(rows: pd.DataFrame, wrong: pd.Series, what: str) -> str:
+    if not wrong.any():
+        return ""
+    first = rows[wrong].iloc[0]
+    return f"{first['region']} of level {first['level']} {what}"

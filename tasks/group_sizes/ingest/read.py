@@ -1,0 +1,185 @@
+"""The input of a group-sizes run: read, checked, and turned into a hierarchy and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import pandas as pd
+from scipy import sparse
+from spineflow.tasks.census.histograms import block_histogram
+from spineflow.tasks.census.identity import input_digests
+from spineflow.tasks.census.inputs import IngestResult, check_inputs
+from spineflow.tasks.census.schema import UNITS
+from spineflow.tasks.census.tables import EvidenceTally, load_geography
+from spineflow.tasks.group_sizes.ingest.findings import RuleTally
+from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_geography, read_hierarchy
+from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.plan import ImpossiblePlan, Plan, make_plan
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+from spineflow.tasks.ledger.digests import InputDigest, input_digest
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.expectations import RuleOutcome, readable
+from spineflow.validation.group_sizes.input_rules import census_rule, total_rule
+
+
+@dataclass(frozen=True)
+class GroupInput:
+    """What a run needs of its input: the hierarchy, and counts (n_leaves, n_sizes) of its groups.
+
+    `census` is what was read from census tables, None for other inputs.
+    """
+
+    hierarchy: RegionHierarchy
+    counts: sparse.csr_array
+    census: IngestResult | None = None
+
+    def digests(self, key: bytes) -> Mapping[str, InputDigest]:
+        """Keyed digests by which the ledger recognises these people in another file.
+
+        Those of census tables are the same for every product that reads them.
+        """
+        if self.census is not None:
+            return input_digests(self.census, key)
+        groups = sparse.coo_array(self.counts)
+        regions = self.hierarchy.levels[-1].region.astype(str)
+        columns = {"region": regions[groups.row], "size": groups.col, "groups": groups.data}
+        return {"groups": input_digest("groups", columns, key)}
+
+
+@dataclass(frozen=True)
+class GroupInputCheck:
+    """Outcome of checking an input; `result` is None if a rule failed.
+
+    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    """
+
+    outcomes: tuple[RuleOutcome, ...]
+    findings: tuple[Finding, ...]
+    result: GroupInput | None
+
+    def accepted(self, *, with_counts: bool = False) -> GroupInput:
+        """The result, or InputRefused with the first finding; counts only if asked for."""
+        if self.result is None:
+            raise refusal(self.findings, with_counts=with_counts)
+        return self.result
+
+
+def check_groups(settings: GroupSizesSettings) -> GroupInputCheck:
+    """Read the input that the settings name, and check it against every rule."""
+    if settings.input.kind == "census":
+        return _check_census(settings)
+    kind = settings.input.kind
+    paths = settings.input.paths()
+    names = {table: PurePosixPath(path).name for table, path in paths.items()}
+    tally = RuleTally(names)
+    read: list[RuleOutcome] = []
+    table = "regions"
+    try:
+        hierarchy = read_hierarchy(paths[table], names[table], tally)
+        read.append(readable(table, True))
+        if hierarchy is None:
+            return GroupInputCheck((*read, *tally.outcomes()), tally.findings(), None)
+        table = kind
+        counts = _counts(settings, paths[table], names[table], hierarchy, tally)
+        read.append(readable(table, True))
+    except UnreadableInput as error:
+        read.append(readable(table, False))
+        return GroupInputCheck((*read, *tally.outcomes()), (error.finding,), None)
+    declared = settings.invariants.groups
+    if tally.is_clean and not isinstance(declared, bool):
+        tally.add(total_rule(kind), int(counts.sum() != declared))
+    outcomes = (*read, *tally.outcomes())
+    if not tally.is_clean:
+        return GroupInputCheck(outcomes, tally.findings(), None)
+    return GroupInputCheck(outcomes, (), GroupInput(hierarchy, counts))
+
+
+def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
+    """The hierarchy alone, from the file of regions or the geography table; raises InputRefused."""
+    paths = settings.input.paths()
+    table = "geography" if settings.input.kind == "census" else "regions"
+    name = PurePosixPath(paths[table]).name
+    try:
+        if table == "geography":
+            blocks = load_geography(InputFile(table, paths[table], name), EvidenceTally())
+            return hierarchy_of_geography(blocks.frame)
+        tally = RuleTally({table: name})
+        hierarchy = read_hierarchy(paths[table], name, tally)
+    except UnreadableInput as error:
+        raise refusal([error.finding]) from None
+    if hierarchy is None:
+        raise refusal(tally.findings())
+    return hierarchy
+
+
+def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: int) -> Plan:
+    """The plan of a run; raises InputRefused if the settings do not fit the hierarchy."""
+    mechanism = settings.mechanism
+    shares = mechanism.levels
+    if shares is not None and set(shares) != set(hierarchy.names):
+        raise InputRefused(
+            f"mechanism.levels has shares of {', '.join(shares)}, but the levels of the hierarchy "
+            f"are {', '.join(hierarchy.names)}; give each of these a share."
+        )
+    try:
+        return make_plan(
+            names=hierarchy.names,
+            n_regions=hierarchy.n_regions,
+            sizes=(settings.smallest_size, mechanism.largest_size),
+            groups=groups,
+            epsilon=settings.epsilon,
+            shares=None if shares is None else [shares[name] for name in hierarchy.names],
+            mechanism=mechanism.name,
+            calibration=mechanism.calibration,
+            bounded=settings.privacy.neighbors == "bounded",
+            quantity=mechanism.largest_quantity,
+        )
+    except ImpossiblePlan:
+        raise InputRefused(
+            "The noise would not fit 64-bit integers: raise privacy.epsilon, or choose another "
+            "mechanism, fewer regions or a smaller mechanism.largest_size."
+        ) from None
+
+
+def _counts(
+    settings: GroupSizesSettings,
+    path: str,
+    name: str,
+    hierarchy: RegionHierarchy,
+    tally: RuleTally,
+) -> sparse.csr_array:
+    regions = hierarchy.levels[-1].region
+    sizes = (settings.smallest_size, settings.mechanism.largest_size)
+    if settings.input.kind == "sizes":
+        return count_sizes(path, name, regions, sizes, tally)
+    return count_records(path, name, regions, sizes, settings.mechanism.largest_quantity, tally)
+
+
+def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
+    paths = settings.input.paths()
+    names = {table: PurePosixPath(path).name for table, path in paths.items()}
+    check = check_inputs(**paths, person_schema=None, unit_schema=UNITS, names=names)
+    if check.result is None:
+        return GroupInputCheck(check.outcomes, check.findings, None)
+    result = check.result
+    largest = settings.mechanism.largest_size
+    tally = RuleTally(names)
+    tally.add(census_rule(largest), int((result.unit_population > largest).sum()))
+    outcomes = (*check.outcomes, *tally.outcomes())
+    if not tally.is_clean:
+        return GroupInputCheck(outcomes, tally.findings(), None)
+    hierarchy = hierarchy_of_geography(result.geography)
+    county = result.geography["block_geocode"].astype(str).str[:5]
+    of_block = pd.Index(hierarchy.levels[-1].region).get_indexer(county)
+    counts = block_histogram(
+        of_block[result.unit_block],
+        result.unit_population,
+        n_blocks=hierarchy.n_leaves,
+        n_cells=largest + 1,
+    )
+    return GroupInputCheck(outcomes, (), GroupInput(hierarchy, counts, result))

@@ -1,0 +1,31 @@
+"""Ingest of a group-sizes run: from the settings' tables to the run directory's artifacts."""
+
+from __future__ import annotations
+
+from spineflow.tasks.census.histograms import write_histogram
+from spineflow.tasks.group_sizes.ingest.hierarchy import write_hierarchy
+from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of
+from spineflow.tasks.group_sizes.ingest.run_files import UNIVERSE, regions_file, write_plan
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.ledger.identity import store_identity
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.tables.outcomes import write_input_outcomes
+
+
+def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
+    """Write the public hierarchy and plan, and the confidential counts of a run.
+
+    The plan comes last: where it is, all is. Raises InputRefused for input that breaks a rule; its
+    counts are then in `confidential/findings.json`, and for input that is not confidential in the
+    message too.
+    """
+    check = check_groups(settings)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
+    accepted = check.accepted(with_counts=not settings.input.confidential)
+    plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
+    store_identity(run, settings, accepted.digests)
+    run.histogram(UNIVERSE).parent.mkdir(parents=True, exist_ok=True)
+    finest = accepted.hierarchy.levels[-1].region
+    write_histogram(run.histogram(UNIVERSE), accepted.counts, finest)
+    write_hierarchy(regions_file(run), accepted.hierarchy)
+    write_plan(run, plan)

@@ -1,0 +1,148 @@
+"""Tables of group sizes and of persons, as counts of groups by finest region and size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import sparse
+from spineflow.tasks.census.histograms import block_histogram
+from spineflow.tasks.group_sizes.ingest.findings import RuleTally
+from spineflow.tasks.tables.columns import CodedColumn, KeyIndex
+from spineflow.tasks.tables.layouts import Field, TableLayout
+from spineflow.tasks.tables.readers import Batch, Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.group_sizes.input_rules import record_rules, size_rules
+
+SIZES_LAYOUT = TableLayout(
+    "sizes",
+    (Field("region", "key"), Field("size", "number"), Field("count", "number")),
+    column_names="expected",
+)
+RECORDS_LAYOUT = TableLayout(
+    "records",
+    (
+        Field("person", "key"),
+        Field("unit", "key"),
+        Field("region", "key"),
+        Field("quantity", "number"),
+    ),
+    column_names="expected",
+)
+NOT_A_NUMBER = -1
+
+_WHOLE = re.compile(r"[0-9]{1,12}(\.0*)?", re.ASCII)
+
+
+def count_sizes(
+    path: str, name: str, regions: Sequence[str], sizes: tuple[int, int], tally: RuleTally
+) -> sparse.csr_array:
+    """Counts (n_regions, n_sizes) of a table with columns region, size, count.
+
+    Rows of the same region and size add up. Rows that break a rule are tallied and left out.
+    Raises UnreadableInput for a file that cannot be read.
+    """
+    known, valid_size, valid_count = size_rules(*sizes)
+    index = KeyIndex(pa.array(regions, pa.string()))
+    smallest, largest = sizes
+    counts = sparse.csr_array((len(regions), largest - smallest + 1), dtype=np.int64)
+    file = InputFile("sizes", path, name, SIZES_LAYOUT)
+    for batch in read_batches(file, Selection(SIZES_LAYOUT.names)):
+        region = _positions(index, batch["region"])
+        size, count = _numbers(batch, "size", SIZES_LAYOUT), _numbers(batch, "count", SIZES_LAYOUT)
+        is_size = (size >= smallest) & (size <= largest)
+        tally.add(known, int((region < 0).sum()))
+        tally.add(valid_size, int((~is_size).sum()))
+        tally.add(valid_count, int((count == NOT_A_NUMBER).sum()))
+        good = (region >= 0) & is_size & (count > 0)
+        entries = (count[good], (region[good], size[good] - smallest))
+        counts += sparse.csr_array(entries, shape=counts.shape)
+    counts.sum_duplicates()
+    return counts
+
+
+def count_records(
+    path: str,
+    name: str,
+    regions: Sequence[str],
+    sizes: tuple[int, int],
+    quantity: int,
+    tally: RuleTally,
+) -> sparse.csr_array:
+    """Counts (n_regions, n_sizes) of the units of a table with a row for every person.
+
+    Columns person, unit, region and, if it is there, quantity, which adds up to a unit's size and
+    is 1 where it is missing or empty. Breaches and errors are treated as by `count_sizes`.
+    """
+    once, named, known, one_region, valid_quantity, valid_size = record_rules(*sizes, quantity)
+    index = KeyIndex(pa.array(regions, pa.string()))
+    file = InputFile("records", path, name, RECORDS_LAYOUT)
+    persons, units, places, amounts = [], [], [], []
+    for batch in read_batches(file, Selection(("person", "unit", "region"), with_others=True)):
+        persons.append(_keys(batch["person"]))
+        units.append(_keys(batch["unit"]))
+        places.append(_positions(index, batch["region"]))
+        if "quantity" in batch:
+            blank = pc.is_null(_keys(batch["quantity"])).to_numpy(zero_copy_only=False)
+            amounts.append(np.where(blank, 1, _numbers(batch, "quantity", RECORDS_LAYOUT)))
+        else:
+            amounts.append(np.ones(len(places[-1]), dtype=np.int64))
+    person, unit = pa.chunked_array(persons), pa.chunked_array(units)
+    region, amount = np.concatenate(places), np.concatenate(amounts)
+    tally.add(once, len(person) - int(pc.count_distinct(person, mode="only_valid").as_py()))
+    tally.add(named, unit.null_count)
+    tally.add(known, int((region < 0).sum()))
+    is_amount = (amount >= 0) & (amount <= quantity)
+    tally.add(valid_quantity, int((~is_amount).sum()))
+
+    codes, found = pd.factorize(unit.to_pandas(), use_na_sentinel=True)
+    good = (codes >= 0) & (region >= 0) & is_amount
+    codes, region, amount = codes[good], region[good], amount[good]
+    first = np.full(len(found), -1, dtype=np.int64)
+    first[codes[::-1]] = region[::-1]
+    tally.add(one_region, int((region != first[codes]).sum()))
+    size = np.bincount(codes, weights=amount, minlength=len(found)).astype(np.int64)
+    smallest, largest = sizes
+    is_unit = first >= 0
+    is_size = (size >= smallest) & (size <= largest)
+    tally.add(valid_size, int((is_unit & ~is_size).sum()))
+    counted = is_unit & is_size
+    return block_histogram(
+        first[counted],
+        size[counted] - smallest,
+        n_blocks=len(regions),
+        n_cells=largest - smallest + 1,
+    )
+
+
+def _positions(index: KeyIndex, column: pa.Array) -> np.ndarray:
+    """Position of every row's region, -1 if there is none; distinct values are looked up once."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    known = np.append(index.positions(column.dictionary), -1)
+    codes = pc.fill_null(column.indices.cast(pa.int64()), len(known) - 1)
+    return known[codes.to_numpy(zero_copy_only=False)]
+
+
+def _keys(column: pa.Array) -> pa.Array:
+    """Identifiers as texts without surrounding blanks; null where blank."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    return pc.if_else(pc.equal(texts, ""), None, texts)
+
+
+def _numbers(batch: Batch, name: str, layout: TableLayout) -> np.ndarray:
+    """Whole numbers of a column, int64; `NOT_A_NUMBER` where there is none, or a negative one."""
+    column = CodedColumn.from_arrow(batch[name], layout.field(name))
+    return column.lookup(_whole, np.int64)
+
+
+def _whole(text: str | None) -> int:
+    if text is None or _WHOLE.fullmatch(text) is None:
+        return NOT_A_NUMBER
+    return int(text.partition(".")[0])

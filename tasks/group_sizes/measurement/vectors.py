@@ -1,0 +1,66 @@
+"""The vectors that group-size mechanisms measure, and their noisy values.
+
+What each vector is, and its sensitivity, stands in `tasks.group_sizes.workload.mechanisms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from spineflow.tasks.group_sizes.workload.mechanisms import (
+    CHAINED_CUMULATIVE_GROUP_SIZES,
+    CUMULATIVE_GROUP_SIZES,
+    GROUP_SIZES,
+    NOISE,
+)
+from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.noise.sampler import draw_noise
+
+
+def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:
+    """A vector at one level, (n, n_sizes), from the counts of its regions and sizes, (n, n_sizes).
+
+    >>> counts = np.array([[2, 1], [0, 3]])
+    >>> true_vector(CHAINED_CUMULATIVE_GROUP_SIZES, counts).tolist()
+    [[2, 3], [2, 6]]
+    """
+    if vector == GROUP_SIZES:
+        return counts
+    if vector == CUMULATIVE_GROUP_SIZES:
+        return np.cumsum(counts, axis=1)
+    if vector == CHAINED_CUMULATIVE_GROUP_SIZES:
+        chain = np.cumsum(counts.T.reshape(-1))
+        return np.ascontiguousarray(chain.reshape(counts.shape[::-1]).T)
+    raise ValueError(f"unknown vector {vector!r}")
+
+
+def noisy_vector(
+    vector: str, counts: np.ndarray, scale: Fraction | None, source: RandomSource
+) -> np.ndarray:
+    """The vector with independent discrete Laplace noise of a scale; without noise if it is None.
+
+    Raises OverflowError if a value does not fit 64 bits.
+    """
+    values = true_vector(vector, counts)
+    if scale is None:
+        return values
+    noise = draw_noise(NOISE, scale, values.size, source).reshape(values.shape)
+    total = values + noise
+    if (total < noise).any():
+        raise OverflowError("a noisy count does not fit 64 bits; use a larger epsilon")
+    return total
+
+
+def noisy_levels(
+    vector: str,
+    counts: Sequence[np.ndarray],
+    scales: Sequence[Fraction | None],
+    source: RandomSource,
+) -> list[np.ndarray]:
+    """`noisy_vector` of every level, one after the other from one source; for studies."""
+    return [
+        noisy_vector(vector, level, scale, source)
+        for level, scale in zip(counts, scales, strict=True)
+    ]

@@ -1,0 +1,185 @@
+"""The public report of a group-sizes run: what was asked, how exact it is, what was checked.
+
+Errors against the input are shown for inputs that are not confidential, and only for those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.group_sizes.ingest.run_files import read_plan
+from spineflow.tasks.group_sizes.measurement.run import guarantee_of, guarantees
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
+from spineflow.tasks.group_sizes.workload.plan import Plan
+from spineflow.tasks.noise.sampler import noise_variance
+from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.figures import line_chart
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.validation.group_sizes.run_checks import count_violations, released_counts
+
+MOST_POINTS = 300
+"""Points of a curve, which are denser where sizes are small."""
+
+NEIGHBORS = {
+    False: "one person joins or leaves a group",
+    True: "one person moves from a group to another",
+}
+
+
+def write_report(
+    run: RunDirectory, settings: GroupSizesSettings, accuracy: pd.DataFrame | None
+) -> Path:
+    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
+    path = run.report
+    with replacing(path) as part:
+        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
+    return path
+
+
+def report(
+    run: RunDirectory, settings: GroupSizesSettings, accuracy: pd.DataFrame | None
+) -> Document:
+    """The report as a document; see the module's docstring."""
+    manifest, plan = run.read_manifest(), read_plan(run)
+    sections = [_release(plan), _noise(plan)]
+    if accuracy is not None:
+        sections.append(_accuracy(accuracy))
+    sections += [_sums(run), checks_section(run), stages_section(run)]
+    return Document(
+        f"Report of run {manifest['run_id']}",
+        (
+            f"Group sizes of the dataset {settings.privacy.dataset}, mechanism {plan.mechanism}, "
+            f"settings {manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
+        ),
+        tuple(sections),
+        settings.stamp,
+    )
+
+
+def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
+    """Ranges of sizes for tables: one by one up to 7, then doubling.
+
+    >>> list(size_ranges(1, 20))[5:]
+    [(6, 6), (7, 7), (8, 15), (16, 20)]
+    """
+    yield from ((size, size) for size in range(smallest, min(largest, 7) + 1))
+    low = 8
+    while low <= largest:
+        yield low, min(2 * low - 1, largest)
+        low *= 2
+
+
+def _release(plan: Plan) -> Section:
+    cost = "infinite" if plan.epsilon is None else str(plan.epsilon)
+    rho = f"{float(guarantee_of(plan).bounded_rho):.4g}" if guarantees(plan) else NONE
+    rows = (
+        ("mechanism", plan.mechanism),
+        ("epsilon", cost),
+        ("neighbouring datasets", NEIGHBORS[plan.bounded]),
+        ("rho of bounded zCDP that this implies", rho),
+        ("sizes", f"{plan.smallest_size} to {plan.largest_size}"),
+        ("groups (invariant, exact)", f"{plan.groups:,}"),
+    )
+    return Section(
+        "The release",
+        (
+            "Number of groups of every size in every region. The number of groups in all is "
+            "public by declaration and stated exactly; everything else carries noise.",
+            Table(("what", "value"), rows),
+        ),
+    )
+
+
+def noise_table(plan: Plan) -> Table:
+    """Regions, share, sensitivity and noise of every level."""
+    rows = tuple(
+        (
+            level.level,
+            level.n_regions,
+            str(level.share),
+            level.sensitivity,
+            NONE if level.scale is None else float(level.scale),
+            NONE if level.scale is None else math.sqrt(noise_variance(NOISE, level.scale)),
+        )
+        for level in plan.levels
+    )
+    headers = ("level", "regions", "share of epsilon", "sensitivity", "scale", "noise s.d.")
+    return Table(headers, rows)
+
+
+def _noise(plan: Plan) -> Section:
+    return Section(
+        "Noise",
+        (
+            f"Every level was measured by the vector {plan.vector.replace('_', ' ')}, with "
+            f"discrete Laplace noise of scale sensitivity / (epsilon share) on every value. "
+            f"Sensitivities are {plan.calibration}.",
+            noise_table(plan),
+        ),
+    )
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Section:
+    levels = list(dict.fromkeys(accuracy["level"]))
+    totals = accuracy.groupby("level", sort=False).agg(
+        regions=("regions", "first"), error=("absolute_error", "sum")
+    )
+    by_level = tuple(
+        (name, int(row.regions), int(row.error), float(row.error / row.regions))
+        for name, row in totals.iterrows()
+    )
+    by_size = []
+    for low, high in size_ranges(int(accuracy["size"].min()), int(accuracy["size"].max())):
+        own = accuracy[accuracy["size"].between(low, high)]
+        errors = own.groupby("level", sort=False)["absolute_error"].sum()
+        label = str(low) if low == high else f"{low} to {high}"
+        groups = int(own.loc[own["level"] == levels[0], "groups"].sum())
+        by_size.append((label, groups, *(int(errors[name]) for name in levels)))
+    n_sizes = len(accuracy) // len(levels)
+    shown = np.unique(np.geomspace(1, n_sizes, MOST_POINTS).astype(np.int64)) - 1
+    series = {
+        name: (
+            own["size"].to_numpy(float)[shown] + 1,
+            own["absolute_error"].cumsum().to_numpy(float)[shown],
+        )
+        for name, own in accuracy.groupby("level", sort=False)
+    }
+    chart = line_chart(
+        series,
+        title="Error up to each size, by level",
+        x_label="size + 1",
+        y_label="L1 error of all sizes so far",
+        log_x=True,
+        steps=True,
+    )
+    return Section(
+        "Error",
+        (
+            "Distance between the release and the input in the L1 norm: |released - true|, summed "
+            "over a level's regions and sizes. The input is not confidential, so it may be "
+            "compared with the release.",
+            Table(("level", "regions", "error", "error per region"), by_level),
+            Table(("size", "groups", *(f"error: {name}" for name in levels)), tuple(by_size)),
+            Figure(chart, "Error of all sizes up to each one."),
+        ),
+    )
+
+
+def _sums(run: RunDirectory) -> Section:
+    found = count_violations(run.root, released_counts(run.root, run.release))
+    rows = (
+        ("counts that are not the sum of those below", found.parents, found.n_parents),
+        (
+            "levels that do not add to the number of groups",
+            found.levels,
+            len(read_plan(run).levels),
+        ),
+    )
+    return Section("Violated sums", (Table(("what", "violated", "of"), rows),))

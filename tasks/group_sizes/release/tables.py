@@ -1,0 +1,113 @@
+"""The released tables: groups by level, region and size, and groups in all by level and region.
+
+`group_sizes` (level, region, size, count) has a row for every size of every region, also where the
+count is 0; `group_totals` (level, region, groups) adds them up. Both as Parquet and as
+comma-delimited text with a header. A run that is not private is stamped as microdata are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+
+GROUP_SIZES = "group_sizes"
+GROUP_TOTALS = "group_totals"
+
+SIZES_SCHEMA = pa.schema(
+    [
+        ("level", pa.string()),
+        ("region", pa.string()),
+        ("size", pa.int64()),
+        ("count", pa.int64()),
+    ]
+)
+TOTALS_SCHEMA = pa.schema([("level", pa.string()), ("region", pa.string()), ("groups", pa.int64())])
+
+_NEEDS_QUOTES = (",", '"', "\n", "\r")
+
+
+def write_tables(
+    folder: Path,
+    hierarchy: RegionHierarchy,
+    levels: Sequence[np.ndarray],
+    smallest_size: int,
+    *,
+    is_private: bool = True,
+) -> None:
+    """Write both tables of the counts (n, n_sizes) of every level, the sizes last."""
+    totals = (
+        pa.record_batch(
+            [
+                pa.array(np.full(len(level), level.name, dtype=object)),
+                pa.array(level.region),
+                pa.array(counts.sum(axis=1)),
+            ],
+            schema=TOTALS_SCHEMA,
+        )
+        for level, counts in zip(hierarchy.levels, levels, strict=True)
+    )
+    sizes = (
+        _sizes(level.name, level.region, counts, smallest_size)
+        for level, counts in zip(hierarchy.levels, levels, strict=True)
+    )
+    is_quoted = any(
+        character in text
+        for level in hierarchy.levels
+        for text in (level.name, *level.region)
+        for character in _NEEDS_QUOTES
+    )
+    stamped = {"is_private": is_private, "is_quoted": is_quoted}
+    _write(folder / GROUP_TOTALS, TOTALS_SCHEMA, totals, **stamped)
+    _write(folder / GROUP_SIZES, SIZES_SCHEMA, sizes, **stamped)
+
+
+def _sizes(
+    name: str, regions: np.ndarray, counts: np.ndarray, smallest_size: int
+) -> pa.RecordBatch:
+    n_regions, n_sizes = counts.shape
+    region = np.repeat(np.arange(n_regions, dtype=np.int32), n_sizes)
+    size = np.arange(smallest_size, smallest_size + n_sizes)
+    return pa.record_batch(
+        [
+            pa.repeat(pa.scalar(name), counts.size),
+            pa.array(regions, pa.string()).take(pa.array(region)),
+            pa.array(np.tile(size, n_regions)),
+            pa.array(counts.reshape(-1)),
+        ],
+        schema=SIZES_SCHEMA,
+    )
+
+
+def _write(
+    stem: Path,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    is_private: bool,
+    is_quoted: bool,
+) -> None:
+    metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
+    options = pyarrow.csv.WriteOptions(
+        include_header=False, quoting_style="needed" if is_quoted else "none"
+    )
+    with (
+        replacing(stem.with_suffix(".csv")) as text_part,
+        replacing(stem.with_suffix(".parquet")) as parquet_part,
+        text_part.open("wb") as sink,
+        pq.ParquetWriter(
+            parquet_part, schema.with_metadata(metadata), compression="zstd"
+        ) as parquet_writer,
+    ):
+        stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
+        sink.write((stamp + ",".join(schema.names) + "\n").encode())
+        with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as text_writer:
+            for batch in batches:
+                parquet_writer.write_batch(batch)
+                text_writer.write_batch(batch)

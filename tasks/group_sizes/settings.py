@@ -1,0 +1,154 @@
+"""Settings of the group-sizes flow: where groups are counted, and what releases them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, VECTOR_OF
+from spineflow.tasks.runs.settings import (
+    ExactFraction,
+    FilePath,
+    InputSettings,
+    PrivacySettings,
+    ProductSettings,
+    Refuse,
+    Section,
+    refuse_loss,
+    refuse_shares,
+)
+
+CENSUS_TABLES = ("persons", "units", "geography")
+KINDS = ("records", "sizes", "census")
+
+
+class GroupTables(InputSettings):
+    """One of three kinds of input: records of persons, a table of sizes, or census tables."""
+
+    records: FilePath | None = None
+    """person, unit, region and, if people do not all count once, quantity."""
+    sizes: FilePath | None = None
+    """region, size, count of the finest regions."""
+    regions: FilePath | None = None
+    """level, region, parent; goes with records and with sizes."""
+    persons: FilePath | None = None
+    units: FilePath | None = None
+    geography: FilePath | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of input: one of `KINDS`."""
+        return "records" if self.records else "sizes" if self.sizes else "census"
+
+
+class GroupPrivacy(PrivacySettings):
+    """What is spent, and between which datasets it is promised."""
+
+    epsilon: ExactFraction
+    neighbors: Literal["unbounded", "bounded"] = "unbounded"
+    """Unbounded: a person joins or leaves a group. Bounded: a person moves between groups."""
+
+
+class Invariants(Section):
+    """What is public by declaration."""
+
+    groups: bool | int = Field(default=False)
+    """The number of groups: this integer, or with `true` as many as the input has."""
+
+
+class MechanismSettings(Section):
+    """Which sizes are released, by which mechanism."""
+
+    name: str | None = None
+    """One of `VECTOR_OF`; None chooses by the numbers of regions."""
+    smallest_size: Literal[0, 1] | None = None
+    """0 counts empty groups too; None is 0 for census tables and 1 otherwise."""
+    largest_size: int = Field(default=1000, ge=1, le=1_000_000)
+    largest_quantity: int = Field(default=1, ge=1)
+    """The most by which one person changes the size of a group."""
+    levels: dict[str, ExactFraction] | None = None
+    """Share of epsilon of each level of the hierarchy; None shares it equally."""
+    calibration: Literal["proven", "published"] = PROVEN
+    """Published noise scales reproduce the paper's table; some protect nobody."""
+
+
+class GroupSizesSettings(ProductSettings):
+    """All settings of a group-sizes run."""
+
+    PRODUCT: ClassVar[str] = "group-sizes"
+    NEEDS_PUBLIC_DATA: ClassVar[str] = (
+        "privacy.infinite, privacy.seed and the published calibration are for testing only: set "
+        "input.confidential = false if these data may be disclosed"
+    )
+
+    input: GroupTables
+    privacy: GroupPrivacy
+    invariants: Invariants = Invariants()
+    mechanism: MechanismSettings = MechanismSettings()
+
+    @property
+    def why_not_private(self) -> str | None:
+        """As for every product; runs with the published calibration count as not private."""
+        why = super().why_not_private
+        if why is None and self.mechanism.calibration == PUBLISHED:
+            return "noise has the published scale, which need not cover what a person can change"
+        return why
+
+    @property
+    def smallest_size(self) -> int:
+        """The smallest size that is released, 0 or 1."""
+        smallest = self.mechanism.smallest_size
+        return smallest if smallest is not None else int(self.input.kind != "census")
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """What a run costs; None without noise."""
+        return None if self.privacy.infinite else self.privacy.epsilon
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse inputs that are no whole kind, parameters out of range, and unknown mechanisms."""
+        _refuse_input(self.input, refuse)
+        refuse_loss(self.privacy.epsilon, "privacy.epsilon", refuse)
+        mechanism = self.mechanism
+        if mechanism.name is not None and mechanism.name not in VECTOR_OF:
+            refuse(
+                f"mechanism.name {mechanism.name!r} is unknown; there are {', '.join(VECTOR_OF)}"
+            )
+        if mechanism.levels is not None:
+            refuse_shares(mechanism.levels, "mechanism.levels", refuse)
+            if any(share == 0 for share in mechanism.levels.values()):
+                refuse("mechanism.levels holds a share of 0; every level needs one")
+        is_census = self.input.kind == "census"
+        if is_census and mechanism.smallest_size == 1:
+            refuse("mechanism.smallest_size must be 0 for census tables, which have vacant units")
+        if is_census and mechanism.largest_quantity != 1:
+            refuse("mechanism.largest_quantity must be 1 for census tables: a person counts once")
+        if is_census and self.invariants.groups is not False:
+            refuse(
+                "invariants.groups is not for census tables, whose housing units and facilities "
+                "are invariant; leave it out"
+            )
+        if not is_census and self.invariants.groups is False:
+            refuse(
+                "the mechanisms state the number of groups exactly, so it must be public: declare "
+                "it with invariants.groups = true, or give the number there"
+            )
+        if not isinstance(self.invariants.groups, bool) and self.invariants.groups < 0:
+            refuse("invariants.groups is negative; give the number of groups")
+
+
+def _refuse_input(tables: GroupTables, refuse: Refuse) -> None:
+    given = set(tables.paths())
+    has_census = given >= set(CENSUS_TABLES)
+    has_region = "regions" in given
+    whole = [
+        has_region and given == {"records", "regions"},
+        has_region and given == {"sizes", "regions"},
+        has_census and given == set(CENSUS_TABLES),
+    ]
+    if not any(whole):
+        refuse(
+            "the section input needs records and regions, or sizes and regions, or persons, units "
+            f"and geography; it has {', '.join(sorted(given)) or 'none of them'}"
+        )

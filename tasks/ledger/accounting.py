@@ -1,0 +1,188 @@
+"""Accounting of privacy loss: composition in exact fractions, and what it amounts to.
+
+Parameters stay `Fraction` throughout; the epsilon of a zCDP guarantee at some delta is a float,
+because it is shown and never spent.
+
+- rho-zCDP composes by addition over queries, geolevels, universes and products.
+- epsilon at delta: `epsilon_tight` (Canonne, Kamath and Steinke 2020) and `epsilon_simple` (Bun
+  and Steinke 2016, the conversion that the Census Bureau reports).
+- Neighbours: bounded (one record changed) and unbounded (one record added or removed) guarantees
+  are kept apart; `Guarantee.bounded_rho` converts to the common figure.
+- Semantics beyond the whole record: `attribute_share` and `block_within_share` give the part of
+  the total that protects one attribute, or the block within a geounit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from fractions import Fraction
+
+from scipy.optimize import minimize_scalar
+from spineflow.tasks.runs.errors import InputRefused
+
+ZCDP = "zcdp"
+PURE_DP = "pure_dp"
+BOUNDED = "bounded"
+UNBOUNDED = "unbounded"
+
+GROUP_OF_TWO = Fraction(4)
+"""Bounded over unbounded rho by group privacy: a change is a removal and an addition, and zCDP
+for groups of two costs 2^2."""
+
+SAFETAB_P = Fraction(2)
+"""Bounded over unbounded rho for SafeTab-P, by its Theorem 2."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a mechanism guarantees, in its own terms.
+
+    `definition` is "zcdp" (parameter rho) or "pure_dp" (parameter epsilon); `delta` is the
+    probability, if any, that a mechanism adds on top; `neighbors` is "bounded" or "unbounded".
+    `bounded_factor` is the ratio of bounded to unbounded rho of an unbounded zCDP mechanism.
+    """
+
+    definition: str
+    parameter: Fraction
+    neighbors: str = BOUNDED
+    delta: Fraction = Fraction(0)
+    bounded_factor: Fraction = GROUP_OF_TWO
+
+    @property
+    def bounded_rho(self) -> Fraction:
+        """The rho of bounded zCDP per person that this guarantee implies, beside its delta.
+
+        Bounded zCDP: rho. Unbounded zCDP: `bounded_factor` rho. epsilon-DP implies
+        epsilon^2 / 2-zCDP, and changing a record costs 2 epsilon when adding one costs epsilon:
+        epsilon^2 / 2 if bounded, 2 epsilon^2 if unbounded.
+
+        >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").bounded_rho
+        Fraction(2, 1)
+        """
+        if self.definition == PURE_DP:
+            is_unbounded = self.neighbors == UNBOUNDED
+            return self.parameter**2 * (2 if is_unbounded else Fraction(1, 2))
+        return self.parameter * (self.bounded_factor if self.neighbors == UNBOUNDED else 1)
+
+
+def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """The bounded zCDP guarantee per person of all the mechanisms together, deltas added.
+
+    >>> compose([Guarantee("zcdp", Fraction(1, 2)), Guarantee("pure_dp", Fraction(1))]).parameter
+    Fraction(1, 1)
+    """
+    rho, delta = Fraction(0), Fraction(0)
+    for guarantee in guarantees:
+        rho += guarantee.bounded_rho
+        delta += guarantee.delta
+    return Guarantee(ZCDP, rho, BOUNDED, delta)
+
+
+def epsilon_tight(rho: Fraction | float, delta: Fraction | float) -> float:
+    """Smallest epsilon by Canonne, Kamath and Steinke's conversion of rho-zCDP at this delta.
+
+    The minimum over alpha > 1 of
+    alpha rho + (-log delta - log(alpha - 1) + alpha log(1 - 1/alpha)) / (alpha - 1);
+    every alpha gives a valid epsilon, so an inexact minimum errs on the safe side.
+
+    >>> round(epsilon_tight(Fraction(293764, 114921), Fraction(1, 10**10)), 2)
+    17.14
+    """
+    if rho == 0:
+        return 0.0
+    log_inverse_delta = _log_inverse(delta)
+
+    def epsilon(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        alpha = 1 + excess
+        log_ratio = log_excess - math.log(alpha)
+        return alpha * float(rho) + (log_inverse_delta - log_excess + alpha * log_ratio) / excess
+
+    return max(0.0, _minimum(epsilon))
+
+
+def delta_tight(rho: Fraction | float, epsilon: float) -> float:
+    """Smallest delta by the same conversion at this epsilon.
+
+    The minimum over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha /
+    (alpha - 1), at most 1.
+    """
+    if rho == 0:
+        return 0.0
+
+    def log_delta(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        alpha = 1 + excess
+        log_ratio = log_excess - math.log(alpha)
+        return excess * (alpha * float(rho) - epsilon) + alpha * log_ratio - log_excess
+
+    return math.exp(min(0.0, _minimum(log_delta)))
+
+
+def epsilon_simple(rho: Fraction | float, delta: Fraction | float) -> float:
+    """Bun and Steinke's bound: rho + 2 sqrt(rho log(1 / delta)).
+
+    >>> round(epsilon_simple(Fraction("1.095"), Fraction(1, 10**10)), 2)
+    11.14
+    """
+    return float(rho) + 2 * math.sqrt(float(rho) * _log_inverse(delta))
+
+
+def rho_from_epsilon_simple(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho whose simple bound is epsilon at delta, rounded down to twelve significant digits.
+
+    rho = (epsilon / (sqrt(L + epsilon) + sqrt(L)))^2 with L = log(1 / delta), in 60-digit decimal
+    arithmetic with a margin of 1e-40 before rounding down, so that `epsilon_simple` of the result
+    never exceeds epsilon.
+
+    Raises InputRefused unless epsilon > 0 and 0 < delta < 1.
+
+    >>> rho_from_epsilon_simple(Fraction(1), Fraction(1, 10**8))
+    Fraction(8259601783, 625000000000)
+    """
+    if epsilon <= 0:
+        raise InputRefused(f"epsilon is {epsilon}; give a positive fraction")
+    check_delta(delta)
+    with localcontext(Context(prec=60)) as context:
+        decimal_epsilon = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
+        log_inverse = -(Decimal(delta.numerator) / Decimal(delta.denominator)).ln()
+        roots = (log_inverse + decimal_epsilon).sqrt() + log_inverse.sqrt()
+        rho = (decimal_epsilon / roots) ** 2 * (1 - Decimal("1e-40"))
+        context.prec, context.rounding = 12, ROUND_FLOOR
+        return Fraction(+rho)
+
+
+def check_fraction(value, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | Fraction):
+        raise InputRefused(
+            f"{what} is the {type(value).__name__} {value!r}; give an exact fraction such as "
+            f'"1/3" in quotes'
+        )
+
+
+def check_delta(delta, where: str = "[privacy]") -> None:
+    if delta is None:
+        raise InputRefused(f"{where} delta is missing; give a fraction between 0 and 1")
+    check_fraction(delta, f"{where} delta")
+    if not 0 < delta < 1:
+        raise InputRefused(f"{where} delta is {delta}; give a fraction between 0 and 1")
+
+
+def _minimum(function: Callable[[float], float]) -> float:
+    """Least value found of a function of log(alpha - 1): the best of a grid, then refined."""
+    grid = [step / 4 for step in range(-60, 240)]
+    best = min(grid, key=function)
+    found = minimize_scalar(
+        function, bounds=(best - 0.25, best + 0.25), method="bounded", options={"xatol": 1e-10}
+    )
+    return min(float(found.fun), function(best))
+
+
+def _log_inverse(delta: Fraction | float) -> float:
+    """log(1 / delta), also for a fraction below the smallest float."""
+    if isinstance(delta, Fraction):
+        return math.log(delta.denominator) - math.log(delta.numerator)
+    return -math.log(delta)

@@ -1,0 +1,79 @@
+"""Recognising an input again: keyed digests for the ledger, sizes and times for a continued run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from spineflow.tasks.ledger.digests import INPUT_DIGESTS, InputDigest
+from spineflow.tasks.ledger.ledger import open_ledger
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.settings import ProductSettings
+
+INPUT_FILES = "input_files.json"
+"""Sizes and times of the input files, in the run's confidential folder."""
+
+
+def store_identity(
+    run: RunDirectory,
+    settings: ProductSettings,
+    digests_under: Callable[[bytes], Mapping[str, InputDigest]],
+) -> None:
+    """Remember an input that was read: its files, and, if the run is private, its people.
+
+    `digests_under` computes the digests by kind under the ledger's key. Both are kept in the
+    run's confidential folder.
+    """
+    if settings.is_private:
+        digests = digests_under(open_ledger(Path(settings.privacy.ledger)).key())
+        with replacing(run.confidential / INPUT_DIGESTS) as part:
+            part.write_text(json.dumps({kind: asdict(digest) for kind, digest in digests.items()}))
+    with replacing(run.confidential / INPUT_FILES) as part:
+        part.write_text(json.dumps(_local_files(settings)), encoding="utf-8")
+
+
+def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
+    """The keyed digests that the ingest of this run stored; empty if there are none."""
+    try:
+        stored = json.loads((run.confidential / INPUT_DIGESTS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return {
+        kind: InputDigest(digest["whole"], tuple(digest["parts"]))
+        for kind, digest in stored.items()
+    }
+
+
+def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
+    """Raise InputRefused if an input is no longer the file that the run has read.
+
+    Files are compared by size and time of modification; inputs that are gone, and those on object
+    stores, cannot be compared and count as unchanged.
+    """
+    try:
+        known = json.loads((run.confidential / INPUT_FILES).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    now = _local_files(settings)
+    for path, seen in known.items():
+        if now.get(path, seen) != seen:
+            raise InputRefused(
+                f"{Path(path).name} has changed since this run read it; put the old file back, or "
+                "start a new run with another --run-dir."
+            )
+
+
+def _local_files(settings: ProductSettings) -> dict[str, list[int]]:
+    """Size and time of modification of the input's local files, those in its folders included."""
+    found = {}
+    for name in settings.input.files():
+        path = Path(name)
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                status = file.stat()
+                found[str(file)] = [status.st_size, status.st_mtime_ns]
+    return found

@@ -1,0 +1,1 @@
+"""Exact noise: samplers, the distributions they draw from, and their quantiles."""

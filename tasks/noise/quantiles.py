@@ -1,0 +1,96 @@
+"""Quantiles of the noise, decided by exact comparisons.
+
+Thresholds and margins of error are published and decide which rows are released, so they are
+found as the distributions are sampled: from integer enclosures of the probabilities, narrowed
+until the comparison with the given fraction is certain. Where the enclosures cannot tell two
+values apart, more bits are computed; a probability that equals the fraction exactly would not
+end, and none does, since exp(-c) is transcendental for a rational c > 0.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from fractions import Fraction
+
+from spineflow.tasks.noise.distributions import IntegerDistribution, exp_minus_bounds, tail_bounds
+
+_GUARD_BITS = 64
+
+SMALLEST_GAUSSIAN_RATE = Fraction(1, 10**10)
+"""Of c = 1 / (2 sigma^2): for wider noise the sums would have millions of terms."""
+
+
+def inverse_cdf(distribution: IntegerDistribution, probability: Fraction) -> int:
+    """The smallest integer k with P(X <= k) >= probability, for a symmetric distribution.
+
+    The median is 0. Above it k is the first with P(X > k) <= 1 - probability; below it
+    P(X <= -j - 1) = P(X > j), and k = -j - 1 for the last j with P(X > j) >= probability.
+
+    Raises ValueError unless 0 < probability < 1, for a one-sided distribution, and for a discrete
+    Gaussian wider than `SMALLEST_GAUSSIAN_RATE`.
+
+    >>> inverse_cdf(IntegerDistribution(Fraction(1, 1250), power=2), Fraction("0.9999"))
+    93
+    """
+    if distribution.one_sided:
+        raise ValueError("quantiles are those of distributions on all integers")
+    if not 0 < probability < 1:
+        raise ValueError(f"a probability of {probability} has no quantile")
+    if distribution.power == 2 and distribution.c < SMALLEST_GAUSSIAN_RATE:
+        raise ValueError("the noise is too wide for its quantiles to be worked out")
+    if 2 * probability > 1:
+        return _first_tail_at_most(distribution, 1 - probability)
+    return -_first_tail_at_most(distribution, probability)
+
+
+def margin(distribution: IntegerDistribution, coverage: Fraction) -> int:
+    """The smallest integer m with P(-m <= X <= m) >= coverage.
+
+    P(|X| > m) = 2 P(X > m), so that m is the (1 + coverage) / 2 quantile.
+
+    >>> margin(IntegerDistribution(Fraction(1, 1250), power=2), Fraction("0.95"))
+    49
+    """
+    return inverse_cdf(distribution, (1 + coverage) / 2)
+
+
+def _first_tail_at_most(distribution: IntegerDistribution, probability: Fraction) -> int:
+    """The first k >= 0 with P(X > k) <= probability, at most 1/2."""
+    bits = _GUARD_BITS + probability.denominator.bit_length()
+    while True:
+        bounds = _tails(distribution, bits)
+        limit = probability * (1 << bits)
+        k = _first(lambda k, bounds=bounds, limit=limit: bounds(k)[1] <= limit)
+        if k == 0 or bounds(k - 1)[0] > limit:
+            return k
+        bits *= 2
+
+
+def _tails(distribution: IntegerDistribution, bits: int) -> Callable[[int], tuple[int, int]]:
+    """Bounds on 2**bits P(X > k) as a function of k >= 0.
+
+    The discrete Laplace's tail is r^(k + 1) / (1 + r) with r = exp(-c); the discrete Gaussian's
+    is summed, and past its table lies between 0 and the last entry.
+    """
+    if distribution.power == 1:
+        one = 1 << bits
+        ratio_low, ratio_high = exp_minus_bounds(distribution.c, bits)
+
+        def laplace(k: int) -> tuple[int, int]:
+            low, high = exp_minus_bounds(distribution.c * (k + 1), bits)
+            return (low << bits) // (one + ratio_high), -(-(high << bits) // (one + ratio_low))
+
+        return laplace
+    lows, highs = tail_bounds(distribution, bits)
+    return lambda k: (lows[k], highs[k]) if k < len(lows) else (0, highs[-1])
+
+
+def _first(holds: Callable[[int], bool]) -> int:
+    """The first k >= 0 from which on a condition holds."""
+    if holds(0):
+        return 0
+    end = 1
+    while not holds(end):
+        end *= 2
+    return bisect_left(range(end), True, key=holds)

@@ -1,0 +1,236 @@
+"""Exact draws at a large scale: a tabulated coarse part, uniform fine bits, exact rejection.
+
+A table of every threshold grows with the scale, so beyond a limit a magnitude is written
+y = m h + l with m a power of two and 0 <= l < m. With weights w(y) = exp(-c y^power):
+
+1. h is drawn by exact inversion from weights w(m h) on 0, 1, 2, ...; l and a sign are uniform.
+2. The attempt is kept with probability w(m h + l) / w(m h) = exp(-gamma), where
+   gamma = c l (2 m h + l) for power 2 and gamma = c l for power 1. A negative zero is rejected.
+
+The kept signed values have weights w(y) exactly. About 64 to 128 values of h lie within one
+standard deviation or scale, so that fewer than 1 % of the attempts fail.
+
+Step 2 is Algorithm 1 of Canonne, Kamath and Steinke (The discrete Gaussian for differential
+privacy, 2020): for gamma <= 1, draw Bernoulli(gamma / k) for k = 1, 2, ... up to the first
+failure, and keep the attempt if that k is odd. The kernel compares one 64-bit word of a uniform U
+with integer bounds on 2^64 gamma / k. Where the bounds do not decide, or gamma >= 1, the attempt
+is finished with Python's integers, which read further bits of the same U until the exact fraction
+decides. No float is used, and no value is out of reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.inversion import DRAWS_PER_BLOCK, InversionTable, build_table
+from spineflow.tasks.noise.randomness import RandomSource, random_integer, random_words
+
+COARSE_VALUES_PER_SCALE = 64
+MAX_ROUNDS = 16
+"""Bernoulli(gamma / k) draws of one attempt in the kernel; the chance of more is below 1/16!."""
+
+MAX_KERNEL_FINE_BITS = 24
+"""Largest log2(m) for which l (2 m h + l) fits 64 bits for every tabulated h."""
+
+
+@dataclass(frozen=True)
+class CoarseFineSampler:
+    """Draws from weights exp(-c |x|^power) on the integers; m = 2**fine_bits."""
+
+    distribution: IntegerDistribution
+    fine_bits: int
+    coarse: InversionTable
+
+    def draw(self, size: int, source: RandomSource) -> np.ndarray:
+        """Independent exact draws, shape `(size,)`, int64.
+
+        Raises OverflowError if a draw does not fit 64 bits, rather than wrap it.
+        """
+        values = np.empty(size, dtype=np.int64)
+        if self.fine_bits > MAX_KERNEL_FINE_BITS:
+            for position in range(size):
+                values[position] = self._draw_one(source)
+            return values
+        n_filled = 0
+        while n_filled < size:
+            n_filled += self._fill(values[n_filled : n_filled + DRAWS_PER_BLOCK], source)
+        return values
+
+    def _fill(self, values: np.ndarray, source: RandomSource) -> int:
+        """Fill the beginning of `values`; returns how many were filled."""
+        coarse = np.empty(values.size, dtype=np.int64)
+        far_coarse = self.coarse.draw_block(coarse, source)
+        coarse[list(far_coarse)] = -1
+        words = random_words(source, 2 * values.size + values.size // 8 + 2 * MAX_ROUNDS)
+        shift = _leading_zeros(self.distribution.c)
+        multiplier = (self.distribution.c.numerator << (64 + shift)) // (
+            self.distribution.c.denominator
+        )
+        n_filled, pending = _attempt_all(
+            coarse,
+            words,
+            self.fine_bits,
+            self.distribution.power,
+            np.uint64(multiplier),
+            np.uint64(shift),
+            values,
+        )
+        for slot, attempt, sign_and_fine, k, word in pending.tolist():
+            h = far_coarse.get(attempt, int(coarse[attempt]))
+            value = self._finish(h, sign_and_fine, k, word, source)
+            values[slot] = self._draw_one(source) if value is None else value
+        return n_filled
+
+    def _draw_one(self, source: RandomSource) -> int:
+        """One exact draw in Python's integers, of any size."""
+        value = None
+        while value is None:
+            block = np.empty(1, dtype=np.int64)
+            h = self.coarse.draw_block(block, source).get(0, int(block[0]))
+            n_bits = -(-(self.fine_bits + 1) // 8) * 8
+            value = self._finish(h, random_integer(source, n_bits), 0, 0, source)
+        return value
+
+    def _finish(
+        self, h: int, sign_and_fine: int, k: int, word: int, source: RandomSource
+    ) -> int | None:
+        """Finish an attempt: the value, or None if it is rejected.
+
+        With k = 0 the rejection step has not begun. Otherwise Bernoulli(gamma / k) is being drawn
+        from a uniform whose first 64 bits are `word`.
+        """
+        m = 1 << self.fine_bits
+        fine = (sign_and_fine >> 1) & (m - 1)
+        magnitude = m * h + fine
+        if sign_and_fine & 1 and magnitude == 0:
+            return None
+        exponent = fine * (2 * m * h + fine) if self.distribution.power == 2 else fine
+        if not _bernoulli_exp(self.distribution.c * exponent, k, word, source):
+            return None
+        return -magnitude if sign_and_fine & 1 else magnitude
+
+
+def build_coarse_fine(
+    distribution: IntegerDistribution, scale_squared: Fraction
+) -> CoarseFineSampler:
+    """The sampler with the largest m that leaves 64 coarse values within one scale."""
+    scale_in_coarse_values = scale_squared / COARSE_VALUES_PER_SCALE**2
+    fine_bits = max(0, (int(scale_in_coarse_values).bit_length() - 1) // 2)
+    coarse_c = distribution.c * (1 << fine_bits) ** distribution.power
+    coarse = build_table(IntegerDistribution(coarse_c, distribution.power, one_sided=True))
+    return CoarseFineSampler(distribution, fine_bits, coarse)
+
+
+def _leading_zeros(c: Fraction) -> int:
+    """The s with 1/2 <= c 2**s < 1, for 0 < c < 1/2."""
+    s = c.denominator.bit_length() - c.numerator.bit_length()
+    while c.numerator << s >= c.denominator:
+        s -= 1
+    while c.numerator << (s + 1) < c.denominator:
+        s += 1
+    return s
+
+
+def _bernoulli_exp(gamma: Fraction, k: int, word: int, source: RandomSource) -> bool:
+    """Whether a Bernoulli(exp(-gamma)) draw succeeds, continued from round k if k > 0."""
+    if k == 0:
+        while gamma > 1:
+            if not _bernoulli_exp(Fraction(1), 0, 0, source):
+                return False
+            gamma -= 1
+        k, word = 1, random_integer(source, 64)
+    while _is_below(gamma / k, word, source):
+        k, word = k + 1, random_integer(source, 64)
+    return k % 2 == 1
+
+
+def _is_below(probability: Fraction, word: int, source: RandomSource) -> bool:
+    """Whether a uniform whose first 64 bits are `word` lies below a fraction."""
+    n_bits = 64
+    while True:
+        limit = probability.numerator << n_bits
+        if (word + 1) * probability.denominator <= limit:
+            return True
+        if word * probability.denominator >= limit:
+            return False
+        word, n_bits = (word << 64) | random_integer(source, 64), n_bits + 64
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _multiply_words(a, b):
+    """High and low words of the product of two 64-bit words."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a_high, a_low, b_high, b_low = a >> half, a & mask, b >> half, b & mask
+    low = a_low * b_low
+    middle = a_high * b_low + (low >> half)
+    other = a_low * b_high + (middle & mask)
+    high = a_high * b_high + (middle >> half) + (other >> half)
+    return high, (other << half) | (low & mask)
+
+
+@njit(nogil=True, cache=True)
+def _attempt_all(coarse, words, fine_bits, power, multiplier, shift, values):
+    """Run attempts until `values` is full or the words run out.
+
+    `multiplier` = floor(c 2^(64 + shift)) lies in [2^63, 2^64). For an exponent n with
+    gamma = c n < 1, g = floor(n multiplier / 2^shift) satisfies g <= 2^64 gamma < g + 3: the
+    multiplier falls short by less than 1, so n times that over 2^shift by less than 2.
+
+    Returns the number filled and the undecided attempts, one row each: slot of `values`, attempt,
+    word with the sign and fine bits, round k (0: not begun), word of that round.
+    """
+    one, largest = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
+    fine_mask = (one << np.uint64(fine_bits)) - one
+    pending = np.empty((values.size, 5), dtype=np.uint64)
+    n_pending = 0
+    n_filled = 0
+    cursor = 0
+    for attempt in range(coarse.size):
+        if n_filled == values.size or cursor + MAX_ROUNDS + 2 > words.size:
+            break
+        sign_and_fine = words[cursor]
+        cursor += 1
+        h = coarse[attempt]
+        fine = (sign_and_fine >> one) & fine_mask
+        is_negative = sign_and_fine & one
+        k = 0
+        word = np.uint64(0)
+        is_decided = False
+        if h >= 0:
+            base = np.uint64(h) << np.uint64(fine_bits)
+            if is_negative and base + fine == 0:
+                continue
+            exponent = fine * (base + base + fine) if power == 2 else fine
+            high, low = _multiply_words(exponent, multiplier)
+            g = (high << (np.uint64(64) - shift)) | (low >> shift)
+            if high >> shift == 0 and g <= largest - np.uint64(3):
+                k = 1
+                while k <= MAX_ROUNDS:
+                    word = words[cursor]
+                    cursor += 1
+                    if word < g // np.uint64(k):
+                        k += 1
+                        continue
+                    is_decided = word > (g + np.uint64(3)) // np.uint64(k)
+                    break
+                if k > MAX_ROUNDS:
+                    word = words[cursor]
+                    cursor += 1
+        if is_decided:
+            if k % 2 == 1:
+                magnitude = np.int64(base + fine)
+                values[n_filled] = -magnitude if is_negative else magnitude
+                n_filled += 1
+        else:
+            pending[n_pending, 0] = n_filled
+            pending[n_pending, 1] = attempt
+            pending[n_pending, 2] = sign_and_fine
+            pending[n_pending, 3] = k
+            pending[n_pending, 4] = word
+            n_pending += 1
+            n_filled += 1
+    return n_filled, pending[:n_pending].copy()

@@ -1,0 +1,1 @@
+"""Pages that people read: documents of headings, paragraphs, tables and figures."""

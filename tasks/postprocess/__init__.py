@@ -1,1 +1,0 @@
-"""Marginals, suppression and coterminous geographies of tabulated releases."""

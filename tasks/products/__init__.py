@@ -1,0 +1,1 @@
+"""Several products of one dataset, charged to one ledger."""

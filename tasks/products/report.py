@@ -1,0 +1,96 @@
+"""The page and the index of a run of several products: what each gave, and what all cost."""
+
+from __future__ import annotations
+
+import json
+import os
+from fractions import Fraction
+from pathlib import Path
+
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.pages.document import Document, Link, Section, Table, to_html
+from spineflow.tasks.products.settings import ProductsSettings
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.report_sections import stages_section
+
+INDEX = "products.json"
+
+
+def publish_index(run: RunDirectory, settings: ProductsSettings) -> None:
+    """Write `release/products.json`: the folder of every product's release, and its run."""
+    if run.release.exists():
+        return
+    run.unchecked_release.mkdir(exist_ok=True)
+    index = {
+        name: {
+            "release": f"../{name}/release",
+            "run_id": RunDirectory(run.root / name).read_manifest()["run_id"],
+        }
+        for name in settings.products.chosen()
+    }
+    with replacing(run.unchecked_release / INDEX) as part:
+        part.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    os.rename(run.unchecked_release, run.release)
+
+
+def write_products_report(run: RunDirectory, settings: ProductsSettings) -> Path:
+    """Write `report/report.html`: a line for each product, and what the dataset has spent."""
+    rows = tuple(
+        (
+            name,
+            RunDirectory(run.root / name).read_manifest()["status"],
+            Link("release", f"../{name}/release/"),
+            Link("report", f"../{name}/report/report.html"),
+        )
+        for name in settings.products.chosen()
+    )
+    sections = [
+        Section("Products", (Table(("product", "status", "release", "report"), rows),)),
+        _cost(settings),
+        stages_section(run),
+    ]
+    document = Document(
+        f"Products of {settings.privacy.dataset}",
+        (
+            "Every product reads the same people, so what they cost adds up under one name in "
+            "the ledger.",
+        ),
+        tuple(sections),
+        settings.stamp,
+    )
+    with replacing(run.report) as part:
+        part.write_text(to_html(document), encoding="utf-8")
+    return run.report
+
+
+def _cost(settings: ProductsSettings) -> Section:
+    """What the ledger holds of the dataset, by product, this run's and all others."""
+    if not settings.is_private:
+        return Section("Cost", ("Runs that are not private are not charged.",))
+    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+    dataset = summary(ledger)["datasets"][settings.privacy.dataset]
+    rows = tuple(
+        (
+            product,
+            draw["name"],
+            f"{'epsilon' if draw['definition'] == 'pure_dp' else 'rho'} {draw['parameter']}",
+            draw["neighbors"],
+            float(Fraction(draw["bounded_rho"])),
+        )
+        for product, drawn in dataset["products"].items()
+        for draw in drawn["draws"]
+    )
+    epsilon = dataset["epsilon"]
+    tight = epsilon["tight"]
+    return Section(
+        "Cost",
+        (
+            "All that was ever drawn from this dataset, in its native guarantee and composed as "
+            "bounded zCDP per person.",
+            Table(("product", "draw", "guarantee", "neighbours", "bounded rho"), rows),
+            f"Together rho {float(Fraction(dataset['rho'])):.4f}, which is epsilon "
+            f"{tight if isinstance(tight, str) else f'{tight:.2f}'} at delta {epsilon['delta']}; "
+            f"{'no cap is set' if dataset['cap'] is None else 'the cap is ' + dataset['cap']}.",
+        ),
+    )

@@ -1,0 +1,125 @@
+"""Settings of the products flow: several products of one dataset, charged to one ledger.
+
+[input]                      # what the products share
+persons = "persons.parquet"
+...
+[privacy]
+dataset = "county"
+[products.topdown]           # the rest of a product's own settings file
+preset = "pl94_2020_us"
+[products.detailed-groups.input]
+parameters = "params"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.runs.settings import (
+    FilePath,
+    InputSettings,
+    ProductSettings,
+    Refuse,
+    Section,
+    WithPreset,
+    merged_tables,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+SHARED = ("input", "privacy", "release", "run")
+"""Tables that stand once for all products; a product's own keys in them win."""
+
+
+class SharedInput(InputSettings):
+    """The census tables, for the products that read them."""
+
+    persons: FilePath | None = None
+    units: FilePath | None = None
+    geography: FilePath | None = None
+
+
+class ChosenProducts(Section):
+    """The settings of each product that is run; those left out are not."""
+
+    topdown: TopdownSettings | None = None
+    detailed_groups: DetailedGroupsSettings | None = Field(default=None, alias="detailed-groups")
+    group_sizes: GroupSizesSettings | None = Field(default=None, alias="group-sizes")
+
+    def chosen(self) -> dict[str, ProductSettings]:
+        """Settings by name of the flow, in the order in which the products are run."""
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        return {value.PRODUCT: value for value in found.values() if value is not None}
+
+
+MODELS: dict[str, type[ProductSettings]] = {
+    model.PRODUCT: model for model in (TopdownSettings, DetailedGroupsSettings, GroupSizesSettings)
+}
+"""The products that the flow can run, by name."""
+
+
+class ProductsSettings(ProductSettings):
+    """All settings of a run of several products."""
+
+    PRODUCT: ClassVar[str] = "products"
+
+    input: SharedInput = SharedInput()
+    products: ChosenProducts
+
+    @property
+    def published_to(self) -> None:
+        """Nowhere: every product's release is copied by its own run."""
+        return None
+
+    @model_validator(mode="after")
+    def _there_is_a_product(self) -> Self:
+        if not self.products.chosen():
+            raise ValueError(f"products needs at least one of {', '.join(MODELS)}")
+        return self
+
+    @classmethod
+    def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
+        """Each product's table with the shared tables and its preset beneath it."""
+        products = own.get("products")
+        if not isinstance(products, Mapping):
+            return own
+        expanded = {
+            name: with_preset(model, merged_tables(_shared_with(model, own), products[name]))
+            if (model := MODELS.get(name)) is not None and isinstance(products[name], Mapping)
+            else products[name]
+            for name in products
+        }
+        return {**own, "products": expanded}
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse products of other people, then what a product's own settings get wrong."""
+        for name, settings in self.products.chosen().items():
+            where = f"products.{name}"
+            for key in ("dataset", "ledger"):
+                if getattr(settings.privacy, key) != getattr(self.privacy, key):
+                    refuse(
+                        f"{where}.privacy.{key} is not that of [privacy]; products run together "
+                        "spend on one dataset, in one ledger"
+                    )
+            if settings.is_private != self.is_private:
+                why = settings.why_not_private or self.why_not_private
+                refuse(
+                    f"of {where} and [privacy] one is private and one is not ({why}); set "
+                    "privacy.infinite and privacy.seed in [privacy] alone, and run the published "
+                    "calibration by itself"
+                )
+            settings.refuse_what_does_not_fit(lambda text, where=where: refuse(f"{where}: {text}"))
+
+
+def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The shared tables, less the keys that a product's own tables do not have."""
+    shared = {}
+    for name in SHARED:
+        table = own.get(name, {})
+        known = model.model_fields[name].annotation.model_fields
+        if isinstance(table, Mapping):
+            shared[name] = {key: value for key, value in table.items() if key in known}
+    return shared

@@ -1,0 +1,332 @@
+"""The run directory: where every artifact of a run lives, and the manifest that describes it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+from spineflow.tasks.runs.files import (
+    NOT_PRIVATE,
+    TEMPORARY_SUFFIX,
+    remove_temporaries,
+    replacing,
+    sha256_of_file,
+)
+from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.publishing import discard_all_unpublished
+
+DERIVED = (
+    "dataset",
+    "trials",
+    "combined",
+    "estimates",
+    "solves",
+    "release",
+    "release-unchecked",
+    "validation/checks.json",
+    "report",
+)
+"""What can be made again from measurements, invariants and public geography."""
+
+LOCK = ".lock"
+"""File that is locked while a process works on the run; it names that process."""
+
+_FIRST_ENTRIES = (LOCK, "confidential", "settings.toml", f"{NOT_PRIVATE}.txt")
+"""What a run that was killed before its manifest may have left."""
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Names of the artifacts of a run; see the layout in the reference documentation."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        """Run id, digests, code version and the status of every stage."""
+        return self.root / "manifest.json"
+
+    @property
+    def settings(self) -> Path:
+        """The merged settings, frozen at the start."""
+        return self.root / "settings.toml"
+
+    @property
+    def confidential(self) -> Path:
+        """Folder of mode 0700 for everything that must not be published."""
+        return self.root / "confidential"
+
+    @property
+    def geography(self) -> Path:
+        """The geography frame: public."""
+        return self.root / "spine" / "geography.parquet"
+
+    @property
+    def invariants(self) -> Path:
+        """The declared invariants of every block: public by declaration."""
+        return self.root / "spine" / "invariants.parquet"
+
+    @property
+    def state_totals(self) -> Path:
+        """The declared population of every state."""
+        return self.root / "spine" / "state_totals.json"
+
+    @property
+    def release(self) -> Path:
+        """What is published; the folder exists once every check has passed."""
+        return self.root / "release"
+
+    @property
+    def report(self) -> Path:
+        """The public report."""
+        return self.root / "report" / "report.html"
+
+    @property
+    def unchecked_release(self) -> Path:
+        """Where the release is prepared before the checks."""
+        return self.root / "release-unchecked"
+
+    @property
+    def checks(self) -> Path:
+        """Public outcome of every check."""
+        return self.root / "validation"
+
+    def histogram(self, universe: str) -> Path:
+        """The confidential block histograms of a universe."""
+        return self.confidential / "histograms" / f"{universe}.parquet"
+
+    def spine(self, universe: str) -> Path:
+        """Folder of a universe's spine."""
+        return self.root / "spine" / universe
+
+    def measurements(self, universe: str, geolevel: str) -> Path:
+        """Folder of the noisy measurements and constraints at a geolevel."""
+        return self.root / "measurements" / universe / geolevel
+
+    def dpqueries(self, universe: str, geolevel: str, shard: str) -> Path:
+        """Noisy measurements of one shard of geounits."""
+        return self.measurements(universe, geolevel) / "dpqueries" / f"{shard}.parquet"
+
+    def constraints(self, universe: str, geolevel: str, shard: str) -> Path:
+        """Constraints of one shard of geounits."""
+        return self.measurements(universe, geolevel) / "constraints" / f"{shard}.parquet"
+
+    def estimates(self, universe: str, geolevel: str, shard: str) -> Path:
+        """Estimates of one shard of geounits."""
+        return self.root / "estimates" / universe / geolevel / f"{shard}.parquet"
+
+    def combined(self, universe: str, geolevel: str, shard: str) -> Path:
+        """What the measurements of a shard, and all below it, tell about its parents."""
+        return self.root / "combined" / universe / geolevel / f"{shard}.parquet"
+
+    def solves(self, universe: str, geolevel: str, shard: str) -> Path:
+        """How each solve of a shard ended."""
+        return self.root / "solves" / universe / geolevel / f"{shard}.parquet"
+
+    def refuse_edited_settings(self) -> None:
+        """Raise InputRefused if the frozen settings have been edited since the run began."""
+        text = self.settings.read_text(encoding="utf-8")
+        if settings_digest(text) != self.read_manifest()["settings_digest"]:
+            raise InputRefused(
+                f"{self.settings} has been edited since the run began; put it back, or start a "
+                "new run."
+            )
+
+    def artifact(self, path: Path, **facts: Any) -> Artifact:
+        """Handle of a finished public file of this run."""
+        return Artifact(str(path.relative_to(self.root)), sha256_of_file(path), **facts)
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest; raises InputRefused where there is none that can be read."""
+        try:
+            return json.loads(self.manifest.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputRefused(
+                f"{self.root} holds no run (there is no manifest.json); check the path."
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError, OSError):
+            raise InputRefused(
+                f"{self.manifest} cannot be read; restore it, or start a new run."
+            ) from None
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest in one step."""
+        with replacing(self.manifest) as part:
+            part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+    def update_manifest(self, **facts: Any) -> None:
+        """Set top-level facts; only the process that holds the lock calls this."""
+        self.write_manifest({**self.read_manifest(), **facts})
+
+    def record_stages(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
+        """Enter finished stages with their artifacts' digests and seconds of work."""
+        manifest = self.read_manifest()
+        for stage, artifacts in stages.items():
+            known = manifest["stages"].get(stage, {})
+            reused = all(artifact.reused for artifact in artifacts)
+            manifest["stages"][stage] = {
+                "status": "complete",
+                "seconds": known.get("seconds")
+                if reused and known
+                else round(sum(artifact.seconds for artifact in artifacts), 3),
+                "digests": {artifact.path: artifact.digest for artifact in artifacts},
+            }
+        self.write_manifest(manifest)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process; the system frees the lock of a process that died.
+
+        The lock file names its last owner. Raises SpineflowError if another process holds it.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            stream = (self.root / LOCK).open("a+b", buffering=0)
+        except OSError as error:
+            raise SpineflowError(
+                f"The run directory {self.root} cannot be written ({error.strerror}); make it "
+                "writable, or choose another --run-dir."
+            ) from None
+        with stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SpineflowError(
+                    f"{self.root} is in use by {_owner(stream)}; wait for it or choose another "
+                    "run directory."
+                ) from None
+            except OSError as error:
+                raise SpineflowError(
+                    f"The file system of {self.root} has no locks ({error.strerror}); choose a "
+                    "run directory on one that has."
+                ) from None
+            _write_owner(stream)
+            yield
+
+
+def _write_owner(lock: BinaryIO) -> None:
+    """Say in a lock file who holds it; on a full disk, the lock holds without that."""
+    owner = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    with suppress(OSError):
+        lock.truncate(0)
+        lock.write(json.dumps(owner).encode() + b"\n")
+
+
+def _owner(lock: BinaryIO) -> str:
+    """Who holds a lock, in words."""
+    try:
+        lock.seek(0)
+        owner = json.loads(lock.read())
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def refuse_other_folders(run: RunDirectory) -> None:
+    """Raise InputRefused for a folder that holds something, but no run."""
+    if run.manifest.exists() or not run.root.is_dir():
+        return
+    if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
+        raise InputRefused(f"{run.root} is not empty and holds no run; choose another --run-dir.")
+
+
+def start_run(
+    run: RunDirectory, *, product: str, settings_text: str, stamp: str | None = None
+) -> None:
+    """Lay out a new run directory, or continue one that was started with the same settings.
+
+    If an unfinished run was begun by another version of the code, what it derived is made again;
+    measurements are never drawn again, and a finished release is left as it is. `stamp` is what
+    the settings say of a run that is not private. Raises InputRefused if the directory belongs to
+    other settings or holds something else.
+    """
+    digest = settings_digest(settings_text)
+    if run.manifest.exists():
+        manifest = run.read_manifest()
+        if manifest["settings_digest"] != digest or manifest["product"] != product:
+            raise InputRefused(
+                f"{run.root} holds a run with other settings; choose another --run-dir, or "
+                "continue that run with 'spineflow resume'."
+            )
+        remove_unfinished(run)
+        if run.release.exists():
+            return
+        if manifest["code_version"] != code_version():
+            remove_derived(run)
+        run.update_manifest(code_version=code_version(), status="running")
+        return
+    refuse_other_folders(run)
+    remove_unfinished(run)
+    run.confidential.mkdir(parents=True, mode=0o700, exist_ok=True)
+    with replacing(run.settings) as part:
+        part.write_text(settings_text, encoding="utf-8")
+    if stamp is not None:
+        (run.root / f"{NOT_PRIVATE}.txt").write_text(f"{stamp}.\n", encoding="utf-8")
+    run.write_manifest(
+        {
+            "run_id": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
+            "product": product,
+            "privacy": "private" if stamp is None else NOT_PRIVATE,
+            "settings_digest": digest,
+            "input_digests": {},
+            "code_version": code_version(),
+            "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "status": "running",
+            "stages": {},
+        }
+    )
+
+
+def remove_unfinished(run: RunDirectory) -> None:
+    """Remove what killed writers left under temporary names, unseen by anything else."""
+    remove_temporaries(run.root)
+    discard_all_unpublished(run.root / "measurements")
+
+
+def _may_be_left(name: str) -> bool:
+    """Whether a file or folder may be what is left of a run that was killed before its manifest."""
+    written = re.fullmatch(rf"(settings\.toml|manifest\.json)\.\w+{TEMPORARY_SUFFIX}", name)
+    return name in _FIRST_ENTRIES or written is not None
+
+
+def remove_derived(run: RunDirectory) -> None:
+    """Remove what can be made again without the input and without drawing noise."""
+    for name in DERIVED:
+        shutil.rmtree(run.root / name, ignore_errors=True)
+        with suppress(OSError):
+            (run.root / name).unlink()
+
+
+def settings_digest(text: str) -> str:
+    """Digest that ties a run to its settings."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def code_version() -> str:
+    """Hash of the sources of every package that decides a result."""
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for package in ("flows", "geography", "tasks", "validation"):
+        for source in sorted((root / package).rglob("*.py")):
+            digest.update(source.relative_to(root).as_posix().encode())
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]

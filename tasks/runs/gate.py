@@ -1,0 +1,83 @@
+"""The gate that every product's release passes: its checks, and the step by which it appears."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import pyarrow.parquet as pq
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.timing import stopwatch
+from spineflow.validation.outcome import CHECKS_FILE, Outcome, write_outcomes
+
+Settings = TypeVar("Settings", bound=ProductSettings)
+
+
+def accept(
+    run: RunDirectory, settings: ProductSettings, outcomes: Sequence[Outcome]
+) -> tuple[Outcome, ...]:
+    """Write the public outcomes of a run's checks, and return them if all have passed.
+
+    Raises CheckFailed, naming the first check that failed; the release is then withheld.
+    """
+    write_outcomes(outcomes, run.checks, stamp=None if settings.is_private else NOT_PRIVATE)
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    if failed:
+        first = failed[0]
+        raise CheckFailed(
+            f"The check '{first.name.replace('_', ' ')}' of {first.universe} failed "
+            f"({len(failed)} of {len(outcomes)} did) and the release is withheld: {first.detail}; "
+            f"see {run.checks.name}/{CHECKS_FILE} in the run directory."
+        )
+    return tuple(outcomes)
+
+
+def checked(
+    run: RunDirectory,
+    model: type[Settings],
+    check_run: Callable[[RunDirectory, Settings], Sequence[Outcome]],
+) -> Artifact:
+    """The outcomes of a run's checks, made by `check_run` unless it is released already."""
+    path = run.checks / CHECKS_FILE
+    if run.release.exists():
+        return run.artifact(path, reused=True)
+    with stopwatch() as seconds:
+        outcomes = check_run(run, frozen_settings(model, run.settings))
+    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+
+
+def publish(run: RunDirectory) -> None:
+    """Give the checked release its name in one step."""
+    os.rename(run.unchecked_release, run.release)
+
+
+def published(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Artifact:
+    """The release, published unless it is already; `complete` adds what only checked ones have."""
+    reused = run.release.exists()
+    if not reused:
+        complete()
+        publish(run)
+    return Artifact(run.release.name, reused=reused)
+
+
+def stamp_files(run: RunDirectory) -> None:
+    """Put the stamp of a run that is not private on those of its Parquet files that lack it."""
+    for path in run.root.rglob("*.parquet"):
+        metadata = pq.read_schema(path).metadata or {}
+        if metadata.get(STAMP_KEY.encode()) != NOT_PRIVATE.encode():
+            stamped = {**metadata, STAMP_KEY.encode(): NOT_PRIVATE.encode()}
+            with replacing(path) as part, pq.ParquetFile(path) as file:
+                schema = file.schema_arrow.with_metadata(stamped)
+                with pq.ParquetWriter(part, schema, compression="zstd") as writer:
+                    for number in range(file.num_row_groups):
+                        row_group = file.read_row_group(number)
+                        writer.write_table(row_group.replace_schema_metadata(stamped))
+
+
+CERTIFICATE = "certificate"

@@ -1,0 +1,216 @@
+"""Copying a finished release to a folder or an object store, so that it appears there whole.
+
+Files go first, into a folder named by the run and by a digest of what they hold. Last comes
+`<product>.json`, which names that folder and lists its files with sizes and digests. It is put on
+condition that nothing stands there. Readers begin with it, so that they find a whole release or
+none; of two runs that publish to one place, the second is refused, and doing it again changes
+nothing. Only the files of the run's `release/` leave the run directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+from spineflow.tasks.runs.files import sha256_of_file
+from spineflow.tasks.runs.publishing import discard_unpublished, publish_once
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.stores import StoreRefused, is_url, store_errors
+
+
+class PublicationRefused(SpineflowError):
+    """The place does not take the release, which stays in the run directory."""
+
+
+class Place(Protocol):
+    """A folder, or a prefix of an object store."""
+
+    def read(self, name: str) -> bytes | None:
+        """Content of a file; None if there is none."""
+
+    def put(self, name: str, file: Path) -> None:
+        """Copy a file to a name that holds this file or nothing."""
+
+    def put_once(self, name: str, content: bytes) -> bytes:
+        """Write a file unless it exists; returns what stands there then."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of this machine or of a shared file system."""
+
+    root: Path
+
+    def read(self, name: str) -> bytes | None:
+        """Content of a file; None if there is none. What a killed writer left goes."""
+        discard_unpublished(self.root / name)
+        try:
+            return (self.root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def put(self, name: str, file: Path) -> None:
+        """Copy a file to a name that holds this file or nothing; it appears whole."""
+
+        def copy(target: BinaryIO) -> None:
+            with file.open("rb") as source:
+                shutil.copyfileobj(source, target, 1 << 24)
+
+        publish_once(self.root / name, copy)
+
+    def put_once(self, name: str, content: bytes) -> bytes:
+        """Write a file unless it exists; returns what stands there then."""
+        return publish_once(self.root / name, lambda file: file.write(content)).read_bytes()
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The objects of a store whose keys begin with `root`; `store` is an fsspec file system."""
+
+    url: str
+    root: str
+    store: Any
+
+    def read(self, name: str) -> bytes | None:
+        """Content of an object; None if there is none."""
+        try:
+            with store_errors(self.url, self.url):
+                return self.store.cat_file(f"{self.root}/{name}")
+        except FileNotFoundError:
+            return None
+
+    def put(self, name: str, file: Path) -> None:
+        """Copy a file; objects appear whole."""
+        with store_errors(self.url, self.url):
+            self.store.put_file(str(file), f"{self.root}/{name}")
+
+    def put_once(self, name: str, content: bytes) -> bytes:
+        """Write an object unless it exists, as one request; returns what stands there then."""
+        try:
+            with store_errors(self.url, self.url):
+                self.store.pipe_file(f"{self.root}/{name}", content, mode="create")
+        except FileNotFoundError:
+            raise
+        except (FileExistsError, SpineflowError):
+            # Stores word a failed condition in several ways; what stands there tells.
+            if (standing := self.read(name)) is None:
+                raise
+            return standing
+        return self.read(name) or b""
+
+
+def place_of(run: RunDirectory) -> str | None:
+    """Where the frozen settings of a run ask for its release to be copied; None if nowhere."""
+    with run.settings.open("rb") as file:
+        return tomllib.load(file).get("release", {}).get("publish_to")
+
+
+def marker_address(place: str, product: str) -> str:
+    """Address of the file with which readers of a product's release begin."""
+    return f"{place.rstrip('/')}/{_marker_name(product)}"
+
+
+def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
+    """Raise InputRefused if another run's release stands where this one is to go.
+
+    Asked before a run begins, so that nothing is spent on a release that has no place.
+    """
+    place = settings.published_to
+    if place is None or run.release.exists():
+        return
+    standing = _open_place(place).read(_marker_name(settings.PRODUCT))
+    if standing is not None:
+        run_id = run.read_manifest()["run_id"] if run.manifest.exists() else None
+        if _described(standing)["run_id"] != run_id:
+            raise InputRefused(_taken(standing, settings.PRODUCT, place))
+
+
+def copy_release(run: RunDirectory, place: str) -> bool:
+    """Copy the release of a run to a place; False if it stands there already.
+
+    Raises PublicationRefused if the place holds another release, does not exist or lets nobody in,
+    StorageFailed if the store does not answer.
+    """
+    listing = describe_release(run)
+    marker = _marker_name(listing["product"])
+    again = f"continue with 'spineflow resume {run.root}'"
+    try:
+        opened = _open_place(place)
+        standing = opened.read(marker)
+        is_new = standing is None
+        if standing is None:
+            for file in listing["files"]:
+                opened.put(f"{listing['folder']}/{file['name']}", run.release / file["name"])
+            content = json.dumps(listing, indent=2) + "\n"
+            standing = opened.put_once(marker, content.encode())
+    except FileNotFoundError:
+        raise PublicationRefused(
+            f"{place} does not exist; create its bucket or folder and {again}."
+        ) from None
+    except StoreRefused as error:
+        raise PublicationRefused(f"{place}: {error.rule}; {error.remedy} and {again}.") from None
+    if _described(standing)["folder"] != listing["folder"]:
+        raise PublicationRefused(_taken(standing, listing["product"], place))
+    return is_new
+
+
+def describe_release(run: RunDirectory) -> dict[str, Any]:
+    """What is published of a run: whose it is, its folder, and its files; public."""
+    manifest = run.read_manifest()
+    files = [
+        {
+            "name": path.relative_to(run.release).as_posix(),
+            "size": path.stat().st_size,
+            "sha256": sha256_of_file(path),
+        }
+        for path in sorted(run.release.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    ]
+    digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    facts = ("run_id", "product", "privacy", "settings_digest", "code_version")
+    return {
+        **{name: manifest[name] for name in facts},
+        "folder": f"{manifest['product']}-{manifest['run_id']}-{digest[:16]}",
+        "files": files,
+    }
+
+
+def _open_place(place: str) -> Folder | Prefix:
+    if not is_url(place):
+        return Folder(Path(place))
+    with store_errors(place, place):
+        import fsspec  # Slow to import, and most releases stay where they are.
+
+        store, root = fsspec.core.url_to_fs(place, use_listings_cache=False)
+    if "file" in store.protocol:
+        return Folder(Path(root))
+    return Prefix(place, root.rstrip("/"), store)
+
+
+def _marker_name(product: str) -> str:
+    return f"{product}.json"
+
+
+def _described(standing: bytes) -> dict[str, Any]:
+    """The listing that stands at a place, or an empty one if it is none."""
+    try:
+        listing = json.loads(standing)
+        return {"run_id": listing["run_id"], "folder": listing["folder"]}
+    except (ValueError, KeyError, TypeError):
+        return {"run_id": "that cannot be read", "folder": ""}
+
+
+def _taken(standing: bytes, product: str, place: str) -> str:
+    """What is wrong with a place that holds another release."""
+    return (
+        f"{marker_address(place, product)} is the release of run "
+        f"{_described(standing)['run_id']}, and releases are not replaced; move it away, or start "
+        "a new run with another release.publish_to."
+    )

@@ -1,0 +1,243 @@
+"""What the settings of every product are made of.
+
+Settings are frozen, unknown keys are refused, and privacy parameters are exact fractions. A
+product's model inherits from `ProductSettings` and adds its own sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import NOT_PRIVATE
+from spineflow.tasks.runs.stores import carries_secrets, is_url
+
+
+def exact_fraction(value: Any) -> Fraction:
+    """An exact fraction from a string or an integer; binary floats are refused."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, bool | float) or not isinstance(value, str | int):
+        raise ValueError('must be an exact fraction in quotes, for example "1/20" or "0.05"')
+    try:
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError('is not a fraction; write for example "1/20" or "0.05"') from None
+
+
+SMALLEST_LOSS, LARGEST_LOSS = Fraction("1e-12"), Fraction("1e12")
+"""A rho or epsilon beyond these is a slip, and its noise could not be computed with."""
+
+ExactFraction = Annotated[Fraction, BeforeValidator(exact_fraction)]
+
+_PATH = "path"
+FilePath = Annotated[str, _PATH]
+"""A path, taken from the settings file's folder if it is relative, or an fsspec URL."""
+
+Refuse = Callable[[str], NoReturn]
+"""Raises InputRefused with a sentence that begins with the settings file's name."""
+
+
+class Section(BaseModel):
+    """A table of a settings file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
+        """This section with `absolute` applied to every path in it and in the sections below."""
+        changed: dict[str, Any] = {name: absolute(path) for name, path in self.paths().items()}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, Section):
+                changed[name] = value.with_absolute_paths(absolute)
+            elif isinstance(value, Mapping):
+                changed[name] = {
+                    key: item.with_absolute_paths(absolute) if isinstance(item, Section) else item
+                    for key, item in value.items()
+                }
+        return self.model_copy(update=changed)
+
+    def paths(self) -> dict[str, str]:
+        """The paths that this section itself holds, by key; keys without a value are left out."""
+        fields = type(self).model_fields.items()
+        values = {name: getattr(self, name) for name, field in fields if _is_path(field)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def located_paths(self, prefix: str = "") -> Iterator[tuple[str, str]]:
+        """Every path in this section and in those below, with its dotted key."""
+        for name, path in self.paths().items():
+            yield prefix + name, path
+        for name in type(self).model_fields:
+            if isinstance(section := getattr(self, name), Section):
+                yield from section.located_paths(f"{prefix}{name}.")
+
+
+def _is_path(field: Any) -> bool:
+    """Whether a field is a FilePath, alone or beside None."""
+    alternatives = [field.annotation, *getattr(field.annotation, "__args__", ())]
+    return _PATH in field.metadata or any(
+        _PATH in getattr(alternative, "__metadata__", ()) for alternative in alternatives
+    )
+
+
+class InputSettings(Section):
+    """Where the input is; products add its files."""
+
+    confidential: bool = True
+    """Confidential inputs never have counts or other detail shown outside `confidential/`."""
+
+    def files(self) -> tuple[str, ...]:
+        """Files and folders that hold the input; a run goes on only with the same ones."""
+        return tuple(self.paths().values())
+
+
+class PrivacySettings(Section):
+    """Whose privacy is spent, and where that is recorded."""
+
+    dataset: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Name under which the ledger adds up everything drawn from these people."""
+    ledger: FilePath = "ledger.db"
+    infinite: bool = False
+    """Switch noise off; for testing on data that are not confidential."""
+    seed: int | None = None
+    """Make noise repeatable; for testing on data that are not confidential."""
+
+
+class RunnerSettings(Section):
+    """What the tasks of a run are run by."""
+
+    runner: Literal["threads", "processes", "dask"] = "threads"
+    workers: int = Field(default=2, ge=1)
+    dask_address: str | None = None
+
+
+class ReleaseSettings(Section):
+    """Where a release goes besides the run directory."""
+
+    publish_to: FilePath | None = None
+    """Folder or fsspec URL to which the checked release is copied."""
+
+
+WithPreset = Callable[["type[ProductSettings]", Mapping[str, Any]], Mapping[str, Any]]
+"""Merges the preset that a product's table names, if it names one, beneath the table."""
+
+
+class ProductSettings(Section):
+    """The settings that every product has; read by `tasks.runs.settings_files`."""
+
+    PRODUCT: ClassVar[str]
+    """Name of the flow."""
+    NEEDS_PUBLIC_DATA: ClassVar[str] = (
+        "privacy.infinite and privacy.seed are for testing only: set input.confidential = false "
+        "if these data may be disclosed"
+    )
+    """Why a run that is not private refuses confidential input."""
+
+    preset: str | None = None
+    input: InputSettings
+    privacy: PrivacySettings
+    run: RunnerSettings = RunnerSettings()
+    release: ReleaseSettings = ReleaseSettings()
+
+    @model_validator(mode="after")
+    def _testing_needs_public_data(self) -> Self:
+        if self.input.confidential and not self.is_private:
+            raise ValueError(self.NEEDS_PUBLIC_DATA)
+        return self
+
+    @property
+    def published_to(self) -> str | None:
+        """The folder or URL to which the run's own release is copied, None if nowhere."""
+        return self.release.publish_to
+
+    @property
+    def why_not_private(self) -> str | None:
+        """Why the run's noise protects nobody, as a clause; None if it does protect."""
+        if self.privacy.infinite:
+            return "noise was switched off"
+        if self.privacy.seed is not None:
+            return "noise can be repeated from the seed in the settings"
+        return None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the run's noise protects anybody; otherwise its files say NOT PRIVATE."""
+        return self.why_not_private is None
+
+    @property
+    def stamp(self) -> str | None:
+        """What the pages of a run that is not private say first, and why; None if it is private."""
+        why = self.why_not_private
+        return None if why is None else f"{NOT_PRIVATE}: {why}; for testing only"
+
+    @classmethod
+    def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
+        """A settings file's table with everything that it leaves to presets."""
+        return with_preset(cls, own)
+
+    @classmethod
+    def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """The preset less what the file's own settings replace as a whole; by default, nothing."""
+        return preset
+
+    def refuse_unfit_addresses(self, refuse: Refuse) -> None:
+        """Refuse URLs that hold secrets, since settings are frozen in runs, and a remote ledger."""
+        for key, path in self.located_paths():
+            if is_url(path) and carries_secrets(path):
+                refuse(
+                    f"{key} holds a user, a password or a query; give the address alone, and "
+                    "credentials in the environment"
+                )
+        if is_url(self.privacy.ledger):
+            refuse("privacy.ledger must be a path; the ledger is a file that is locked and synced")
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Check what a single field cannot show; call `refuse` with a sentence about the first."""
+
+
+def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with the keys of both; where both have one, `top` wins, and tables are merged."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        merged[key] = merged_tables(below, value) if both else value
+    return merged
+
+
+def refuse_in(file_name: str) -> Refuse:
+    """A `Refuse` for the settings file of that name."""
+
+    def refuse(text: str) -> NoReturn:
+        raise InputRefused(f"{file_name}: {text}.")
+
+    return refuse
+
+
+def refuse_loss(value: Fraction, where: str, refuse: Refuse) -> None:
+    """Refuse a rho or epsilon that is not positive or absurdly small or large."""
+    if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
+        refuse(f"{where} must be a positive fraction, from 1e-12 to 1e12")
+
+
+def refuse_delta(delta: Fraction, where: str, refuse: Refuse) -> None:
+    """Refuse a delta that is not a probability strictly between 0 and 1."""
+    if not 0 < delta < 1:
+        refuse(f"{where} is {delta}; it must be positive and below 1")
+
+
+def refuse_shares(shares: Mapping[str, Fraction], where: str, refuse: Refuse) -> None:
+    """Refuse shares that are negative or do not sum to exactly 1."""
+    negative = [name for name, share in shares.items() if share < 0]
+    if negative:
+        refuse(f"{where}.{negative[0]} is {shares[negative[0]]}; shares cannot be negative")
+    total = sum(shares.values(), Fraction(0))
+    if total != 1:
+        refuse(f"{where} sums to {_readable(total)}; the shares must sum to exactly 1")
+
+
+def _readable(value: Fraction) -> str:
+    return f"{value} ({float(value):.6g})" if value.denominator != 1 else str(value)

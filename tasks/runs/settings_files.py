@@ -1,0 +1,151 @@
+"""Reading settings: from TOML, merged with a preset, validated once, frozen in the run directory.
+
+Relative paths are taken from the folder of the settings file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+from pydantic import ValidationError
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import NOT_PRIVATE
+from spineflow.tasks.runs.settings import ProductSettings, merged_tables, refuse_in
+from spineflow.tasks.runs.stores import is_url
+
+Settings = TypeVar("Settings", bound=ProductSettings)
+
+
+def load_settings(
+    model: type[Settings], path: str | Path, *, presets: Path, overrides: Sequence[str] = ()
+) -> Settings:
+    """Read, merge and validate the settings of a run of the model's product.
+
+    `presets` is the folder of preset files; `overrides` are `section.key=value` strings whose
+    value is TOML or else a bare string. Raises InputRefused, naming the key and the remedy.
+    """
+    path = Path(path)
+    merged = _read_toml(path)
+    for override in overrides:
+        _apply_override(merged, override)
+
+    def with_preset(of: type[ProductSettings], own: Mapping[str, Any]) -> Mapping[str, Any]:
+        preset = own.get("preset")
+        if preset is None:
+            return own
+        file = presets / f"{preset}.toml"
+        known = sorted(entry.stem for entry in presets.glob("*.toml"))
+        if not isinstance(preset, str) or not file.exists():
+            raise InputRefused(
+                f"{path.name}: unknown preset {preset!r}{_nearest(str(preset), known)}; "
+                f"there are {', '.join(known)}."
+            )
+        return merged_tables(of.without_replaced(_read_toml(file), own), own)
+
+    return _validated(model, model.expanded(merged, with_preset), path)
+
+
+def frozen_settings(model: type[Settings], path: Path) -> Settings:
+    """Settings that a run has frozen in its directory: merged already, paths absolute."""
+    return _validated(model, _read_toml(path), path)
+
+
+def dump_settings(settings: ProductSettings) -> str:
+    """TOML of the merged settings, which `frozen_settings` reads back to an equal object."""
+    text = tomli_w.dumps(_plain(settings.model_dump(mode="python", by_alias=True)))
+    return text if settings.is_private else f"# {NOT_PRIVATE}\n{text}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputRefused(f"{path}: no such settings file; check the path.") from None
+    except IsADirectoryError:
+        raise InputRefused(f"{path} is a folder; name the settings file in it.") from None
+    except UnicodeDecodeError:
+        raise InputRefused(f"{path.name} is not UTF-8 text; save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputRefused(f"{path.name} is not valid TOML: {error}.") from None
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise InputRefused(f"--set {override}: write it as section.key=value.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *sections, last = key.strip().split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise InputRefused(f"--set {override}: {section} is not a section.")
+    tree[last] = value
+
+
+def _validated(model: type[Settings], tree: Mapping[str, Any], path: Path) -> Settings:
+    try:
+        settings = model.model_validate(tree)
+    except ValidationError as error:
+        raise InputRefused(_sentence(model, error, path)) from None
+
+    def absolute(name: str) -> str:
+        return name if is_url(name) else str((path.parent / name).resolve())
+
+    settings = settings.with_absolute_paths(absolute)
+    settings.refuse_unfit_addresses(refuse_in(path.name))
+    settings.refuse_what_does_not_fit(refuse_in(path.name))
+    return settings
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _sentence(model: type[ProductSettings], error: ValidationError, path: Path) -> str:
+    """One sentence for the first of pydantic's complaints."""
+    first, *others = error.errors(include_url=False)
+    where = ".".join(str(part) for part in first["loc"] if part != "[key]")
+    if first["type"] == "extra_forbidden":
+        known = _keys_beside(model.model_json_schema(), first["loc"])
+        text = f"unknown setting {where!r}{_nearest(str(first['loc'][-1]), known)}"
+        text += f"; known here: {', '.join(known)}" if known else ""
+    elif first["type"] == "missing":
+        text = f"the setting {where!r} is missing; add it, or name a preset that has it"
+    elif first["type"] == "value_error":
+        problem = str(first["ctx"]["error"])
+        text = f"{where} {problem}" if where else problem
+    else:
+        text = f"{where}: {first['msg']}"
+    more = f" ({len(others)} more problems follow it)" if others else ""
+    return f"{path.name}: {text}{more}."
+
+
+def _keys_beside(schema: Mapping[str, Any], location: Sequence[Any]) -> list[str]:
+    """Names of the settings that are known where an unknown one was found."""
+    definitions = schema.get("$defs", {})
+    node: Mapping[str, Any] = schema
+    for part in location[:-1]:
+        entry = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
+        if isinstance(part, int):
+            entry = node.get("items", {})
+        reference = entry.get("$ref", "").rpartition("/")[2]
+        node = definitions.get(reference, entry)
+    return sorted(node.get("properties", {}))

@@ -1,0 +1,157 @@
+"""Object stores by fsspec URL: which addresses are accepted, and what is said when one fails.
+
+Credentials come from where the protocol's package looks for them (environment, profile, role of
+the machine), never from settings: those are frozen in the run directory. What a store answers may
+quote addresses and identities, so that no text of its errors goes on.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from spineflow.tasks.runs.confinement import StorageFailed
+from spineflow.tasks.runs.errors import InputRefused
+
+EXTRAS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfs",
+    "az": "abfs",
+}
+"""Extra of this package that brings a protocol's fsspec package."""
+
+
+class StoreRefused(InputRefused):
+    """A store cannot be used as things are: who asks, or what is installed, has to change.
+
+    `rule` and `remedy` are the parts of the sentence.
+    """
+
+    def __init__(self, name: str, rule: str, remedy: str) -> None:
+        super().__init__(f"{name}: {rule}; {remedy}.")
+        self.name = name
+        self.rule = rule
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type[StoreRefused], tuple[str, str, str]]:
+        """Errors travel between the processes of a run."""
+        return type(self), (self.name, self.rule, self.remedy)
+
+
+def is_url(path: str) -> bool:
+    """True for an fsspec URL, False for a plain local path."""
+    return "://" in path
+
+
+def carries_secrets(url: str) -> bool:
+    """Whether a URL holds a user, a password, or a query, as signed addresses do.
+
+    >>> carries_secrets("s3://key:secret@bucket/persons.parquet")
+    True
+    >>> carries_secrets("abfs://container@account.dfs.core.windows.net/persons.parquet")
+    False
+    """
+    for protocol, authority in re.findall(r"(\w+)://([^/]*)", url):
+        user = authority.rpartition("@")[0]
+        if ":" in user or (user and EXTRAS.get(protocol) != "abfs"):
+            return True
+    return "?" in url
+
+
+@contextmanager
+def store_errors(url: str, name: str) -> Iterator[None]:
+    """Turn what a store raises in the block into errors of ours; messages show `name`.
+
+    FileNotFoundError, FileExistsError and IsADirectoryError are answers and pass. Raises
+    StoreRefused where trying again would not help, StorageFailed where it may.
+    """
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError, IsADirectoryError):
+        raise
+    except ImportError:
+        protocol = url.partition("://")[0]
+        package = (
+            f"spineflow[{EXTRAS[protocol]}]"
+            if protocol in EXTRAS
+            else "the fsspec package of its protocol"
+        )
+        raise StoreRefused(
+            name, f"nothing here reads {protocol} addresses", f"install {package}"
+        ) from None
+    except Exception as error:
+        if _is_refusal(error):
+            raise StoreRefused(
+                name,
+                "the store does not let this user in",
+                "give credentials with that permission in the environment",
+            ) from None
+        if isinstance(error, ValueError):
+            raise StoreRefused(
+                name,
+                "the address cannot be opened",
+                "install the fsspec package of its protocol, or give its credentials in the "
+                "environment",
+            ) from None
+        raise StorageFailed(
+            f"{name}: the store does not answer ({type(error).__name__}); when it does, run the "
+            "command again."
+        ) from None
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an error is about credentials or permissions, which each package says its own way."""
+    status = str(getattr(error, "code", getattr(error, "status_code", "")))
+    words = ("Credential", "Authentication", "Token")
+    return (
+        isinstance(error, PermissionError)
+        or status in ("401", "403")
+        or any(word in type(error).__name__ for word in words)
+        or (isinstance(error, OSError) and str(error).startswith("Forbidden"))
+    )
+
+
+class StoreFile(io.RawIOBase):
+    """A file of a store, open for reading, whose failures are errors of ours (`store_errors`)."""
+
+    def __init__(self, url: str, name: str) -> None:
+        """Open a file at its first byte; FileNotFoundError if it does not exist."""
+        self._where = (url, name)
+        with store_errors(*self._where):
+            import fsspec  # Slow to import, and most inputs are local.
+
+            self._file: BinaryIO = fsspec.open(url, "rb").open()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, all that is left if negative; empty at the end."""
+        with store_errors(*self._where):
+            return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position and return it."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The position."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file of the store."""
+        if not self.closed:
+            self._file.close()
+        super().close()

@@ -1,1 +1,0 @@
-"""Settings: validated once, at the edge, and frozen with the run."""

@@ -1,0 +1,1 @@
+"""General solvers behind small interfaces."""

@@ -1,0 +1,217 @@
+"""One form for the columns of every format: coded columns, and identifiers with an index.
+
+A column of codes has few distinct values, so everything about it (its canonical text, whether a
+rule holds, its level in a schema) is worked out once for each distinct value and looked up for
+the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from spineflow.tasks.tables.layouts import Field
+
+_MOST_DIGITS = 18
+"""Longest run of digits that is certain to fit into 64 bits."""
+_ROWS_AT_ONCE = 1 << 20
+"""Identifiers that are brought to another form at a time."""
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """A column as positions `codes`, shape `(n_rows,)`, in its distinct canonical `values`.
+
+    A value is a text, or None for blank; see `tasks.tables.layouts` for its canonical form.
+    """
+
+    codes: np.ndarray
+    values: tuple[str | None, ...]
+
+    @classmethod
+    def from_arrow(cls, array: pa.Array, field: Field) -> CodedColumn:
+        """Bring an Arrow array of integers, floats, strings or a dictionary to canonical form.
+
+        >>> column = CodedColumn.from_arrow(pa.array([" 7", "007", None]), Field("A", "number"))
+        >>> column.values, column.codes.tolist()
+        (('7', None), [0, 0, 1])
+        """
+        if not pa.types.is_dictionary(array.type):
+            array = array.dictionary_encode()
+        raw = [*array.dictionary.to_pylist(), None]
+        position_of: dict[str | None, int] = {}
+        positions = np.array(
+            [position_of.setdefault(canonical_text(v, field), len(position_of)) for v in raw],
+            dtype=np.int32,
+        )
+        indices = pc.fill_null(array.indices.cast(pa.int32()), len(raw) - 1)
+        codes = positions[indices.to_numpy(zero_copy_only=False)]
+        return cls(codes, tuple(position_of))
+
+    def lookup(self, function: Callable[[str | None], object], dtype: type) -> np.ndarray:
+        """`function` of every row's value, evaluated once for each distinct value."""
+        return np.array([function(value) for value in self.values], dtype=dtype)[self.codes]
+
+    def counts(self) -> dict[str | None, int]:
+        """Number of rows of every value that occurs."""
+        rows = np.bincount(self.codes, minlength=len(self.values))
+        return {value: int(n) for value, n in zip(self.values, rows, strict=True) if n}
+
+    def texts(self) -> np.ndarray:
+        """Every row's value, shape `(n_rows,)`, object; None where blank."""
+        return self.lookup(lambda value: value, object)
+
+
+def canonical_text(value: str | int | float | None, field: Field) -> str | None:
+    """The canonical text of one raw value; None where it is blank.
+
+    >>> canonical_text(30100, Field("TABTRACTCE", "code", width=6))
+    '030100'
+    """
+    if value is None or value != value:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int):
+        text = str(value)
+        return text.zfill(field.width) if field.kind == "code" and field.width else text
+    text = str(value).strip()
+    if not text:
+        return None
+    if field.kind == "number" and text.isascii() and text.isdigit():
+        return text.lstrip("0") or "0"
+    return text
+
+
+class KeyIndex:
+    """Finds the row of an identifier in a column of identifiers.
+
+    Identifiers are compared as numbers if all of the indexed column are made of up to 18 digits,
+    so that integers, `7` and `000000007` agree; otherwise as texts without surrounding blanks.
+
+    What is kept are sorted 64-bit codes and their rows: the numbers themselves, or hashes of
+    the texts. A hash only says which texts to compare, so that equal ones cannot mislead.
+
+    >>> index = KeyIndex(pa.array(["01", "02", None]))
+    >>> index.positions(pa.array([2, 3])).tolist()
+    [1, -1]
+    """
+
+    def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
+        parts = [
+            chunk.slice(start, _ROWS_AT_ONCE)
+            for chunk in chunks
+            for start in range(0, len(chunk), _ROWS_AT_ONCE)
+        ]
+        codes = np.empty(len(keys), dtype=np.int64)
+        self.is_blank: np.ndarray = np.empty(len(keys), dtype=bool)
+        """Mask of the rows without an identifier, shape `(n_rows,)`."""
+        start = 0
+        for part in parts:
+            plain, rows = _plain(part), slice(start, start + len(part))
+            codes[rows] = _numbers(plain)
+            self.is_blank[rows] = plain.is_null().to_numpy(zero_copy_only=False)
+            start += len(part)
+        self._texts: pa.Array | None = None
+        """The indexed column where identifiers are compared as texts."""
+        if not np.array_equal(codes < 0, self.is_blank):
+            self._texts = pa.concat_arrays([_texts(_plain(part)) for part in parts])
+            for start in range(0, len(keys), _ROWS_AT_ONCE):
+                part = self._texts.slice(start, _ROWS_AT_ONCE)
+                codes[start : start + len(part)] = _hashes(part)
+
+        row_type = np.int32 if len(keys) < 2**31 else np.int64
+        order = np.argsort(codes, kind="stable").astype(row_type)
+        ascending = codes[order]
+        is_as_before = ascending[1:] == ascending[:-1]
+        is_alone = np.ones(len(keys), dtype=bool)
+        is_alone[1:] &= ~is_as_before
+        is_alone[:-1] &= ~is_as_before
+        alike = np.sort(order[~is_alone])
+        alike = alike[~self.is_blank[alike]]
+        labels = pd.Index(codes[alike] if self._texts is None else _take(self._texts, alike))
+        self.is_repeated: np.ndarray = np.zeros(len(keys), dtype=bool)
+        """Mask of the rows whose identifier another row has too, shape `(n_rows,)`."""
+        self.is_repeated[alike] = labels.duplicated(keep=False)
+        is_indexed = ~self.is_blank
+        is_indexed[alike] = ~labels.duplicated()
+        is_indexed = is_indexed[order]
+        del codes
+        self._codes = ascending[is_indexed]
+        self._rows = order[is_indexed]
+
+    def positions(self, keys: pa.Array) -> np.ndarray:
+        """Row of every identifier in the indexed column, shape `(n_keys,)`; -1 for none.
+
+        Where the indexed column repeats an identifier, its first row is given.
+        """
+        plain = _plain(keys)
+        wanted = _numbers(plain) if self._texts is None else _hashes(_texts(plain))
+        found = np.full(len(keys), -1, dtype=np.int64)
+        # In ascending order they are looked up along the codes, not all over memory.
+        pending = np.argsort(wanted)
+        at = np.searchsorted(self._codes, wanted[pending])
+        while pending.size:
+            is_like = at < len(self._codes)
+            is_like[is_like] = self._codes[at[is_like]] == wanted[pending[is_like]]
+            pending, at = pending[is_like], at[is_like]
+            rows = self._rows[at]
+            if self._texts is None:
+                found[pending] = rows
+                break
+            is_same = _take(self._texts, rows) == _take(_texts(plain), pending)
+            found[pending[is_same]] = rows[is_same]
+            pending, at = pending[~is_same], at[~is_same] + 1
+        return found
+
+
+def is_blank_key(keys: pa.Array) -> np.ndarray:
+    """Mask of the rows without an identifier, shape `(n_rows,)`."""
+    return _plain(keys).is_null().to_numpy(zero_copy_only=False)
+
+
+def _plain(keys: pa.Array) -> pa.Array:
+    """Identifiers as int64, or as texts without surrounding blanks; null where blank."""
+    if pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()
+    if pa.types.is_floating(keys.type):
+        # A float that is no whole number, or too large to be exact, identifies nothing.
+        is_exact = pc.and_(pc.equal(pc.floor(keys), keys), pc.less(pc.abs(keys), 2.0**53))
+        keys = pc.if_else(is_exact, keys, None).cast(pa.int64())
+    if pa.types.is_integer(keys.type) and not pa.types.is_uint64(keys.type):
+        return keys.cast(pa.int64())
+    texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
+    return pc.if_else(pc.equal(texts, ""), None, texts)
+
+
+def _texts(plain: pa.Array) -> pa.Array:
+    return plain.cast(pa.large_string())
+
+
+def _numbers(plain: pa.Array) -> np.ndarray:
+    """Identifiers as int64; -1 where blank or not made of up to 18 ASCII digits."""
+    if pa.types.is_integer(plain.type):
+        numbers = pc.fill_null(plain, -1).to_numpy(zero_copy_only=False)
+        return np.where((numbers >= 0) & (numbers < 10**_MOST_DIGITS), numbers, -1)
+    is_number = pc.and_(
+        pc.and_(pc.string_is_ascii(plain), pc.utf8_is_digit(plain)),
+        pc.less_equal(pc.utf8_length(plain), _MOST_DIGITS),
+    )
+    numbers = pc.if_else(is_number, plain, None).cast(pa.int64())
+    return pc.fill_null(numbers, -1).to_numpy(zero_copy_only=False)
+
+
+def _hashes(texts: pa.Array) -> np.ndarray:
+    """A 64-bit hash of every text as int64; that of a null means nothing."""
+    values = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
+    return pd.util.hash_array(values, categorize=False).view(np.int64)
+
+
+def _take(texts: pa.Array, rows: np.ndarray) -> np.ndarray:
+    """The texts of some rows, shape `(n,)`, object; None where null."""
+    return texts.take(pa.array(rows)).to_numpy(zero_copy_only=False)

@@ -1,0 +1,63 @@
+"""What is wrong with an input, as public sentences and confidential counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that an input file breaks.
+
+    `file` is the name that the settings give; `column` may be empty where the rule is about the
+    file; `rule` is a clause such as "CENRACE must be from 01 to 63", `remedy` an imperative.
+    `count` is the number of rows (or lines) that break the rule, None where it is unknown; it is
+    confidential unless the input is not. No part holds a value of a record.
+    """
+
+    file: str
+    column: str
+    rule: str
+    remedy: str
+    count: int | None = None
+
+    def sentence(self, *, with_counts: bool = False, further: int = 0) -> str:
+        """The finding as one sentence; `further` is the number of other findings to mention."""
+        count = others = ""
+        if with_counts and self.count is not None:
+            count = f" ({self.count:,} {'row breaks' if self.count == 1 else 'rows break'} this)"
+        if further:
+            others = f" (and {further} further {'rule' if further == 1 else 'rules'} failed)"
+        return f"{self.file}: {self.rule}{count}; {self.remedy}{others}."
+
+
+class UnreadableInput(Exception):
+    """Ends the reading of a file; carries the finding and nothing of the file's content."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.sentence())
+        self.finding = finding
+
+
+def refusal(findings: Sequence[Finding], *, with_counts: bool = False) -> InputRefused:
+    """The error for a non-empty sequence of findings: the first one's sentence.
+
+    The number of further findings is public, since pass or fail of each rule is.
+    """
+    first, *others = findings
+    return InputRefused(first.sentence(with_counts=with_counts, further=len(others)))
+
+
+def write_findings(path: Path, findings: Sequence[Finding]) -> None:
+    """Write findings with their counts as JSON; the file is confidential."""
+    with replacing(path) as part:
+        part.write_text(
+            json.dumps([asdict(finding) for finding in findings], indent=2) + "\n",
+            encoding="utf-8",
+        )

@@ -1,0 +1,127 @@
+"""What a run keeps of the check of its input: outcomes for everybody, counts in confidence.
+
+`validation/data_docs/` has a page for each Great Expectations suite, with what every expectation
+says and whether it was met; `confidential/data_docs/` tells how many rows break which rule. The
+sentences are Great Expectations' own. Its site builder is not used, since its pages load scripts,
+styles and pictures from a dozen hosts and show nothing without them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from spineflow.tasks.pages.document import NONE, Document, Link, Section, Table, to_html
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.tables.findings import Finding, write_findings
+from spineflow.validation.expectations import RuleOutcome
+
+RULES_FILE = "rules.json"
+"""Public outcome of every rule on the input: pass or fail."""
+
+DATA_DOCS = "data_docs"
+"""Folder of the pages, in `validation/` and in `confidential/`."""
+
+INDEX = "index.html"
+
+
+def write_input_outcomes(
+    run: RunDirectory,
+    outcomes: Sequence[RuleOutcome],
+    findings: Sequence[Finding],
+    *,
+    stamp: str | None,
+) -> None:
+    """Write the public outcomes and the confidential findings of a checked input, with pages.
+
+    `stamp` is what the pages of a run that is not private say first.
+    """
+    with replacing(run.checks / RULES_FILE) as part:
+        listed = [outcome.as_json() for outcome in outcomes]
+        part.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
+    write_findings(run.confidential / "findings.json", findings)
+    suites: dict[str, list[RuleOutcome]] = {}
+    for outcome in outcomes:
+        suites.setdefault(outcome.suite, []).append(outcome)
+    folder = run.checks / DATA_DOCS
+    for suite, rules in suites.items():
+        _write(folder / f"{suite}.html", _suite_page(suite, rules, stamp))
+    _write(folder / INDEX, _index_page(suites, stamp))
+    _write(run.confidential / DATA_DOCS / INDEX, _findings_page(findings, stamp))
+
+
+def _index_page(suites: dict[str, list[RuleOutcome]], stamp: str | None) -> Document:
+    rows = tuple(
+        (
+            Link(_words(suite), f"{suite}.html"),
+            len(rules),
+            sum(rule.passed for rule in rules),
+            _outcome(all(rule.passed for rule in rules)),
+        )
+        for suite, rules in suites.items()
+    )
+    return Document(
+        "Data docs: the input",
+        (
+            "The rules on the input, evaluated by Great Expectations. Pass or fail is public; how "
+            "many rows break a rule is kept in the run's confidential folder.",
+        ),
+        (Section("Suites", (Table(("suite", "rules", "passed", "outcome"), rows),)),),
+        stamp,
+    )
+
+
+def _suite_page(suite: str, rules: Sequence[RuleOutcome], stamp: str | None) -> Document:
+    sections = tuple(
+        Section(
+            f"{_words(rule.rule)}: {_outcome(rule.passed)}",
+            (
+                *([f"{rule.statement}."] if rule.statement else []),
+                *([_expectations(rule)] if rule.expectations else []),
+            ),
+        )
+        for rule in rules
+    )
+    passed = sum(rule.passed for rule in rules)
+    return Document(
+        f"Data docs: {_words(suite)}", (f"{passed} of {len(rules)} rules passed.",), sections, stamp
+    )
+
+
+def _expectations(rule: RuleOutcome) -> Table:
+    rows = tuple((asked.sentence, _outcome(asked.passed)) for asked in rule.expectations)
+    return Table(("expectation", "outcome"), rows)
+
+
+def _findings_page(findings: Sequence[Finding], stamp: str | None) -> Document:
+    rows = tuple(
+        (
+            finding.file,
+            finding.rule,
+            NONE if finding.count is None else finding.count,
+            finding.remedy,
+        )
+        for finding in findings
+    )
+    found = Table(("file", "rule", "rows that break it", "remedy"), rows)
+    return Document(
+        "Data docs, confidential: the input",
+        ("How many rows break each rule. These counts are confidential: do not pass them on.",),
+        (Section("Findings", (found if rows else "No rule is broken.",)),),
+        stamp,
+    )
+
+
+def _write(path: Path, document: Document) -> None:
+    with replacing(path) as part:
+        part.write_text(to_html(document), encoding="utf-8")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _outcome(passed: bool) -> str:
+    return "passed" if passed else "FAILED"

@@ -1,0 +1,306 @@
+"""Readers of the input tables: Parquet, delimited text with a header, fixed-width CEF.
+
+The format is recognised from the file's content. Every reader yields batches of the wanted
+columns as Arrow arrays (integers, floats, strings, or dictionaries of these), so that a file need
+not fit into memory; `tasks.tables.columns` brings them to one form. Fixed-width files are sliced
+as byte matrices, never line by line.
+
+Anything wrong with a file raises `UnreadableInput`, whose text holds no byte of the file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from spineflow.tasks.runs.stores import is_url
+from spineflow.tasks.tables.layouts import TableLayout
+from spineflow.tasks.tables.sources import (
+    PARQUET_MAGIC,
+    InputFile,
+    TextStream,
+    gunzipped,
+    open_binary,
+)
+
+Batch = Mapping[str, pa.Array]
+"""Columns of some consecutive rows, by name."""
+
+DELIMITERS = ("|", ",", "\t")
+_BATCH_ROWS = 1 << 20
+_BLOCK_BYTES = 1 << 24
+_CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The columns wanted of a table: those required, or these and every other column."""
+
+    required: tuple[str, ...]
+    with_others: bool = False
+
+    def choose(self, file: InputFile, present: Sequence[str]) -> list[str]:
+        """The columns to read out of those present; refuses missing and repeated ones."""
+        for name in self.required:
+            if name not in present:
+                raise file.unreadable(
+                    f"the column {name} is missing",
+                    f"add it under this name, as the CEF layout of {file.table} has it"
+                    if file.layout is None
+                    else "add it under this name, or correct the setting, if any, that names it",
+                    column=name,
+                )
+        wanted = list(self.required)
+        if self.with_others:
+            wanted += [name for name in dict.fromkeys(present) if name and name not in wanted]
+        times = Counter(present)
+        for name in self.required:
+            if times[name] > 1:
+                raise file.unreadable(
+                    f"the column {name} occurs more than once", "keep one of them", column=name
+                )
+        return [name for name in wanted if times[name] == 1]
+
+
+def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
+    """Yield the selected columns of a table, batch by batch, at least one row in all.
+
+    Raises `UnreadableInput` if the file cannot be opened, is empty, is damaged, is in no known
+    format, or lacks a required column.
+    """
+    n_rows = 0
+    with open_binary(file) as stream:
+        head = stream.read(len(PARQUET_MAGIC))
+        stream.seek(0)
+        if not head:
+            raise file.unreadable("the file is empty", "give a file that holds the table")
+        if head == PARQUET_MAGIC:
+            # A local file is read by Arrow's own threads, which a Python file would hold up.
+            source = stream if is_url(file.path) else file.path
+            batches = _read_parquet(file, source, selection)
+        elif gunzipped(file, stream, len(PARQUET_MAGIC)) == PARQUET_MAGIC:
+            # Parquet is read from its end, so that it cannot be unpacked on the way.
+            batches = _read_parquet(file, io.BytesIO(gunzipped(file, stream)), selection)
+        elif file.path.lower().endswith(".parquet"):
+            raise _damaged_parquet(file)
+        else:
+            batches = _read_text(file, stream, selection)
+        for batch in batches:
+            n_rows += len(next(iter(batch.values())))
+            yield batch
+    if not n_rows:
+        raise file.unreadable("the file holds no rows", "give a file that holds the table")
+
+
+def _damaged_parquet(file: InputFile) -> Exception:
+    return file.unreadable("the Parquet file is truncated or damaged", "write or copy it again")
+
+
+def _read_parquet(file: InputFile, source: BinaryIO | str, selection: Selection) -> Iterator[Batch]:
+    layout = file.columns
+    try:
+        schema = pq.read_schema(source)
+    except (pa.ArrowException, OSError):
+        raise _damaged_parquet(file) from None
+    readable = {entry.name for entry in schema if _is_supported(entry.type)}
+    columns = [name for name in selection.choose(file, schema.names) if name in readable]
+    for name in selection.required:
+        if name not in readable:
+            raise file.unreadable(
+                f"the column {name} is neither integers nor strings",
+                "write it as one of these types",
+                column=name,
+            )
+    coded = [name for name in columns if layout.field(name).kind in ("number", "code")]
+    try:
+        with pq.ParquetFile(
+            source, read_dictionary=coded, page_checksum_verification=True
+        ) as parquet:
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                for name in columns:
+                    _check_utf8(file, name, batch.column(name))
+                yield {name: batch.column(name) for name in columns}
+    except (pa.ArrowException, OSError):
+        raise _damaged_parquet(file) from None
+
+
+def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
+    """Refuse texts that are not UTF-8, which Arrow takes from a Parquet file as they are."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raise file.unreadable(
+            f"the column {name} holds bytes that are not UTF-8 text",
+            "write the file again with UTF-8 texts",
+            column=name,
+        ) from None
+
+
+def _is_supported(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def _read_text(file: InputFile, stream: BinaryIO, selection: Selection) -> Iterator[Batch]:
+    layout = file.columns
+    text = TextStream(file, stream)
+    start = text.peek()
+    if not start.strip():
+        raise file.unreadable("the file is empty", "give a file that holds the table")
+    first_line = start.split(b"\n", 1)[0].rstrip(b"\r")
+    has_names = any(name.encode() in first_line for name in layout.names)
+    has_delimiter = any(delimiter.encode() in first_line for delimiter in DELIMITERS)
+    if has_names or has_delimiter:
+        return _read_delimited(file, text, selection)
+    if layout.line_length is None:
+        raise file.unreadable(
+            f"the first line is not a header with the {layout.column_names} column names",
+            "add that header, separated by pipes, commas or tabs",
+        )
+    return _read_fixed_width(file, text, selection)
+
+
+def _header(file: InputFile, text: TextStream, layout: TableLayout) -> tuple[str, list[str]]:
+    """The delimiter and the column names of the first line."""
+    line = text.read_line().decode("utf-8", "replace")
+    headers = {
+        delimiter: [name.strip().strip('"').strip() for name in line.split(delimiter)]
+        for delimiter in DELIMITERS
+    }
+    known = set(layout.names)
+    delimiter = max(DELIMITERS, key=lambda each: len(known.intersection(headers[each])))
+    if len(headers[delimiter]) < 2 or not known.intersection(headers[delimiter]):
+        raise file.unreadable(
+            f"the header is not the {layout.column_names} column names separated by pipes, "
+            "commas or tabs",
+            "write the column names on the first line, separated like the rows",
+        )
+    return delimiter, headers[delimiter]
+
+
+def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
+    layout = file.columns
+    delimiter, names = _header(file, text, layout)
+    columns = selection.choose(file, names)
+    if not text.peek():
+        return
+    lines_before = text.lines
+    n_ragged = 0
+
+    def skip_ragged(_row: pacsv.InvalidRow) -> str:
+        nonlocal n_ragged
+        n_ragged += 1
+        return "skip"
+
+    n_rows = 0
+    try:
+        reader = pacsv.open_csv(
+            text,
+            # Arrow knows columns by name, and those that nobody reads may be unnamed or repeated.
+            read_options=pacsv.ReadOptions(
+                column_names=[
+                    name if name in columns else f"unread {position}"
+                    for position, name in enumerate(names)
+                ],
+                block_size=_BLOCK_BYTES,
+            ),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip_ragged),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=columns,
+                column_types={
+                    name: pa.string() if layout.field(name).kind == "key" else _CODED_TEXT
+                    for name in columns
+                },
+                check_utf8=False,
+            ),
+        )
+        for batch in reader:
+            n_rows += batch.num_rows
+            yield {name: batch.column(name) for name in columns}
+    except pa.ArrowException:
+        raise file.unreadable(
+            "the rows are not delimited text under the header",
+            "write the file again as plain delimited text",
+        ) from None
+    if n_ragged:
+        raise file.unreadable(
+            "every row must have as many fields as the header, separated by the same character",
+            "correct the rows or the header",
+            count=n_ragged,
+        )
+    if n_rows != text.lines - lines_before:
+        raise file.unreadable(
+            "every row must be one line, but a quoted field runs over a line's end",
+            "remove the line ends inside fields, and quotation marks that are not closed",
+        )
+
+
+def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
+    layout = file.columns
+    columns = selection.choose(file, layout.names)
+    line_end = b"\r\n" if text.peek().split(b"\n", 1)[0].endswith(b"\r") else b"\n"
+    wrong_length = (
+        f"every line must have {layout.line_length} characters in the fixed-width CEF layout",
+        "correct these lines, or give delimited text with a header of CEF column names",
+    )
+    n_wrong = 0
+    rest = b""
+    at_end = False
+    while not at_end:
+        chunk = text.read(_BLOCK_BYTES)
+        at_end = not chunk
+        data = rest + (chunk or (line_end if rest else b""))
+        if not data.isascii():
+            raise file.unreadable(
+                "the file holds characters that are not ASCII",
+                "a fixed-width CEF file has digits, letters and spaces only; write it again",
+            )
+        cut = data.rfind(b"\n") + 1
+        if not cut and len(data) > _BLOCK_BYTES:
+            raise file.unreadable(*wrong_length)
+        rest = data[cut:]
+        characters = np.frombuffer(data, dtype=np.uint8, count=cut)
+        n_wrong_here = _wrong_lines(characters, layout.line_length, line_end)
+        n_wrong += n_wrong_here
+        if cut and not n_wrong:
+            lines = characters.reshape(-1, layout.line_length + len(line_end))
+            yield {name: _slice(lines, layout, name) for name in columns}
+    if n_wrong:
+        raise file.unreadable(*wrong_length, count=n_wrong)
+
+
+def _wrong_lines(characters: np.ndarray, line_length: int, line_end: bytes) -> int:
+    """Number of lines, each with its line end, that are not exactly as long as they must be."""
+    ends = np.flatnonzero(characters == ord("\n"))
+    is_wrong = np.diff(ends, prepend=-1) != line_length + len(line_end)
+    if len(line_end) == 2:
+        is_wrong |= characters[ends - 1] != ord("\r")
+    return int(is_wrong.sum())
+
+
+def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
+    """One column of a `(n_lines, record_length)` matrix of bytes, as strings."""
+    entry = layout.field(name)
+    characters = np.ascontiguousarray(lines[:, entry.start : entry.end])
+    values = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(entry.end - entry.start), len(characters), [None, pa.py_buffer(characters)]
+    )
+    if entry.kind == "key":
+        return values.cast(pa.string())
+    coded = values.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))

@@ -1,0 +1,180 @@
+"""Input files as streams of bytes: plain paths and fsspec URLs, plain or gzipped, UTF-8 checked.
+
+Every failure becomes an `UnreadableInput` that names the file and the remedy, except that a store
+that does not answer may answer later (`StorageFailed`). The original error is dropped
+(`from None`), because decoders quote what they could not decode.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import os
+import zlib
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from spineflow.tasks.runs.stores import StoreFile, StoreRefused, is_url
+from spineflow.tasks.tables.findings import Finding, UnreadableInput
+from spineflow.tasks.tables.layouts import LAYOUTS, TableLayout
+
+GZIP_MAGIC = b"\x1f\x8b"
+PARQUET_MAGIC = b"PAR1"
+_UTF8_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One input table: its kind, the path or URL to open, and the name that messages show.
+
+    `layout` is that of a table outside `LAYOUTS`, whose columns the settings name.
+    """
+
+    table: str
+    path: str
+    name: str
+    layout: TableLayout | None = None
+
+    @property
+    def columns(self) -> TableLayout:
+        """The layout of the table."""
+        return self.layout or LAYOUTS[self.table]
+
+    def unreadable(
+        self, rule: str, remedy: str, *, column: str = "", count: int | None = None
+    ) -> UnreadableInput:
+        """An error that refuses this file."""
+        return UnreadableInput(Finding(self.name, column, rule, remedy, count))
+
+
+def open_binary(file: InputFile) -> BinaryIO:
+    """Open a file for reading at its first byte; the result can seek."""
+    remedy = f"correct the path input.{file.table} in the settings"
+    if not is_url(file.path) and os.path.isdir(file.path):
+        raise file.unreadable("the path is a directory, not a file", remedy)
+    try:
+        return StoreFile(file.path, file.name) if is_url(file.path) else open(file.path, "rb")
+    except StoreRefused as error:
+        raise file.unreadable(error.rule, f"{remedy}, or {error.remedy}") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise file.unreadable("the file does not exist", remedy) from None
+    except IsADirectoryError:
+        raise file.unreadable("the path is a directory, not a file", remedy) from None
+    except PermissionError:
+        raise file.unreadable(
+            "the file may not be read by this user", "change its permissions"
+        ) from None
+    except (ValueError, OSError):
+        raise file.unreadable("the path cannot be opened", remedy) from None
+
+
+def gunzipped(file: InputFile, stream: BinaryIO, size: int = -1) -> bytes:
+    """The first `size` bytes of a gzipped file, unpacked (all if negative); empty if not gzipped.
+
+    The stream is left at its first byte.
+    """
+    stream.seek(0)
+    magic = stream.read(len(GZIP_MAGIC))
+    stream.seek(0)
+    if magic != GZIP_MAGIC:
+        return b""
+    content = _read(file, gzip.GzipFile(fileobj=stream), size)
+    stream.seek(0)
+    return content
+
+
+def _read(file: InputFile, stream: BinaryIO, size: int) -> bytes:
+    try:
+        return stream.read(size)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise file.unreadable(
+            "the gzip file is truncated or damaged", "copy or compress the file again"
+        ) from None
+
+
+class TextStream:
+    """The bytes of a text file: decompressed, checked to be UTF-8, without a byte order mark.
+
+    `lines` counts the lines read so far that are not empty, a last line without line end included.
+    """
+
+    def __init__(self, file: InputFile, stream: BinaryIO) -> None:
+        self._file = file
+        magic = stream.read(len(GZIP_MAGIC))
+        stream.seek(0)
+        self._raw: BinaryIO = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._ahead = self._checked(1 << 16)
+        if self._ahead.startswith(_UTF8_BOM):
+            self._ahead = self._ahead[len(_UTF8_BOM) :]
+        self._after_line_end = True
+        self.lines = 0
+        self.closed = False
+
+    def peek(self) -> bytes:
+        """The bytes that the next `read` starts with, without consuming them; empty at the end."""
+        if not self._ahead:
+            self._ahead = self._checked(1 << 16)
+        return self._ahead
+
+    def read(self, size: int = 1 << 24) -> bytes:
+        """Up to `size` bytes; empty at the end of the file."""
+        chunk = self.peek()
+        if len(chunk) <= size:
+            self._ahead = b""
+            if len(chunk) < size:
+                chunk += self._checked(size - len(chunk))
+        else:
+            chunk, self._ahead = chunk[:size], chunk[size:]
+        self._count_lines(chunk)
+        return chunk
+
+    def read_line(self, limit: int = 1 << 20) -> bytes:
+        """The next line without its line end, at most `limit` bytes of it."""
+        while b"\n" not in self._ahead and len(self._ahead) < limit:
+            more = self._checked(1 << 16)
+            if not more:
+                break
+            self._ahead += more
+        end = self._ahead.find(b"\n")
+        size = len(self._ahead) if end < 0 else end + 1
+        return self.read(size).rstrip(b"\r\n") if size else b""
+
+    def close(self) -> None:
+        """Close the underlying file."""
+        self.closed = True
+        self._raw.close()
+
+    def readable(self) -> bool:
+        """Part of the protocol that pyarrow asks of a file."""
+        return True
+
+    def seekable(self) -> bool:
+        """Part of the protocol that pyarrow asks of a file."""
+        return False
+
+    def writable(self) -> bool:
+        """Part of the protocol that pyarrow asks of a file."""
+        return False
+
+    def _checked(self, size: int) -> bytes:
+        chunk = _read(self._file, self._raw, size)
+        try:
+            if not chunk or not chunk.isascii() or self._decoder.getstate()[0]:
+                self._decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError:
+            raise self._file.unreadable(
+                "the file holds bytes that are not UTF-8 text",
+                "save it as UTF-8, as Parquet, or as gzip of either text format",
+            ) from None
+        return chunk
+
+    def _count_lines(self, chunk: bytes) -> None:
+        text = chunk.replace(b"\r", b"") if b"\r" in chunk else chunk
+        if not text:
+            return
+        is_end = np.frombuffer(text, dtype=np.uint8) == ord("\n")
+        starts = is_end[:-1] & ~is_end[1:]
+        self.lines += int(starts.sum()) + int(self._after_line_end and not is_end[0])
+        self._after_line_end = bool(is_end[-1])

@@ -1,0 +1,1 @@
+"""The TopDown Algorithm, one folder a stage."""

@@ -1,0 +1,211 @@
+"""The figures of the accuracy report, computed from the confidential truth and the release.
+
+Everything read and written here is confidential: the histograms, and the errors that follow from
+them. Memory is that of the block histograms and of one quantity's answers for every block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.geography.levels import Spine
+from spineflow.tasks.census.histograms import read_histogram
+from spineflow.tasks.census.invariants import (
+    FACILITY_COLUMNS,
+    inhabitable,
+    read_geography,
+    read_invariants,
+)
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.topdown.checks.accuracy.errors import (
+    ALL_ANSWERS,
+    ALL_SIZES,
+    Pairs,
+    redistricting_criterion,
+    size_class_names,
+    size_classes,
+    statistics,
+)
+from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel, entity_levels
+from spineflow.tasks.topdown.checks.accuracy.quantities import (
+    GROUP_QUARTERS,
+    Answer,
+    Quantity,
+    answer_matrix,
+    quantities_of,
+    redistricting_groups,
+)
+from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
+from spineflow.tasks.topdown.estimation.shard import structural_zeros
+from spineflow.tasks.topdown.release.microdata import read_block_estimates
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+
+FOLDER = "accuracy"
+"""Folder of the figures and their report, in the confidential folder of a run."""
+ERRORS, CRITERION = "errors.parquet", "criterion.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyFigures:
+    """The figures of one run."""
+
+    errors: pd.DataFrame
+    """universe, quantity, answer, level, on_spine, size_class, entities, then `statistics`. The
+    answer is one of the quantity's, or "all" of them together, and only these have rows for each
+    size class beside "all"."""
+    criterion: pd.DataFrame
+    """population, level, on_spine, then `redistricting_criterion`."""
+
+
+def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
+    """Compare the estimates of every universe with the truth."""
+    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    used = inhabitable(invariants)
+    geography = geography[used].reset_index(drop=True)
+    invariants = invariants[used].reset_index(drop=True)
+    errors, criterion = [], []
+    for universe in settings.run.universes:
+        compared = _compared(run, settings, universe, geography, invariants)
+        for quantity in quantities_of(compared.schema):
+            errors += _errors(compared, quantity)
+        if universe == "persons":
+            criterion += _criterion(compared)
+    return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
+
+
+def write_figures(run: RunDirectory, figures: AccuracyFigures) -> None:
+    """Store the figures in the confidential folder."""
+    for name, frame in ((ERRORS, figures.errors), (CRITERION, figures.criterion)):
+        with replacing(run.confidential / FOLDER / name) as part:
+            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+
+
+def read_figures(run: RunDirectory) -> AccuracyFigures | None:
+    """What `write_figures` wrote, None if it is gone."""
+    paths = [run.confidential / FOLDER / name for name in (ERRORS, CRITERION)]
+    if not all(path.exists() for path in paths):
+        return None
+    return AccuracyFigures(*(pq.read_table(path).to_pandas() for path in paths))
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """A universe's truth and release, block by block in the order of the spine."""
+
+    schema: Schema
+    truth: sparse.csr_array
+    released: sparse.csr_array
+    levels: tuple[EntityLevel, ...]
+    can_have: np.ndarray
+    """(n_blocks, n_types): the levels of `hhgq` that a block can have; those of a housing unit."""
+    prediction: Prediction
+
+
+def _compared(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universe: str,
+    geography: pd.DataFrame,
+    invariants: pd.DataFrame,
+) -> _Compared:
+    schema, spine = settings.schema_of(universe), read_spine(run.spine(universe))
+    truth = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells)
+    columns = ["housing_units"]
+    if "hhgq" in schema.attributes:
+        columns += FACILITY_COLUMNS
+    can_have = invariants[columns].iloc[spine.block_row].to_numpy() > 0
+    if universe == "persons" and len(columns) == 1:
+        can_have = np.ones_like(can_have)
+    return _Compared(
+        schema,
+        truth,
+        _block_estimates(run, spine, schema),
+        entity_levels(spine, geography),
+        can_have,
+        Prediction(
+            schema=schema,
+            budget=settings.budget_of(universe),
+            spine=spine,
+            can_have=can_have if universe == "persons" else np.ones_like(can_have),
+            forbidden=structural_zeros(settings, universe),
+            state_totals_known=universe == "persons" and not settings.blocks_only,
+            block_totals_known=universe == "units",
+        ),
+    )
+
+
+def _block_estimates(run: RunDirectory, spine: Spine, schema: Schema) -> sparse.csr_array:
+    table = read_block_estimates(run.root, schema.universe)
+    row = pd.Index(spine.block_geocode).get_indexer(table["block_geocode"].to_numpy())
+    where = (row, table["cell"].to_numpy())
+    shape = (spine.n_blocks, schema.n_cells)
+    return sparse.csr_array((table["count"].to_numpy(), where), shape=shape)
+
+
+def _errors(compared: _Compared, quantity: Quantity) -> Iterator[dict]:
+    matrix = answer_matrix(quantity.answers, compared.schema)
+    truth, released = compared.truth @ matrix, compared.released @ matrix
+    size = np.asarray(compared.truth.sum(axis=1)).reshape(-1, 1)
+    possible = _possible(compared, quantity)
+    for level in compared.levels:
+        is_pair = level.sums(possible.astype(np.int64)) > 0
+        pairs = Pairs(
+            level.sums(truth),
+            level.sums(released),
+            compared.prediction.variances(level, quantity.answers),
+        )
+        head = {
+            "universe": compared.schema.universe,
+            "quantity": quantity.name,
+            "level": level.name,
+            "on_spine": level.on_spine,
+        }
+        classes = size_classes(level.sums(size)[:, 0])
+        for size_class, name in ((None, ALL_SIZES), *enumerate(size_class_names())):
+            of_class = is_pair if size_class is None else is_pair & (classes == size_class)[:, None]
+            entities = int(of_class.any(axis=1).sum())
+            if entities:
+                row = {"answer": ALL_ANSWERS, "size_class": name, "entities": entities}
+                yield head | row | statistics(pairs.where(of_class))
+        if len(quantity.answers) > 1:
+            yield from _by_answer(head, quantity.answers, pairs, is_pair)
+
+
+def _by_answer(
+    head: dict, answers: Sequence[Answer], pairs: Pairs, is_pair: np.ndarray
+) -> Iterator[dict]:
+    for column, answer in enumerate(answers):
+        mask = np.zeros_like(is_pair)
+        mask[:, column] = is_pair[:, column]
+        if mask.any():
+            row = {"answer": answer.label, "size_class": ALL_SIZES, "entities": int(mask.sum())}
+            yield head | row | statistics(pairs.where(mask))
+
+
+def _possible(compared: _Compared, quantity: Quantity) -> np.ndarray:
+    """(n_blocks, n_answers): the answer of the block can be other than 0."""
+    n_blocks, n_answers = len(compared.can_have), len(quantity.answers)
+    if quantity.name == GROUP_QUARTERS:
+        types = [answer.where["hhgq"][0] for answer in quantity.answers]
+        return compared.can_have[:, types]
+    if compared.schema.universe == "units":
+        return np.broadcast_to(compared.can_have[:, :1], (n_blocks, n_answers))
+    return np.ones((n_blocks, n_answers), dtype=bool)
+
+
+def _criterion(compared: _Compared) -> Iterator[dict]:
+    for population, groups in redistricting_groups(compared.schema).items():
+        matrix = answer_matrix(groups, compared.schema)
+        truth, released = compared.truth @ matrix, compared.released @ matrix
+        for level in compared.levels:
+            head = {"population": population, "level": level.name, "on_spine": level.on_spine}
+            yield head | redistricting_criterion(level.sums(truth), level.sums(released))

@@ -1,0 +1,382 @@
+"""The accuracy report: the figures of one run, or of several side by side, as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.pages.document import NONE, Block, Details, Document, Figure, Section, Table
+from spineflow.tasks.pages.figures import bar_chart, box_chart, line_chart
+from spineflow.tasks.topdown.checks.accuracy.errors import (
+    ABSOLUTE_QUANTILES,
+    ABSOLUTE_THRESHOLDS,
+    ALL_ANSWERS,
+    ALL_SIZES,
+    ERROR_QUANTILES,
+    PERCENT_THRESHOLDS,
+    SIZE_LIMITS,
+    size_class_names,
+)
+from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures
+from spineflow.tasks.topdown.checks.accuracy.quantities import (
+    GROUP_QUARTERS,
+    HISPANIC_BY_RACE,
+    OCCUPANCY,
+    RACE,
+    TOTAL_POPULATION,
+    VOTING_AGE,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.costs import budget_report
+
+CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
+
+_MEANING = {
+    TOTAL_POPULATION: "The number of persons.",
+    VOTING_AGE: "Persons of 18 years and over.",
+    RACE: "Persons of each race alone, and of two or more races: seven counts an entity.",
+    HISPANIC_BY_RACE: "The same by Hispanic origin: fourteen counts an entity.",
+    GROUP_QUARTERS: "Persons in each type of group quarters of which the entity has a facility.",
+    OCCUPANCY: "Occupied and vacant housing units, whose sum is exact: their errors are opposite.",
+}
+
+_POPULATIONS = {
+    TOTAL_POPULATION: "total population",
+    VOTING_AGE: "population of voting age",
+}
+
+_SHORT = {
+    "county subdivision": "subdivision",
+    "block group of the spine": "spine block group",
+    "tract of the spine": "spine tract",
+    "county of the spine": "spine county",
+    "state of the spine": "spine state",
+}
+"""Names of levels that are too long for the side of a chart."""
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedRun:
+    """A run, what it is called in the report, and its figures."""
+
+    label: str
+    settings: TopdownSettings
+    figures: AccuracyFigures
+
+
+def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
+    """The report of one run, or of several in the order given."""
+    stamps = []
+    if any(run.settings.input.confidential for run in runs):
+        stamps.append(CONFIDENTIAL)
+    stamps += dict.fromkeys(run.settings.stamp for run in runs if not run.settings.is_private)
+    title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
+    errors = _labelled(runs, [run.figures.errors for run in runs])
+    quantities = list(dict.fromkeys(errors["quantity"]))
+    return Document(
+        title,
+        (
+            "An error is a released count less the true one. Beside the errors stands what the "
+            "budget implies: the standard deviation of the best linear unbiased estimate, which "
+            "combines all noisy measurements by weighted least squares with what is declared "
+            "exactly (totals of the states, housing units, and the types of group quarters that "
+            "a block has). It is not rounded and can be negative. Where errors are larger, the "
+            "estimator and its post-processing add; where they are smaller, it helps that counts "
+            "are not negative.",
+            "The tables have the mean absolute error, also in percent of the true count, the bias "
+            "(mean error), the root mean square error, and the implied standard deviation. Blocks "
+            "that can hold nobody take no part. Entities are on the spine if they are geounits "
+            "of it.",
+        ),
+        (
+            _runs(runs),
+            *_criterion(_labelled(runs, [run.figures.criterion for run in runs])),
+            *(_quantity(errors[errors["quantity"] == quantity]) for quantity in quantities),
+        ),
+        "; ".join(stamps) or None,
+    )
+
+
+def accuracy_table(figures: AccuracyFigures) -> Table:
+    """The errors of every quantity at every level, of all its answers together."""
+    errors = figures.errors
+    rows = errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
+    shown = tuple((row.quantity, *_main_row(row)) for row in rows.itertuples(index=False))
+    return Table(("quantity", "level", "on spine", "entities", *_MAIN), shown)
+
+
+def _labelled(runs: Sequence[ComparedRun], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all runs with the column `run`, levels of the first run first."""
+    frame = pd.concat([f.assign(run=run.label) for run, f in zip(runs, frames, strict=True)])
+    return frame.reset_index(drop=True)
+
+
+def _runs(runs: Sequence[ComparedRun]) -> Section:
+    rows = []
+    for run in runs:
+        settings = run.settings
+        for universe in settings.run.universes:
+            cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+            epsilon = cost["epsilon"]["tight"]
+            rows.append(
+                (
+                    run.label,
+                    settings.privacy.dataset,
+                    universe,
+                    settings.geography.spine,
+                    cost["rho"],
+                    epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}",
+                )
+            )
+    headers = ("run", "dataset", "universe", "spine", "rho", "epsilon")
+    blocks: list[Block] = [Table(headers, tuple(rows))]
+    if any(run.settings.privacy.infinite for run in runs):
+        blocks.append(
+            "A run without noise is compared with what the budget of its settings would imply."
+        )
+    return Section("What is compared", tuple(blocks))
+
+
+def _criterion(frame: pd.DataFrame) -> list[Section]:
+    if frame.empty:
+        return []
+    blocks: list[Block] = [
+        "The share of the largest racial or ethnic group (Hispanic, or one of seven groups that "
+        "are not) must be within 5 percentage points of its true share for 95% of the entities "
+        "with a population of 500 or more."
+    ]
+    frame = frame[frame["entities"] > 0]
+    for population, rows in frame.groupby("population", sort=False):
+        headers = ("level", "on spine", "entities", "% within 5 points", "95%: points", "criterion")
+        blocks += [
+            f"Of the {_POPULATIONS[population]}:",
+            _table(
+                rows,
+                headers,
+                lambda row: (
+                    row.level,
+                    _yes(row.on_spine),
+                    int(row.entities),
+                    _figure(100 * row.share_within),
+                    _figure(row.difference_q95),
+                    "met" if row.met else "MISSED",
+                ),
+            ),
+        ]
+        if population == TOTAL_POPULATION:
+            blocks += _bars(
+                rows.assign(points=rows["difference_q95"]),
+                {"points": ""},
+                "percentage points, 95% of entities are closer",
+                "Difference of the largest group's share: 95% quantile by level",
+            )
+    return [Section("Redistricting criterion", tuple(blocks))]
+
+
+def _quantity(errors: pd.DataFrame) -> Section:
+    """Tables and charts of one quantity."""
+    quantity = errors["quantity"].iloc[0]
+    together = errors[errors["answer"] == ALL_ANSWERS]
+    whole = together[together["size_class"] == ALL_SIZES]
+    unit = "housing units" if errors["universe"].iloc[0] == "units" else "persons"
+    only = len(set(errors["run"])) == 1
+    series = {"root_mean_square_error": ""}
+    if only:
+        series = {
+            "root_mean_square_error": "released",
+            "predicted_standard_deviation": "implied by the budget",
+        }
+    blocks: list[Block] = [
+        _MEANING[quantity],
+        _table(whole, ("level", "on spine", "entities", *_MAIN), _main_row),
+        *_bars(whole, series, unit, f"Root mean square error by level: {quantity}"),
+        "How the errors are spread: quantiles of the absolute error, and the share of counts "
+        "whose error is larger than a threshold, in counts or in percent of the true count.",
+        _table(whole, ("level", *_SPREAD), _spread_row),
+        *_boxes(whole, unit, quantity),
+        "False zeros are true counts above 0 that are released as 0; false positives are true "
+        "counts of 0 that are released as more.",
+        _table(
+            whole,
+            ("level", "counts", "false zeros, %", "false positives, %"),
+            lambda row: (
+                row.level,
+                int(row.pairs),
+                _figure(100 * row.false_zeros),
+                _figure(100 * row.false_positives),
+            ),
+        ),
+        *_lines(together, unit, quantity),
+    ]
+    sized = together[together["size_class"] != ALL_SIZES]
+    blocks.append(
+        Details(
+            f"By size class: entities of so many {unit}",
+            (
+                _table(
+                    sized,
+                    ("level", "size", "entities", *_MAIN),
+                    lambda row: (row.level, row.size_class, int(row.entities), *_main(row)),
+                ),
+            ),
+        )
+    )
+    by_answer = errors[errors["answer"] != ALL_ANSWERS]
+    if not by_answer.empty:
+        blocks.append(
+            Details(
+                "Count by count",
+                (
+                    _table(
+                        by_answer,
+                        ("level", "count", "entities", *_MAIN),
+                        lambda row: (row.level, row.answer, int(row.entities), *_main(row)),
+                    ),
+                ),
+            )
+        )
+    return Section(quantity[0].upper() + quantity[1:], tuple(blocks))
+
+
+_MAIN = ("mean |error|", "mean %", "bias", "r.m.s.", "implied s.d.")
+_SPREAD = (
+    *(f"{100 * q:g}%" for q in ABSOLUTE_QUANTILES),
+    "largest",
+    *(f"% over {limit}" for limit in ABSOLUTE_THRESHOLDS),
+    *(f"% over {limit}%" for limit in PERCENT_THRESHOLDS),
+)
+
+
+def _main(row) -> tuple[float | str, ...]:
+    return (
+        _figure(row.mean_absolute_error),
+        _figure(row.mean_absolute_percent_error),
+        _figure(row.bias),
+        _figure(row.root_mean_square_error),
+        _figure(row.predicted_standard_deviation),
+    )
+
+
+def _main_row(row) -> tuple[float | str, ...]:
+    return (row.level, _yes(row.on_spine), int(row.entities), *_main(row))
+
+
+def _spread_row(row) -> tuple[float | str, ...]:
+    values = row._asdict()
+    quantiles = [values[f"absolute_q{round(100 * q):02d}"] for q in ABSOLUTE_QUANTILES]
+    beyond = [values[f"beyond_{limit}"] for limit in ABSOLUTE_THRESHOLDS]
+    beyond += [values[f"beyond_{limit}_percent"] for limit in PERCENT_THRESHOLDS]
+    return (
+        row.level,
+        *map(_figure, quantiles),
+        _figure(row.largest),
+        *(_figure(100 * share) for share in beyond),
+    )
+
+
+def _table(frame: pd.DataFrame, headers: tuple[str, ...], cells) -> Table:
+    """A row for each of the frame's; with several runs their labels, rows of one kind together."""
+    several = frame["run"].nunique() > 1
+    if several:
+        keys = [key for key in ("level", "answer", "size_class") if key in frame]
+        order = {key: list(dict.fromkeys(frame[key])) for key in keys}
+        ranks = pd.DataFrame({key: frame[key].map(order[key].index) for key in keys})
+        frame = frame.loc[ranks.sort_values(keys, kind="stable").index]
+    rows = []
+    for row in frame.itertuples(index=False):
+        shown = cells(row)
+        rows.append((shown[0], row.run, *shown[1:]) if several else tuple(shown))
+    return Table((headers[0], "run", *headers[1:]) if several else headers, tuple(rows))
+
+
+def _bars(frame: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
+    """Bars by level: for one run those of `columns` by their names, for several the first's."""
+    groups, series = _by_level(frame, columns)
+    if not groups:
+        return []
+    svg = bar_chart([_SHORT.get(g, g) for g in groups], series, title=title, value_label=label)
+    return [Figure(svg, f"{title}.")]
+
+
+def _by_level(
+    frame: pd.DataFrame, columns: Mapping[str, str]
+) -> tuple[list[str], dict[str, list[float]]]:
+    """Levels at which every series has a finite value, and the values."""
+    column, *_ = columns
+    if frame["run"].nunique() == 1:
+        wide = frame.set_index("level")[list(columns)].rename(columns=columns)
+    else:
+        wide = frame.pivot(index="level", columns="run", values=column)
+        wide = wide.loc[frame["level"].unique(), frame["run"].unique()]
+    wide = wide[np.isfinite(wide).all(axis=1)]
+    return list(wide.index), {name: wide[name].tolist() for name in wide}
+
+
+def _boxes(whole: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
+    names = [f"error_q{round(100 * q):02d}" for q in ERROR_QUANTILES]
+    runs = list(dict.fromkeys(whole["run"]))
+    common = [
+        level
+        for level in dict.fromkeys(whole["level"])
+        if (whole["level"] == level).sum() == len(runs)
+    ]
+    if not common:
+        return []
+    series = {}
+    for run in runs:
+        rows = whole[whole["run"] == run].set_index("level")
+        series[run] = [rows.loc[level, names].tolist() for level in common]
+    title = f"Errors by level: {quantity}"
+    svg = box_chart(
+        [_SHORT.get(level, level) for level in common],
+        series,
+        title=title,
+        value_label=f"error ({unit})",
+    )
+    caption = (
+        f"{title}. The box holds the middle half of the errors, the line the middle 90%, the mark "
+        "is the median."
+    )
+    return [Figure(svg, caption)]
+
+
+_LINES = ("block", "block group", "tract", "place", "county subdivision")
+
+
+def _lines(together: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
+    """Root mean square error against size class, one line a level; of several runs, blocks only."""
+    several = together["run"].nunique() > 1
+    start = dict(zip(size_class_names()[1:], SIZE_LIMITS, strict=True))
+    rows = together[together["size_class"].isin(start)]
+    rows = rows[rows["level"].isin(_LINES[:1] if several else _LINES)]
+    series = {}
+    for name, line in rows.groupby("run" if several else "level", sort=False):
+        line = line[line["root_mean_square_error"] > 0]
+        if len(line) > 1:
+            sizes = [start[size_class] for size_class in line["size_class"]]
+            series[name] = (sizes, line["root_mean_square_error"].tolist())
+    if not series:
+        return []
+    of = "blocks" if several else "entities"
+    title = f"Root mean square error of {of} by size: {quantity}"
+    svg = line_chart(
+        series,
+        title=title,
+        x_label=f"{unit} of the entity, from (log scale)",
+        y_label=f"root mean square error ({unit}, log scale)",
+        log_x=True,
+        log_y=True,
+    )
+    return [Figure(svg, f"{title}.")]
+
+
+def _figure(value: float) -> float | str:
+    if np.isnan(value):
+        return NONE
+    return float(value) if np.isfinite(value) else "infinite"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,93 @@
+"""Writing the accuracy of a run, or of several side by side.
+
+The figures and their report go to the confidential folder. The report is copied to where the UI and
+the public look only for inputs that are not confidential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spineflow.tasks.pages.document import to_html
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.topdown.checks.accuracy.figures import (
+    FOLDER,
+    AccuracyFigures,
+    compute_figures,
+    read_figures,
+    write_figures,
+)
+from spineflow.tasks.topdown.checks.accuracy.queries import has_truth, write_accuracy
+from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+REPORT = "accuracy.html"
+COMPARISON = "comparison.html"
+
+
+def accuracy_report(run: RunDirectory) -> Path:
+    """Where the report of a run lies."""
+    return run.confidential / FOLDER / REPORT
+
+
+def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | None:
+    """Compare a run with the truth and write figures and report; returns the report.
+
+    None, and nothing is done, where the confidential histograms are gone.
+    """
+    if not has_truth(run, settings):
+        return None
+    write_accuracy(run, settings)
+    figures = compute_figures(run, settings)
+    write_figures(run, figures)
+    compared = [ComparedRun(run.root.name, settings, figures)]
+    return _write(compared, run, REPORT)
+
+
+def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Path:
+    """Write the report of several runs side by side into the first one; returns its path.
+
+    Raises InputRefused for a run whose truth and figures are both gone.
+    """
+    labels = _labels([run for run, _ in runs])
+    compared = [
+        ComparedRun(label, settings, _figures(run, settings))
+        for label, (run, settings) in zip(labels, runs, strict=True)
+    ]
+    return _write(compared, runs[0][0], COMPARISON)
+
+
+def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:
+    text = to_html(accuracy_document(compared))
+    path = run.confidential / FOLDER / name
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+    if any(other.settings.input.confidential for other in compared):
+        return path
+    public = run.report.parent / name
+    with replacing(public) as part:
+        part.write_text(text, encoding="utf-8")
+    return public
+
+
+def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
+    if has_truth(run, settings):
+        figures = compute_figures(run, settings)
+        write_figures(run, figures)
+        return figures
+    figures = read_figures(run)
+    if figures is None:
+        raise InputRefused(
+            f"{run.root} has neither its confidential histograms nor its accuracy figures any "
+            "more; leave it out of the comparison."
+        )
+    return figures
+
+
+def _labels(runs: Sequence[RunDirectory]) -> list[str]:
+    """Folder names, or paths where two are alike."""
+    names = [run.root.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.root) for run in runs]

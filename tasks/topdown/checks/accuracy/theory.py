@@ -1,0 +1,152 @@
+"""What the budget implies: variances of the best linear unbiased estimates of the answers.
+
+The best linear unbiased estimate combines all noisy measurements by weighted least squares, with
+what is declared exactly: the totals of the states, the types of living quarters that a block can
+have, the number of housing units, and structural zeros. It knows no other bounds, is not rounded
+and can be negative, so that it is what estimation would be without its post-processing.
+
+In the coordinates of `tasks.topdown.estimation.query_algebra` the measurements of a universe fall
+apart into independent components, in each of which a geounit has a vector of totals, one for each
+core cell; `geography.vector_variance` has their variances. An answer that counts the core cells
+with weights w and the levels of the free attributes in sets of sizes k out of d has, by component, the
+variance of the total with weights w, times k (d - k) / d for each free attribute that is in the
+component and k^2 / d for each that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from spineflow.geography.levels import Spine
+from spineflow.geography.vector_variance import VectorEstimate, VectorPrecision, vector_estimate
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.noise.sampler import noise_variance
+from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel
+from spineflow.tasks.topdown.checks.accuracy.quantities import Answer
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.queries import marginal_query
+
+LARGEST_CORE = 32
+"""Most core cells of a prediction; where structural zeros make more, they are not used."""
+
+SMALLEST_VARIANCE = 1e-9
+"""Noise below it counts as it: answers that are as good as exact still have a finite weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Variances that a budget implies on a spine.
+
+    schema, budget, spine : of one universe; the budget's noise is what is predicted, also where a
+        run was told to draw none.
+    can_have : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the levels of `hhgq`
+        that a block can have; one column of True where the schema has no `hhgq`.
+    forbidden : `(n_cells,)` structural zeros.
+    state_totals_known : whether the totals of the states are exact.
+    block_totals_known : whether those of all blocks are, as numbers of housing units are.
+    """
+
+    schema: Schema
+    budget: Budget
+    spine: Spine
+    can_have: np.ndarray
+    forbidden: np.ndarray
+    state_totals_known: bool
+    block_totals_known: bool
+    _algebra: QueryAlgebra = field(init=False)
+    _estimates: dict[int, VectorEstimate] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = sorted({name for asked in self.budget.query_shares.values() for name in asked})
+        queries = [marginal_query(self.schema, name) for name in names]
+        types = np.zeros(self.schema.n_cells, dtype=np.int64)
+        if "hhgq" in self.schema.attributes:
+            types = self.schema.levels("hhgq")
+        algebra = QueryAlgebra.build(self.schema, queries, types, self.forbidden)
+        if len(algebra.cell_type) > LARGEST_CORE:
+            none = np.zeros_like(self.forbidden)
+            algebra = QueryAlgebra.build(self.schema, queries, types, none)
+        object.__setattr__(self, "_algebra", algebra)
+
+    def variances(self, level: EntityLevel, answers: Sequence[Answer]) -> np.ndarray:
+        """`(n_entities, n_answers)` variances of the answers for every entity of a level."""
+        found: dict[tuple[int, bytes], np.ndarray] = {}
+        columns = []
+        for answer in answers:
+            weights = self._core_weights(answer)
+            total = np.zeros(level.n_entities)
+            for component, factor in enumerate(self._factors(answer)):
+                if factor == 0 or (component == 0 and self.block_totals_known):
+                    continue
+                key = (component, weights.tobytes())
+                if key not in found:
+                    found[key] = self._estimate(component).variances(
+                        level.entity, level.n_entities, weights
+                    )
+                total += factor * found[key]
+            columns.append(total)
+        return np.column_stack(columns)
+
+    def _estimate(self, component: int) -> VectorEstimate:
+        if component not in self._estimates:
+            known = None
+            if component == 0 and self.state_totals_known and "State" in self.spine.names:
+                states = [geocode[-2:] for geocode in self.spine.geolevel("State").geocode]
+                known = np.unique(states, return_inverse=True)[1]
+            self._estimates[component] = vector_estimate(
+                self.spine, self._precision(component), self._possible(), known_sums=known
+            )
+        return self._estimates[component]
+
+    def _possible(self) -> np.ndarray:
+        """(n_blocks, n_core): core cells of the block's types that are no structural zeros."""
+        return self.can_have[:, self._algebra.cell_type] & self._algebra.is_possible
+
+    def _precision(self, component: int) -> list[VectorPrecision]:
+        """Information of each geolevel's answers about the vectors of a component."""
+        cells = np.arange(len(self._algebra.cell_type))
+        precision = []
+        for level in self.spine.geolevels:
+            matrices = np.zeros((len(level.plb_shares), len(cells), len(cells)))
+            for name, query_share in self.budget.query_shares[level.name].items():
+                gram = self._algebra.gram(marginal_query(self.schema, name), cells)[component]
+                for code, share in enumerate(level.plb_shares):
+                    if share:
+                        parameter = self.budget.noise_parameter(share, query_share)
+                        variance = noise_variance(self.budget.mechanism, parameter)
+                        matrices[code] += gram / max(variance, SMALLEST_VARIANCE)
+            precision.append(VectorPrecision(matrices, level.plb_share_code))
+        return precision
+
+    def _core_weights(self, answer: Answer) -> np.ndarray:
+        """(n_core,): 1 for the core cells that the answer counts."""
+        core = [self.schema.attributes[axis] for axis in self._algebra.core]
+        shape = tuple(self.schema.shape[axis] for axis in self._algebra.core)
+        weights = np.ones(shape)
+        for axis, name in enumerate(core):
+            if name in answer.where:
+                outside = np.setdiff1d(np.arange(shape[axis]), answer.where[name])
+                np.moveaxis(weights, axis, 0)[outside] = 0
+        return weights.ravel()
+
+    def _factors(self, answer: Answer) -> list[float]:
+        """What each component's variance is multiplied with; see the module's docstring."""
+        sizes = []
+        for axis in self._algebra.free:
+            n_levels = self.schema.shape[axis]
+            name = self.schema.attributes[axis]
+            sizes.append((len(answer.where.get(name, range(n_levels))), n_levels))
+        return [
+            float(
+                np.prod(
+                    [
+                        k * (d - k) / d if component >> bit & 1 else k * k / d
+                        for bit, (k, d) in enumerate(sizes)
+                    ]
+                )
+            )
+            for component in range(1 << len(sizes))
+        ]

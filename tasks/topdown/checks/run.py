@@ -1,0 +1,73 @@
+"""Checks of a topdown run."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.gate import accept
+from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
+from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.validation.outcome import Outcome
+from spineflow.validation.run_files import ExpectedUniverse
+from spineflow.validation.topdown.run_checks import run_checks
+from spineflow.validation.topdown.tabulations import Tabulated, check_tabulations
+
+
+def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
+    """What the settings promise about a universe's files."""
+    budget = settings.budget_of(universe)
+    geolevels = tuple(budget.geolevel_shares)
+    zeros = {
+        f"{zero.name}_con": zero.where for zero in settings.workload[universe].structural_zeros
+    }
+    if universe == "units":
+        constraints = {TOTAL: geolevels}
+    else:
+        bounds = bound_names(settings.schema_of(universe))
+        constraints = dict.fromkeys(bounds, geolevels)
+        if not settings.blocks_only:
+            constraints[STATE_TOTAL] = ("State",)
+            if "US" in geolevels:
+                constraints[TOTAL] = ("US",)
+    return ExpectedUniverse(
+        schema=settings.schema_of(universe),
+        geolevels=geolevels,
+        total=None if budget.infinite else budget.total,
+        query_shares=budget.query_shares,
+        constraints=constraints | dict.fromkeys(zeros, geolevels),
+        structural_zeros=zeros,
+    )
+
+
+def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:
+    """Check the finished, still unpublished run and write the public outcomes.
+
+    Raises CheckFailed, naming the first check that failed; the release is then withheld.
+    """
+    invariants = read_invariants(run.invariants)
+    facilities = pa.table(
+        {
+            "block_geocode": pa.array(invariants["block_geocode"], pa.string()),
+            "facilities": pa.array(invariants[list(FACILITY_COLUMNS)].sum(axis=1), pa.int64()),
+        }
+    )
+    outcomes = run_checks(
+        run.root,
+        {universe: expected_universe(settings, universe) for universe in settings.run.universes},
+        release_directory=run.unchecked_release,
+        facilities=facilities,
+        is_private=settings.is_private,
+    )
+    if tabulated_universes(settings):
+        outcomes += check_tabulations(
+            Tabulated(
+                run.unchecked_release,
+                read_geography(run.geography),
+                tabulated_universes(settings),
+                has_legacy(settings),
+                settings.is_private,
+            )
+        )
+    return accept(run, settings, outcomes)

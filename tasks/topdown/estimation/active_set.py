@@ -1,0 +1,387 @@
+"""A primal-dual active-set method for siblings' least squares, compiled.
+
+Solves, for children i = 1..c,
+
+    minimise    sum_i f_i(x_i)                        convex quadratics, see `Quadratic`
+    subject to  sum_i x_i = p                         unless at the root
+                sum_{i in group g} P x_i = t_g        pinned margins
+                l_iT <= sum of x_i over type T <= u_iT
+                x_i >= 0.
+
+From a guess of the cells that are zero and of the bounds that bind, an equality-constrained
+problem for the step from the last iterate gives every cell and multiplier (see `elimination`).
+Cells that came out negative are fixed, fixed cells whose multiplier is negative are freed,
+likewise for bounds, until nothing changes (Hintermueller, Ito and Kunisch 2002, with all changes
+made at once).
+
+Equalities are met softly: the sums may miss by a little for every unit by which their multipliers
+move in an iteration, as in the method of multipliers, so that the systems are definite and the
+misses vanish once the guess stands; likewise a singular matrix is made definite by a proximal term
+around the last iterate. The result is then exact up to rounding. Where noise is large against the
+counts, so many cells are zero that multipliers are not unique and the guesses may cycle, which is
+reported and left to the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.topdown.estimation.elimination import (
+    add_child,
+    add_to_rows,
+    eliminate,
+    n_own_pins,
+    shared_rows,
+    shared_sums,
+    softness_of_rows,
+    step_of_child,
+    subtract_of_rows,
+    type_of_cell,
+)
+from spineflow.tasks.topdown.estimation.quadratic import (
+    Constraints,
+    Quadratic,
+    factorised,
+    inverse_of_child,
+    slope_of,
+    solve_factorised,
+)
+
+SOFTNESS = 1e-7
+"""How far sums may miss for a unit's move of a multiplier, relative to their cells' compliance."""
+ROUNDING = 1e-7
+"""Violation of a row, in records, that may be left where it falls no more."""
+MOST_ENTRIES = 1 << 27
+"""The children's inverses are kept between sweeps while they have no more entries (1 GiB)."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solution and certificate; meaningful only if `converged`.
+
+    x : (c, k), non-negative.
+    primal : largest violation of a constraint, in records.
+    dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
+        gradient term.
+    gap : sum of the products of multipliers and slacks; with a `dual` of no more than rounding it
+        bounds the suboptimality.
+    """
+
+    x: np.ndarray
+    iterations: int
+    converged: bool
+    primal: float
+    dual: float
+    gap: float
+
+
+class _Guess(NamedTuple):
+    """Which cells are free (c, k), and which bounds bind (c, T): -1 the lower, 1 the upper."""
+
+    free: np.ndarray
+    bound: np.ndarray
+
+
+class _Multipliers(NamedTuple):
+    """Multipliers of the shared rows (n_shared,), of own pins (c, n_pins) and of bounds (c, T)."""
+
+    shared: np.ndarray
+    pins: np.ndarray
+    bounds: np.ndarray
+
+
+class _Tolerances(NamedTuple):
+    """Of cells and sums, in records; of multipliers' signs and of stationarity."""
+
+    cells: float
+    sums: float
+    signs: float
+    slopes: float
+
+
+@njit(cache=True, nogil=True)
+def _first_guess(constraints, x):
+    """Free the cells that are positive in `x`, and those of a sum that would have none; note the
+    bounds that `x` attains."""
+    c, k = x.shape
+    allowed = constraints.allowed
+    free = np.zeros((c, k), dtype=np.bool_)
+    bound = np.zeros(constraints.lower.shape, dtype=np.int8)
+    for j in range(k):
+        is_reached = not constraints.has_parent
+        for i in range(c):
+            free[i, j] = allowed[i, j] and x[i, j] > 0.0
+            is_reached |= free[i, j]
+        if not is_reached:
+            free[:, j] = allowed[:, j]
+    for i in range(c):
+        for t in range(bound.shape[1]):
+            start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
+            lower, upper = constraints.lower[i, t], constraints.upper[i, t]
+            total = 0.0
+            is_empty = True
+            for j in range(start, stop):
+                if allowed[i, j]:
+                    is_empty = False
+                    total += x[i, j]
+            if is_empty:
+                continue
+            if lower > 0.0 and total <= lower * (1.0 + 1e-9):
+                bound[i, t] = -1
+            elif total >= upper * (1.0 - 1e-9):
+                bound[i, t] = 1
+    return _Guess(free, bound)
+
+
+@njit(cache=True, nogil=True)
+def _sizes(quadratic, constraints, x):
+    """Largest count, and largest gradient at zero."""
+    c, k = x.shape
+    size, slope_size = 1.0, 1e-300
+    if constraints.has_parent:
+        size = max(size, constraints.parent.max())
+    slope, nothing = np.empty(k), np.zeros(k)
+    scratch = np.empty(quadratic.answers.shape[1])
+    for i in range(c):
+        slope_of(quadratic, i, nothing, scratch, slope)
+        for j in range(k):
+            if constraints.allowed[i, j]:
+                slope_size = max(slope_size, abs(slope[j]))
+                size = max(size, x[i, j])
+    return size, slope_size
+
+
+@njit(cache=True, nogil=True)
+def _own_rows(constraints, i, cells, types, bound):
+    """Own rows of child i that hold each of its free cells (n_labels, f), and the row of each type
+    whose bound binds (T,), -1 for none: first the pins, then the bounds."""
+    n_rows = n_own_pins(constraints)
+    n_labels = constraints.pin_rows.shape[0] if n_rows > 0 else 0
+    row_of_type = np.full(bound.size, -1, dtype=np.int64)
+    for t in range(bound.size):
+        if bound[t] != 0:
+            row_of_type[t] = n_rows
+            n_rows += 1
+    rows = np.empty((n_labels + 1, cells.size), dtype=np.int64)
+    for a in range(cells.size):
+        for q in range(n_labels):
+            rows[q, a] = constraints.pin_rows[q, cells[a]]
+        rows[n_labels, a] = row_of_type[types[cells[a]]]
+    return rows, row_of_type, n_rows
+
+
+@njit(cache=True, nogil=True)
+def _misses(constraints, multipliers, give, i, rows, row_of_type, n_rows, bound, here):
+    """How far child i's own rows are from holding at its free cells `here` (f,), less what their
+    softness grants their present multipliers, and that softness."""
+    pin_give, type_give = give
+    miss, soft = np.empty(n_rows), np.empty(n_rows)
+    for r in range(n_own_pins(constraints)):
+        soft[r] = pin_give[i, r]
+        miss[r] = constraints.targets[constraints.group_of_child[i], r]
+        miss[r] -= soft[r] * multipliers.pins[i, r]
+    for t in range(bound.size):
+        r = row_of_type[t]
+        if r >= 0:
+            soft[r] = type_give[i, t]
+            miss[r] = constraints.lower[i, t] if bound[t] < 0 else constraints.upper[i, t]
+            miss[r] -= soft[r] * multipliers.bounds[i, t]
+    add_to_rows(miss, rows, -here)
+    return miss, soft
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _judge(constraints, guess, multipliers, tolerances, i, row_of_type, x, reduced):
+    """Correct the guess of child i by its new cells `x` (k,) and multipliers.
+
+    `reduced` (k,), the gradient with the multipliers of the shared rows, gets those of the own
+    rows too. Returns the number of corrections, and the child's part in the certificate: largest
+    violation of a row or a zero, of a sign or of stationarity, and sum of products.
+    """
+    changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
+    if multipliers.pins.shape[1] > 0:
+        subtract_of_rows(reduced, constraints.pin_rows, -multipliers.pins[i])
+        pinned = -constraints.targets[constraints.group_of_child[i]]
+        add_to_rows(pinned, constraints.pin_rows, x)
+        for r in range(pinned.size):
+            primal = max(primal, abs(pinned[r]))
+            gap += multipliers.pins[i, r] * pinned[r]
+    for t in range(row_of_type.size):
+        start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
+        lower, upper = constraints.lower[i, t], constraints.upper[i, t]
+        held = x[start:stop].sum()
+        if row_of_type[t] >= 0:
+            multiplier = multipliers.bounds[i, t]
+            reduced[start:stop] += multiplier
+            held -= lower if guess.bound[i, t] < 0 else upper
+            primal = max(primal, abs(held))
+            gap += multiplier * held
+            if lower < upper:
+                signed = multiplier * guess.bound[i, t]
+                dual = max(dual, -signed)
+                if signed < -tolerances.signs:
+                    guess.bound[i, t] = 0
+                    changes += 1
+            continue
+        primal = max(primal, lower - held, held - upper)
+        if held < lower - tolerances.sums:
+            guess.bound[i, t] = -1
+            changes += 1
+        elif held > upper + tolerances.sums:
+            guess.bound[i, t] = 1
+            changes += 1
+    for j in range(x.size):
+        if guess.free[i, j]:
+            dual = max(dual, abs(reduced[j]))
+            primal = max(primal, -x[j])
+            if x[j] < -tolerances.cells:
+                guess.free[i, j] = False
+                changes += 1
+        elif constraints.allowed[i, j]:
+            dual = max(dual, -reduced[j])
+            if reduced[j] < -tolerances.signs:
+                guess.free[i, j] = True
+                changes += 1
+    return changes, primal, dual, gap
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _iterate(quadratic, constraints, x, softness, max_iterations, is_polished):
+    c, k = x.shape
+    n_types, n_pins = constraints.lower.shape[1], n_own_pins(constraints)
+    types, every = type_of_cell(constraints), np.arange(k)
+    sums = shared_sums(constraints)
+    n_shared = sums.size
+    shared_give, pin_give, type_give = softness_of_rows(quadratic, constraints, softness)
+    own_give = (pin_give, type_give)
+    size, slope_size = _sizes(quadratic, constraints, x)
+    tolerances = _Tolerances(
+        1e-10 + 1e-13 * size, 1e-9 + 1e-14 * size, 1e-11 * slope_size, 1e-13 * slope_size
+    )
+    guess = _first_guess(constraints, x)
+    y, pin_y, bound_y = np.zeros(n_shared), np.zeros((c, n_pins)), np.zeros((c, n_types))
+    # Written by these names: numba 0.68 loses writes through a record made in the same function.
+    multipliers = _Multipliers(y, pin_y, bound_y)
+    # Of each child: free cells, own rows, system and gradient, out of date where it is stale.
+    is_stale = np.ones(c, dtype=np.bool_)
+    cells = [every for _ in range(c)]
+    own = [np.zeros((0, 0), dtype=np.int64) for _ in range(c)]
+    row_of_type = np.full((c, n_types), -1, dtype=np.int64)
+    n_rows = np.zeros(c, dtype=np.int64)
+    systems = [(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0))) for _ in range(c)]
+    slope, scratch = np.empty((c, k)), np.empty(quadratic.answers.shape[1])
+    factor = np.zeros((n_shared, n_shared))
+    was_good, before = False, np.inf
+    for iteration in range(1, max_iterations + 1):
+        entries = 0
+        for i in range(c):
+            if is_stale[i]:
+                cells[i] = np.flatnonzero(guess.free[i])
+                for j in range(k):
+                    if not guess.free[i, j]:
+                        x[i, j] = 0.0
+                slope_of(quadratic, i, x[i], scratch, slope[i])
+                own[i], row_of_type[i], n_rows[i] = _own_rows(
+                    constraints, i, cells[i], types, guess.bound[i]
+                )
+            entries += cells[i].size ** 2
+        is_kept = entries <= MOST_ENTRIES
+        is_new = is_stale.any()
+        if is_new:
+            factor = np.diag(shared_give)
+        right = shared_give * y - sums
+        total = -sums
+        changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
+        # First sweep: the system of the shared rows. Second: steps, multipliers, new guesses.
+        for sweep in range(2):
+            if sweep == 1 and n_shared > 0:
+                if is_new:
+                    factor = factorised(factor)
+                y[:] = solve_factorised(factor, right)
+                if not np.isfinite(y).all():
+                    return iteration, False, primal, dual, gap
+            for i in range(c):
+                here = x[i][cells[i]]
+                miss, soft = _misses(
+                    constraints,
+                    multipliers,
+                    own_give,
+                    i,
+                    own[i],
+                    row_of_type[i],
+                    n_rows[i],
+                    guess.bound[i],
+                    here,
+                )
+                if (sweep == 0 and is_stale[i]) or not is_kept:
+                    inverse = inverse_of_child(quadratic, i, cells[i], np.zeros(here.size))
+                    system = eliminate(inverse, own[i], soft)
+                    if is_kept:
+                        systems[i] = system
+                else:
+                    system = systems[i]
+                force = slope[i][cells[i]]
+                rows = shared_rows(constraints, i, cells[i])
+                if sweep == 0:
+                    if n_shared > 0:
+                        add_to_rows(right, rows, here + step_of_child(system, force, miss)[0])
+                        if is_new:
+                            add_child(factor, system[0], rows)
+                    continue
+                subtract_of_rows(force, rows, y)
+                step, multiplier = step_of_child(system, force, miss)
+                here += step
+                pin_y[i] = multiplier[:n_pins]
+                for t in range(n_types):
+                    r = row_of_type[i, t]
+                    bound_y[i, t] = multiplier[r] if r >= 0 else 0.0
+                for a in range(here.size):
+                    x[i, cells[i][a]] = here[a]
+                add_to_rows(total, rows, here)
+                slope_of(quadratic, i, x[i], scratch, slope[i])
+                reduced = -slope[i]
+                subtract_of_rows(reduced, shared_rows(constraints, i, every), -y)
+                judged = _judge(
+                    constraints, guess, multipliers, tolerances, i, row_of_type[i], x[i], reduced
+                )
+                is_stale[i] = judged[0] > 0
+                changes += judged[0]
+                primal, dual = max(primal, judged[1]), max(dual, judged[2])
+                gap += judged[3]
+        for r in range(n_shared):
+            primal = max(primal, abs(total[r]))
+            gap += y[r] * total[r]
+        # Sums of many large cells may never get below rounding error.
+        is_met = primal <= tolerances.sums or 0.5 * before <= primal <= ROUNDING
+        before = primal
+        if changes == 0 and is_met and dual <= tolerances.slopes:
+            if was_good or not is_polished:
+                break
+            was_good = True
+    is_settled = changes == 0 and dual <= tolerances.signs
+    return iteration, is_settled, primal, dual / slope_size, abs(gap)
+
+
+def solve(
+    quadratic: Quadratic,
+    constraints: Constraints,
+    start: np.ndarray,
+    *,
+    max_iterations: int,
+    is_polished: bool = False,
+) -> Solution:
+    """Solve the quadratic program of the module's docstring.
+
+    The cells that are zero in `start` (c, k), and the bounds it attains, are the first guess.
+    A solution that is polished has gone one step further, which takes the violations of its
+    constraints from tolerance to rounding. Stops by iterations, never by clock, so that the same
+    measurements give the same estimates.
+    """
+    x = start.copy()
+    iterations, converged, primal, dual, gap = _iterate(
+        quadratic, constraints, x, SOFTNESS, max_iterations, is_polished
+    )
+    return Solution(np.maximum(x, 0.0), iterations, converged, primal, dual, gap)

@@ -1,0 +1,288 @@
+"""The alternating direction method of multipliers for siblings' least squares, compiled.
+
+Approaches the solution of the program that `active_set` solves, for siblings with one common
+Hessian H up to their scales s_i. The splitting puts the equalities with the quadratic and the
+inequalities into a projection. With penalties s_i R the quadratic step has the common matrix
+H + R: the sum over children becomes a shift of every child by lambda / s_i, and the pins one small
+solve per group, so an iteration is one product of a (c, k) with a (k, k) matrix (Boyd et al. 2011,
+over-relaxed). Some iterations already tell which cells are zero and which bounds bind;
+`active_set` then finds the solution exactly.
+
+R is diagonal, and small where the parent's counts are large against the noise: such cells are not
+going to be zero, so that their copies in the projection only slow the others down.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.topdown.estimation.quadratic import (
+    curvature,
+    inverse_of_sum,
+    slope_of,
+    thin_inverse,
+)
+
+RELAXATION = 1.6
+SETTLED = 1000
+"""The zeros count as found once an iteration changes at most one cell in so many."""
+FEWEST = 5
+"""Iterations made in any case."""
+SMALLEST_PENALTY, LARGEST_PENALTY = 0.01, 2.0
+"""Penalties in terms of the weight of a cell's own answer, and of the Hessian's mean diagonal."""
+NOISE_PENALTY = 3.0
+"""Penalty where the noise is as large as the count, in terms of the weight of a cell's answer."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _project_bounded_sum(values, weight, low, high, allowed, out):
+    """Nearest point of {z >= 0, low <= sum z <= high, z = 0 where not allowed} in the norm that
+    weighs squares by `weight`.
+
+    Newton's method on the multiplier of the sum, from all allowed cells active.
+    """
+    n = values.size
+    positive = 0.0
+    total = 0.0
+    reach = 0.0
+    for j in range(n):
+        out[j] = 0.0
+        if allowed[j]:
+            reach += 1.0 / weight[j]
+            total += values[j]
+            if values[j] > 0.0:
+                out[j] = values[j]
+                positive += values[j]
+    if low <= positive <= high or reach == 0.0:
+        return
+    target = high if positive > high else low
+    theta = (total - target) / reach
+    for _ in range(n + 2):
+        total = 0.0
+        reach = 0.0
+        for j in range(n):
+            if allowed[j] and values[j] > theta / weight[j]:
+                total += values[j] - theta / weight[j]
+                reach += 1.0 / weight[j]
+        if reach == 0.0:
+            break
+        step = (total - target) / reach
+        theta += step
+        if step <= 1e-15 * (1.0 + abs(theta)):
+            break
+    for j in range(n):
+        value = values[j] - theta / weight[j]
+        out[j] = value if allowed[j] and value > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _own_answers(quadratic, k):
+    """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
+    of it; zero where there are none."""
+    c = quadratic.scale.size
+    own = np.zeros((c, k))
+    total = 0.0
+    for q in range(quadratic.labels.shape[0]):
+        label = quadratic.labels[q]
+        if label.max() - label.min() + 1 == k:
+            weight = quadratic.weights[0, q]
+            total += weight
+            for i in range(c):
+                for j in range(k):
+                    own[i, j] += weight * quadratic.answers[i, label[j]]
+    if total > 0.0:
+        own /= total
+    return own, total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def first_point(quadratic, constraints):
+    """Where to begin (c, k), and the penalties (k,)."""
+    c, k = constraints.allowed.shape
+    own, weight = _own_answers(quadratic, k)
+    diagonal = 0.0
+    for j in range(k):
+        diagonal += curvature(quadratic, 0, j) / (k * quadratic.scale[0])
+    start = np.empty((c, k))
+    penalty = np.full(k, diagonal)
+    if not constraints.has_parent:
+        slope = np.empty(k)
+        scratch = np.empty(quadratic.answers.shape[1])
+        nothing = np.zeros(k)
+        for i in range(c):
+            slope_of(quadratic, i, nothing, scratch, slope)
+            for j in range(k):
+                start[i, j] = max(
+                    own[i, j] if weight > 0.0 else slope[j] / curvature(quadratic, i, j),
+                    0.0,
+                )
+    else:
+        for i in range(c):
+            start[i] = constraints.parent / c
+    if weight == 0.0:
+        return start, penalty
+    if constraints.has_parent:
+        excess = constraints.parent - own.sum(axis=0)
+        noise = np.median(np.abs(excess)) / np.sqrt((1.0 / quadratic.scale).sum())
+    else:
+        below = 0.0 * own.ravel()
+        n = 0
+        for value in own.ravel():
+            if value < 0.0:
+                below[n] = -value
+                n += 1
+        noise = np.median(below[:n]) if n > 0 else 0.0
+    noise /= 0.6745
+    for j in range(k):
+        mean = start[:, j].sum() / c
+        wanted = NOISE_PENALTY * weight * noise / max(mean, 1e-9)
+        penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight), LARGEST_PENALTY * diagonal)
+    return start, penalty
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mean_matrix(quadratic):
+    """Diagonal and coarse part of the children's mean matrix, less their scales."""
+    total = quadratic.scale.sum()
+    share = np.zeros(quadratic.diagonal.size)
+    for i in range(quadratic.scale.size):
+        share[quadratic.profile[i]] += quadratic.scale[i] / total
+    coarse = share[0] * quadratic.coarse[0]
+    for m in range(1, share.size):
+        coarse += share[m] * quadratic.coarse[m]
+    return (share * quadratic.diagonal).sum(), coarse
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _applied(right, inverse, diagonal, rows, is_thin):
+    """Rows of `right` (c, k) times the inverse of D + A' C A."""
+    if not is_thin:
+        return np.dot(right, inverse)
+    c, k = right.shape
+    x = right / diagonal
+    answers = np.zeros((c, inverse.shape[0]))
+    for i in range(c):
+        for s in range(rows.shape[0]):
+            for j in range(k):
+                answers[i, rows[s, j]] += x[i, j]
+    answers = np.dot(answers, inverse)
+    for i in range(c):
+        for s in range(rows.shape[0]):
+            for j in range(k):
+                x[i, j] -= answers[i, rows[s, j]] / diagonal[j]
+    return x
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _linear_terms(quadratic, start):
+    """Minus the gradient at zero (c, k), less the scales, with the proximal term's."""
+    linear = np.empty(start.shape)
+    scratch, nothing = np.empty(quadratic.answers.shape[1]), np.zeros(start.shape[1])
+    proximal = quadratic.proximal.mean()
+    for i in range(start.shape[0]):
+        slope_of(quadratic, i, nothing, scratch, linear[i])
+        for j in range(start.shape[1]):
+            linear[i, j] = linear[i, j] / quadratic.scale[i] + proximal * start[i, j]
+    return linear
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _meet_parent(x, parent, inverse_scale):
+    """Move the children's cells to their parent's sums, in proportion to 1 / scale."""
+    shift = parent.copy()
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            shift[j] -= x[i, j]
+    shift /= inverse_scale.sum()
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[i, j] += shift[j] * inverse_scale[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _meet_pins(x, constraints, moves_of_residual, inverse_scale):
+    """Move the cells of every group of children to its pins, in proportion to 1 / scale."""
+    group = constraints.group_of_child
+    residual = constraints.targets.copy()
+    reach = np.zeros(residual.shape[0])
+    for i in range(x.shape[0]):
+        reach[group[i]] += inverse_scale[i]
+        for q in range(constraints.pin_rows.shape[0]):
+            for j in range(x.shape[1]):
+                residual[group[i], constraints.pin_rows[q, j]] -= x[i, j]
+    moves = np.dot(residual, moves_of_residual)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[i, j] += moves[group[i], j] * inverse_scale[i] / reach[group[i]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _project(values, penalty, constraints, z):
+    """Write the nearest points that meet the inequalities to z (c, k)."""
+    starts = constraints.type_starts
+    for i in range(values.shape[0]):
+        for t in range(starts.size - 1):
+            first, last = starts[t], starts[t + 1]
+            if first < last:
+                _project_bounded_sum(
+                    values[i, first:last],
+                    penalty[first:last],
+                    constraints.lower[i, t],
+                    constraints.upper[i, t],
+                    constraints.allowed[i, first:last],
+                    z[i, first:last],
+                )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def approach(quadratic, constraints, start, penalty, iterations):
+    """A point `(c, k)` near the solution, which meets the inequalities exactly.
+
+    start (c, k) a first point; penalty (k,) the diagonal of R. Stops when the zeros settle, after
+    `iterations` at most.
+    """
+    c, k = start.shape
+    inverse_scale = 1.0 / quadratic.scale
+    diagonal, coarse = _mean_matrix(quadratic)
+    diagonal = diagonal + penalty
+    rows = quadratic.coarse_rows
+    is_thin = 2 * coarse.shape[0] <= k
+    if is_thin:
+        inverse = thin_inverse(diagonal, coarse, rows)
+    else:
+        inverse = inverse_of_sum(diagonal, coarse, rows)
+    n_pins = constraints.targets.shape[1]
+    pins = np.zeros((n_pins, k))
+    for q in range(constraints.pin_rows.shape[0]):
+        for j in range(k):
+            pins[constraints.pin_rows[q, j], j] = 1.0
+    reach = _applied(pins, inverse, diagonal, rows, is_thin)
+    gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
+    moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
+    linear = _linear_terms(quadratic, start)
+    z, u = start.copy(), np.zeros((c, k))
+    right = np.empty((c, k))
+    was_zero = np.zeros((c, k), dtype=np.bool_)
+    for iteration in range(iterations):
+        for i in range(c):
+            for j in range(k):
+                right[i, j] = linear[i, j] + penalty[j] * (z[i, j] - u[i, j])
+        x = _applied(right, inverse, diagonal, rows, is_thin)
+        if constraints.has_parent:
+            _meet_parent(x, constraints.parent, inverse_scale)
+        if n_pins:
+            _meet_pins(x, constraints, moves_of_residual, inverse_scale)
+        for i in range(c):
+            for j in range(k):
+                u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]
+        _project(u, penalty, constraints, z)
+        changes = 0
+        for i in range(c):
+            for j in range(k):
+                u[i, j] -= z[i, j]
+                is_zero = z[i, j] == 0.0
+                changes += is_zero != was_zero[i, j]
+                was_zero[i, j] = is_zero
+        if iteration >= FEWEST and changes * SETTLED <= c * k:
+            break
+    return z, iteration + 1

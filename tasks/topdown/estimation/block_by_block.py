@@ -1,0 +1,62 @@
+"""Block by block, the baseline: every block estimated on its own, everything above a sum.
+
+The blocks alone are measured, with the whole budget. A block has no parent whose records it must
+share with others, so its estimate knows nothing but its own noisy answers, the structural zeros
+and the bounds on its group-quarters types; state totals are not held. Because counts cannot be
+negative, noise on the many cells that are empty in a block adds records, and summing blocks sums
+these up: this is what the TopDown Algorithm was made to avoid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import sparse
+from spineflow.geography.levels import Spine
+from spineflow.tasks.answers.estimates import read_estimates
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.estimation.parent import SolveRecord
+from spineflow.tasks.topdown.estimation.shard import Family, ShardInput, shards_below
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.shards import Shard
+
+
+def estimate_shard(
+    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
+) -> tuple[SolveRecord, ...]:
+    """Estimate the blocks of a shard one by one, or sum up the children of its geounits, and
+    write the estimates; returns the records of the solves.
+    """
+    given = ShardInput.read(run, settings, universe, spine, shard)
+    below = shards_below(run, universe, spine, shard)
+    if not below:
+        return given.estimate(_blocks(given))
+    given.write(_sums_of_children(given, below), ())
+    return ()
+
+
+def _blocks(given: ShardInput) -> Iterator[Family]:
+    """Every block of the shard as a family of its own, without a parent's counts."""
+    possible = given.possible_cells()
+    for i, geocode in enumerate(given.geocode):
+        can_have = given.constraints.upper[i] > 0
+        support = possible[can_have[given.type_of_cell[possible]]]
+        yield Family(geocode, i, i + 1, support, None)
+
+
+def _sums_of_children(given: ShardInput, below: list[Shard]) -> sparse.csr_array:
+    """Histograms `(n, n_cells)` of the shard's geounits."""
+    n = len(given.geocode)
+    total = sparse.csr_array((n, given.schema.n_cells), dtype=np.int64)
+    for shard in below:
+        level = given.spine.geolevel(shard.geolevel)
+        part = slice(shard.start, shard.stop)
+        path = given.run.estimates(given.universe, shard.geolevel, shard.name)
+        children = read_estimates([path], level.geocode[part], given.schema.n_cells)
+        parent = level.parent[part] - given.shard.start
+        inside = np.flatnonzero((parent >= 0) & (parent < n))
+        where = (parent[inside], np.arange(inside.size))
+        sums = sparse.csr_array((np.ones(inside.size, dtype=np.int64), where), (n, inside.size))
+        total = total + sums @ children[inside]
+    return sparse.csr_array(total)

@@ -1,0 +1,194 @@
+"""Eliminating siblings from the equations for a step of all of them at once, compiled.
+
+A step of the children's free cells and the multipliers of all sums solve
+
+    K_i dx_i + B_i' eta_i + E_i' y = force_i       for every child i
+    B_i dx_i - G_i eta_i           = miss_i        the rows that concern this child alone
+    sum_i E_i dx_i - G y           = miss          the rows that children share
+
+with 0/1 matrices B_i and E_i. Each child's own system is inverted, and what remains is one dense
+system for the multipliers of the shared rows, whose size does not depend on the number of
+children (its Schur complement). Own rows are those of pins that hold for single children, and of
+bounds on types; shared rows are the parent's cells, and pins of groups of several children.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.topdown.estimation.quadratic import SMALL, curvature, definite_inverse
+
+FEW = 4
+"""With so few rows of its own, a child's products are loops rather than calls of BLAS."""
+
+
+@njit(cache=True, nogil=True)
+def has_own_pins(constraints):
+    """Whether pins hold for single children."""
+    return (
+        constraints.pin_rows.shape[0] > 0
+        and constraints.targets.shape[0] == constraints.lower.shape[0]
+    )
+
+
+@njit(cache=True, nogil=True)
+def n_own_pins(constraints):
+    """Number of rows of every child that are pins."""
+    return constraints.targets.shape[1] if has_own_pins(constraints) else 0
+
+
+@njit(cache=True, nogil=True)
+def shared_sums(constraints):
+    """What each shared row must add up to: the parent's cells, then the pins of groups."""
+    n_parent = constraints.parent.size if constraints.has_parent else 0
+    n_pins = 0 if has_own_pins(constraints) else constraints.targets.size
+    sums = np.empty(n_parent + n_pins)
+    sums[:n_parent] = constraints.parent[:n_parent]
+    sums[n_parent:] = constraints.targets.ravel()[:n_pins]
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def shared_rows(constraints, i, cells):
+    """Shared rows that hold each of child i's `cells` (f,), shape (n_labels, f)."""
+    n_parent = constraints.parent.size if constraints.has_parent else 0
+    n_labels = 0 if has_own_pins(constraints) else constraints.pin_rows.shape[0]
+    first = int(constraints.has_parent)
+    rows = np.empty((first + n_labels, cells.size), dtype=np.int64)
+    if constraints.has_parent:
+        rows[0] = cells
+    for q in range(n_labels):
+        start = n_parent + constraints.group_of_child[i] * constraints.targets.shape[1]
+        for a in range(cells.size):
+            rows[first + q, a] = start + constraints.pin_rows[q, cells[a]]
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def type_of_cell(constraints):
+    """Type of every cell, (k,)."""
+    starts = constraints.type_starts
+    types = np.empty(constraints.allowed.shape[1], dtype=np.int64)
+    for t in range(starts.size - 1):
+        types[starts[t] : starts[t + 1]] = t
+    return types
+
+
+@njit(cache=True, nogil=True)
+def softness_of_rows(quadratic, constraints, softness):
+    """G of shared rows (n_shared,), of own pins (c, n_own_pins) and of types (c, T): how far sums
+    may miss for a unit's move of their multipliers, `softness` times their cells' compliance."""
+    c, k = constraints.allowed.shape
+    types = type_of_cell(constraints)
+    every = np.arange(k)
+    shared = np.zeros(shared_sums(constraints).size)
+    pins = np.zeros((c, n_own_pins(constraints)))
+    of_type = np.zeros((c, constraints.lower.shape[1]))
+    for i in range(c):
+        rows = shared_rows(constraints, i, every)
+        for j in range(k):
+            if not constraints.allowed[i, j]:
+                continue
+            give = softness / curvature(quadratic, i, j)
+            of_type[i, types[j]] += give
+            for q in range(rows.shape[0]):
+                shared[rows[q, j]] += give
+            if pins.shape[1] > 0:
+                for q in range(constraints.pin_rows.shape[0]):
+                    pins[i, constraints.pin_rows[q, j]] += give
+    for r in range(shared.size):
+        if shared[r] == 0.0:
+            shared[r] = softness
+    for i in range(c):
+        for r in range(pins.shape[1]):
+            if pins[i, r] == 0.0:
+                pins[i, r] = softness
+    return shared, pins, of_type
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def eliminate(inverse, rows, give):
+    """Inverse of one child's system [[K, B'], [B, -G]] as (inverse, response, compliance).
+
+    `inverse` (f, f) is that of K, and is overwritten; rows (n_labels, f) tells the rows of B that
+    hold each free cell, -1 for none; G is the diagonal of `give`. The inverse is
+    [[inverse, response], [response', -compliance]].
+    """
+    f, n_rows = inverse.shape[0], give.size
+    reach = np.zeros((n_rows, f))
+    for q in range(rows.shape[0]):
+        for a in range(f):
+            if rows[q, a] >= 0:
+                for d in range(f):
+                    reach[rows[q, a], d] += inverse[a, d]
+    compliance = np.zeros((n_rows, n_rows))
+    for r in range(n_rows):
+        for q in range(rows.shape[0]):
+            for a in range(f):
+                if rows[q, a] >= 0:
+                    compliance[r, rows[q, a]] += reach[r, a]
+        compliance[r, r] += give[r]
+    compliance = definite_inverse(compliance)
+    if n_rows > FEW:
+        response = np.dot(reach.T, compliance)
+        inverse -= np.dot(response, reach)
+        return inverse, response, compliance
+    response = np.zeros((f, n_rows))
+    for a in range(f):
+        for r in range(n_rows):
+            for s in range(n_rows):
+                response[a, r] += reach[s, a] * compliance[s, r]
+            for d in range(f):
+                inverse[a, d] -= response[a, r] * reach[r, d]
+    return inverse, response, compliance
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def step_of_child(system, force, miss):
+    """Solution (dx_i, eta_i) of one child's system for given y; see `eliminate`."""
+    inverse, response, compliance = system
+    f, n_rows = response.shape
+    if f > SMALL or n_rows > FEW:
+        step = np.dot(inverse, force) + np.dot(response, miss)
+        return step, np.dot(response.T, force) - np.dot(compliance, miss)
+    step, multiplier = np.zeros(f), np.zeros(n_rows)
+    for a in range(f):
+        for d in range(f):
+            step[a] += inverse[a, d] * force[d]
+        for r in range(n_rows):
+            step[a] += response[a, r] * miss[r]
+            multiplier[r] += response[a, r] * force[a]
+    for r in range(n_rows):
+        for s in range(n_rows):
+            multiplier[r] -= compliance[r, s] * miss[s]
+    return step, multiplier
+
+
+@njit(cache=True, nogil=True)
+def add_child(schur, inverse, rows):
+    """Add a child's part E inverse E' to the matrix of the shared rows."""
+    n_labels, f = rows.shape
+    for q in range(n_labels):
+        for a in range(f):
+            line, source = schur[rows[q, a]], inverse[a]
+            for p in range(n_labels):
+                for d in range(f):
+                    line[rows[p, d]] += source[d]
+
+
+@njit(cache=True, nogil=True)
+def add_to_rows(sums, rows, values):
+    """Add the values (f,) of cells to the sums of their rows, where they are in any."""
+    for q in range(rows.shape[0]):
+        for a in range(rows.shape[1]):
+            if rows[q, a] >= 0:
+                sums[rows[q, a]] += values[a]
+
+
+@njit(cache=True, nogil=True)
+def subtract_of_rows(values, rows, multipliers):
+    """Subtract from the values (f,) of cells the multipliers of their rows."""
+    for q in range(rows.shape[0]):
+        for a in range(rows.shape[1]):
+            if rows[q, a] >= 0:
+                values[a] -= multipliers[rows[q, a]]

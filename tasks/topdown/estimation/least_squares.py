@@ -1,0 +1,437 @@
+"""Multi-pass constrained least squares for the children of one parent.
+
+Problem (7.5) of the TopDown paper: pass k minimises the precision-weighted squared distance to
+its own noisy answers over non-negative histograms that meet the invariants and add up to the
+parent, with the margins of earlier passes pinned. Problem (7.6) then finds the smallest tolerance
+within which the pinned margins can be met exactly. Its minimiser, which meets every constraint
+exactly, is what later passes are pinned to, so the tolerance is spent once and does not grow.
+
+An earlier pass needs only the cells' classes that its own queries, the pins and the bounded types
+tell apart: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
+
+A pass is solved by the active-set method from the guess of a few iterations of ADMM, by the
+interior-point method if that cycles, and at last by HiGHS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from spineflow.tasks.solvers import highs
+from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
+from spineflow.tasks.topdown.estimation import active_set, admm, interior_point
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    Measurements,
+    QueryMeasurement,
+    SiblingProblem,
+    is_refined,
+    joint_classes,
+    rows_on_support,
+    sum_rows,
+)
+from spineflow.tasks.topdown.estimation.programs import add_constraints
+from spineflow.tasks.topdown.estimation.quadratic import (
+    Constraints,
+    Quadratic,
+    factored,
+    squared_distance,
+)
+
+TOLERANCE = 1e-6
+"""Largest distance, in records, between an estimate and the constraints it must meet."""
+EXACT = 1e-9
+"""Violation of a constraint, in records, that counts as none."""
+ROUNDING = 1e-12
+"""Allowance for rounding error, relative to the largest count."""
+ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """How one pass ended.
+
+    solver : "active set", "interior point" or "highs".
+    primal : largest violation of a constraint, in records.
+    dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
+        gradient term.
+    gap : sum of the products of multipliers and slacks, which bounds the suboptimality, relative
+        to the objective (plus one).
+    tau : smallest tolerance within which the pass's margins can be met, in records.
+    """
+
+    solver: str
+    status: SolveStatus
+    iterations: int
+    primal: float
+    dual: float
+    gap: float
+    tau: float = 0.0
+
+
+@dataclass(frozen=True)
+class LeastSquaresResult:
+    """`x` of shape `(c, k)`, non-negative reals; `success` is False if a pass had no solution."""
+
+    success: bool
+    x: np.ndarray | None
+    passes: tuple[PassRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pins:
+    """Margins to hold: the row of every cell (one labelling a query) and targets (c, n_rows)."""
+
+    labels: tuple[np.ndarray, ...] = ()
+    targets: tuple[np.ndarray, ...] = ()
+
+    def finest(self) -> Pins:
+        """The same margins without those that others imply."""
+        kept: list[int] = []
+        sizes = [target.shape[1] for target in self.targets]
+        for q in sorted(range(len(sizes)), key=lambda q: -sizes[q]):
+            if not any(is_refined(self.labels[q], self.labels[other]) for other in kept):
+                kept.append(q)
+        return Pins(tuple(self.labels[q] for q in kept), tuple(self.targets[q] for q in kept))
+
+
+def solve_passes(
+    problem: SiblingProblem,
+    measurements: Measurements,
+    passes: Sequence[Sequence[str]],
+) -> LeastSquaresResult:
+    """Run the passes in order; each is a sequence of names of measured queries.
+
+    Queries without measurements are ignored; a pass without any is skipped.
+    """
+    records: list[PassRecord] = []
+    pins = Pins()
+    solution = np.zeros((problem.n_children, problem.cells.size))
+    measured = [[measurements[name] for name in names if name in measurements] for names in passes]
+    measured = [asked for asked in measured if asked]
+    for number, asked in enumerate(measured):
+        labels = [rows_on_support(m.query, problem.cells) for m in asked]
+        if number == len(measured) - 1:
+            pass_problem = PassProblem.build(problem, asked, labels, pins)
+            solution, record = pass_problem.solve()
+            records.append(record)
+            if solution is None:
+                return LeastSquaresResult(False, None, tuple(records))
+            continue
+        classes = joint_classes([problem.type_of_cell, *labels, *pins.labels])
+        first = np.unique(classes, return_index=True)[1]
+        coarse_labels = [label[first] for label in labels]
+        pass_problem = PassProblem.build(
+            problem.coarsened(classes),
+            asked,
+            coarse_labels,
+            Pins(tuple(label[first] for label in pins.labels), pins.targets),
+        )
+        x, record = pass_problem.solve(is_polished=True)
+        if x is not None and not pass_problem.is_exact(x):
+            tau, x = pass_problem.secondary(x)
+            record = replace(record, tau=tau)
+        records.append(record)
+        if x is None:
+            return LeastSquaresResult(False, None, tuple(records))
+        pins = Pins(
+            (*pins.labels, *labels),
+            (*pins.targets, *(sum_rows(x, label) for label in coarse_labels)),
+        ).finest()
+    return LeastSquaresResult(True, solution, tuple(records))
+
+
+def _profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split precisions `(n_queries, c)` into weights, profiles and scales; see `PassProblem`.
+
+    Siblings whose precisions are proportional share one profile. A child without any measurement
+    gets weights of zero and its siblings' smallest scale.
+    """
+    scale = precision.max(axis=0)
+    measured = scale > 0.0
+    scale = np.where(measured, scale, scale[measured].min() if measured.any() else 1.0)
+    weights = (precision / scale).T
+    scale = scale / scale.max()
+    if np.abs(weights - weights[0]).max() <= 1e-12:
+        return weights[:1].copy(), np.zeros(len(weights), dtype=np.int64), scale
+    weights, profile = np.unique(weights.round(12), axis=0, return_inverse=True)
+    return weights, profile.reshape(-1).astype(np.int64), scale
+
+
+@dataclass(frozen=True)
+class PassProblem:
+    """One pass in matrix form.
+
+    answers : (c, n) the noisy answers of all queries side by side, rows that meet the support.
+    labels : (n_queries, k) column of `answers` that each cell is counted in.
+    weights : (m, n_queries) weight of each query, one row for every distinct combination.
+    profile, scale : (c,) row of `weights` and factor of each child; the precision of query q at
+        child i is scale[i] * weights[profile[i], q], up to a common factor.
+    pin_rows, group_of_child, targets, type_starts : see `Constraints`; the pins are the margins of
+        earlier passes, of which each implies the total, else the groups' totals.
+    is_pinned : whether the pins are margins of earlier passes.
+    """
+
+    problem: SiblingProblem
+    answers: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+    profile: np.ndarray
+    scale: np.ndarray
+    pin_rows: np.ndarray
+    group_of_child: np.ndarray
+    targets: np.ndarray
+    type_starts: np.ndarray
+    is_pinned: bool
+
+    @classmethod
+    def build(
+        cls,
+        problem: SiblingProblem,
+        asked: Sequence[QueryMeasurement],
+        labels: Sequence[np.ndarray],
+        pins: Pins,
+    ) -> PassProblem:
+        """From measurements and the dense row of each cell in each of them."""
+        c, k = problem.n_children, problem.cells.size
+        starts = np.cumsum([0, *(int(label.max()) + 1 for label in labels)])
+        answers = np.empty((c, starts[-1]))
+        columns = np.empty((len(asked), k), dtype=np.int64)
+        for q, (measurement, label) in enumerate(zip(asked, labels, strict=True)):
+            row = np.empty(starts[q + 1] - starts[q], dtype=np.int64)
+            row[label] = measurement.query.row_of_cell[problem.cells]
+            answers[:, starts[q] : starts[q + 1]] = measurement.values[:, row]
+            columns[q] = label + starts[q]
+        weights, profile, scale = _profiles(np.array([m.precision for m in asked], dtype=float))
+
+        group_of_child = np.arange(c)
+        if pins.labels:
+            widths = [target.shape[1] for target in pins.targets]
+            offset = np.cumsum([0, *widths[:-1]])
+            pin_rows = np.array(pins.labels, dtype=np.int64) + offset[:, None]
+            targets = np.hstack(pins.targets)
+        elif problem.group_totals is not None:
+            pin_rows = np.zeros((1, k), dtype=np.int64)
+            group_of_child = problem.group_of_child.astype(np.int64)
+            targets = problem.group_totals[:, None].astype(np.float64)
+        else:
+            pin_rows, targets = np.zeros((0, k), dtype=np.int64), np.zeros((0, 0))
+        n_types = problem.lower.shape[1]
+        type_starts = np.searchsorted(problem.type_of_cell, np.arange(n_types + 1))
+        return cls(
+            problem,
+            answers,
+            columns,
+            weights,
+            profile,
+            scale,
+            pin_rows,
+            group_of_child,
+            np.ascontiguousarray(targets),
+            type_starts.astype(np.int64),
+            bool(pins.labels),
+        )
+
+    def objective(self, x: np.ndarray) -> float:
+        """Half the precision-weighted squared distance of `x` (c, k) to the noisy answers."""
+        return squared_distance(self._quadratic, x)
+
+    def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, PassRecord]:
+        """The active-set method first, then the interior-point method, at last HiGHS."""
+        form = self._quadratic, self._constraints
+        guess, penalty = admm.first_point(*form)
+        guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
+        result = active_set.solve(
+            *form, guess, max_iterations=ACTIVE_SET_ITERATIONS, is_polished=is_polished
+        )
+        iterations += result.iterations
+        if self._is_accepted(result):
+            return result.x, self._record("active set", iterations, result)
+        result = interior_point.solve(*form, guess)
+        iterations += result.iterations
+        if self._is_accepted(result):
+            return result.x, self._record("interior point", iterations, result)
+        fallback = self.solve_with_highs()
+        iterations += fallback.iterations
+        if fallback.x is None:
+            return None, PassRecord("highs", fallback.status, iterations, np.inf, np.inf, np.inf)
+        c, k = self.shape
+        x = np.maximum(fallback.x[: c * k].reshape(c, k), 0.0)
+        result = active_set.solve(*form, x, max_iterations=ACTIVE_SET_ITERATIONS)
+        iterations += result.iterations
+        if self._is_accepted(result):
+            return result.x, self._record("highs", iterations, result)
+        return x, PassRecord(
+            "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
+        )
+
+    def _record(self, solver: str, iterations: int, result: active_set.Solution) -> PassRecord:
+        gap = result.gap / (1.0 + self.objective(result.x))
+        return PassRecord(solver, SolveStatus.OPTIMAL, iterations, result.primal, result.dual, gap)
+
+    @cached_property
+    def _size(self) -> float:
+        """Largest count that constraints or answers speak of, in records."""
+        counts = self.problem.parent_counts
+        largest = np.abs(self.answers).max(initial=1.0) if counts is None else counts.max(initial=1)
+        return float(largest)
+
+    def _is_accepted(self, result: active_set.Solution) -> bool:
+        return result.converged and result.primal <= TOLERANCE + ROUNDING * self._size
+
+    def is_exact(self, x: np.ndarray) -> bool:
+        """Whether `x` violates the constraints by no more than rounding error."""
+        return self.violation(x) <= EXACT + ROUNDING * self._size
+
+    def violation(self, x: np.ndarray) -> float:
+        """Largest violation of a constraint by `x` (c, k), in records."""
+        problem = self.problem
+        largest = max(0.0, float(-x.min(initial=0.0)))
+        if problem.parent_counts is not None:
+            sums = x.sum(axis=0) - problem.parent_counts
+            largest = max(largest, float(np.abs(sums).max(initial=0.0)))
+        of_type = sum_rows(x, problem.type_of_cell, problem.lower.shape[1])
+        largest = max(largest, float((of_type - problem.upper).max(initial=0.0)))
+        largest = max(largest, float((problem.lower - of_type).max(initial=0.0)))
+        answers = np.zeros(self.targets.shape)
+        for rows in self.pin_rows:
+            held = sum_rows(x, rows, self.targets.shape[1])
+            np.add.at(answers, self.group_of_child, held)
+        return max(largest, float(np.abs(answers - self.targets).max(initial=0.0)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of children and of cells."""
+        return self.problem.n_children, self.problem.cells.size
+
+    @cached_property
+    def _quadratic(self) -> Quadratic:
+        """The objective as compiled code takes it."""
+        return Quadratic(
+            self.answers,
+            self.labels,
+            self.weights,
+            self.profile,
+            self.scale,
+            *factored(self.labels, self.weights),
+        )
+
+    @cached_property
+    def _constraints(self) -> Constraints:
+        """The constraints as compiled code takes them."""
+        problem = self.problem
+        counts = problem.parent_counts
+        lower, upper = problem.lower, problem.upper
+        if any(is_refined(problem.type_of_cell, rows) for rows in self.pin_rows):
+            # Earlier passes met the bounds, and their margins imply them.
+            lower, upper = np.zeros_like(lower), np.full_like(upper, NO_BOUND)
+        return Constraints(
+            np.zeros(self.shape[1]) if counts is None else counts.astype(np.float64),
+            counts is not None,
+            self.pin_rows,
+            self.group_of_child,
+            self.targets,
+            self.type_starts,
+            lower.astype(np.float64),
+            upper.astype(np.float64),
+            self._allowed,
+        )
+
+    @cached_property
+    def _allowed(self) -> np.ndarray:
+        """Mask (c, k) of the cells that need not be zero: those under no sum that must be."""
+        problem = self.problem
+        allowed = (problem.upper > 0)[:, problem.type_of_cell]
+        if problem.parent_counts is not None:
+            allowed = allowed & (problem.parent_counts > 0)
+        for rows in self.pin_rows:
+            allowed = allowed & (self.targets[self.group_of_child] > EXACT)[:, rows]
+        return np.ascontiguousarray(allowed)
+
+    def solve_with_highs(self) -> highs.HighsResult:
+        """The same quadratic program with query answers as variables: sparse and diagonal."""
+        program, cell, cost, diagonal = self.as_program()
+        lower = np.zeros(program.n_columns)
+        lower[cell.size :] = -np.inf
+        upper = np.full(program.n_columns, np.inf)
+        return highs.solve(
+            cost, program.matrix(), *program.bounds(), lower, upper, diagonal=diagonal
+        )
+
+    def as_program(self) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
+        """Constraints, columns (c, k) of the cells, linear and diagonal quadratic costs.
+
+        The columns after the cells are the children's answers, which the quadratic is in.
+        """
+        c, k = self.shape
+        n = self.answers.shape[1]
+        cell = np.arange(c * k).reshape(c, k)
+        answer = c * k + np.arange(c * n).reshape(c, n)
+        program = LinearProgram(c * (k + n))
+        row = np.arange(c)[:, None, None] * n + self.labels[None, :, :]
+        columns = np.repeat(cell[:, None, :], len(self.labels), 1).ravel()
+        program.add_rows(
+            np.concatenate([row.ravel(), np.arange(c * n)]),
+            np.concatenate([columns, answer.ravel()]),
+            np.concatenate([np.ones(row.size), -np.ones(c * n)]),
+            np.zeros(c * n),
+            np.zeros(c * n),
+        )
+        weight = np.zeros((len(self.weights), n))
+        for q, label in enumerate(self.labels):
+            weight[:, label.min() : label.max() + 1] = self.weights[:, q, None]
+        precision = (self.scale[:, None] * weight[self.profile]).ravel()
+        diagonal, cost = np.zeros(program.n_columns), np.zeros(program.n_columns)
+        diagonal[c * k :] = precision
+        cost[c * k :] = -precision * self.answers.ravel()
+        self._add_constraints(program, cell)
+        return program, cell, cost, diagonal
+
+    def _add_constraints(self, program: LinearProgram, cell: np.ndarray) -> None:
+        """Every constraint of the pass on the columns `cell` of shape (c, k)."""
+        c = len(cell)
+        add_constraints(program, self.problem, cell)
+        if self.is_pinned:
+            targets = self.targets.ravel()
+            row = np.arange(c)[:, None, None] * self.targets.shape[1] + self.pin_rows[None, :, :]
+            columns = np.repeat(cell[:, None, :], len(self.pin_rows), 1)
+            program.add_rows(row.ravel(), columns.ravel(), 1.0, targets, targets)
+
+    def secondary(self, x: np.ndarray) -> tuple[float, np.ndarray | None]:
+        """Problem (7.6): the smallest tolerance, and a feasible point that attains it.
+
+        Minimises tau over tau and the children's histograms y subject to |B (y - x)| <= tau for
+        the pass's queries B, and every constraint of the pass.
+        """
+        c, k = x.shape
+        n = self.answers.shape[1]
+        cell = np.arange(c * k).reshape(c, k)
+        program = LinearProgram(c * k + 1)
+        row = (np.arange(c)[:, None, None] * n + self.labels[None, :, :]).ravel()
+        columns = np.repeat(cell[:, None, :], len(self.labels), 1).ravel()
+        answers = np.hstack([sum_rows(x, label - label.min()) for label in self.labels]).ravel()
+        tau_row, tau_column = np.arange(c * n), np.full(c * n, c * k)
+        for sign in (1.0, -1.0):
+            program.add_rows(
+                np.concatenate([row, tau_row]),
+                np.concatenate([columns, tau_column]),
+                np.concatenate([np.full(row.size, sign), -np.ones(c * n)]),
+                np.full(c * n, -np.inf),
+                sign * answers,
+            )
+        self._add_constraints(program, cell)
+        cost = np.zeros(c * k + 1)
+        cost[-1] = 1.0
+        result = highs.solve(
+            cost,
+            program.matrix(),
+            *program.bounds(),
+            np.zeros(c * k + 1),
+            np.full(c * k + 1, np.inf),
+        )
+        if result.x is None:
+            return np.inf, None
+        return float(result.x[-1]), np.maximum(result.x[:-1], 0.0).reshape(c, k)

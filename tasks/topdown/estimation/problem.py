@@ -1,0 +1,131 @@
+"""The estimation problem of one parent: its children's histograms on the parent's support.
+
+Shapes use c for the number of children, k for the number of cells in the support, and T for the
+number of cell types that carry bounds (group-quarters types for persons, one for housing units).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.topdown.workload.queries import MarginalQuery
+
+NO_BOUND = 10**12
+"""Stands for the absence of an upper bound on a count."""
+
+
+@dataclass(frozen=True)
+class QueryMeasurement:
+    """Noisy answers to one query group for every child.
+
+    `values` has shape `(c, n_rows)`; `precision` `(c,)` is the inverse of the noise variance, up
+    to a factor common to all queries and children; 0 where a child was not measured.
+    """
+
+    query: MarginalQuery
+    values: np.ndarray
+    precision: np.ndarray
+
+
+@dataclass(frozen=True)
+class SiblingProblem:
+    """What the children of one parent must satisfy, whatever has been measured.
+
+    geocodes : (c,) the children's geocodes, for messages.
+    cells : (k,) cells of the support, in increasing order of type, then of cell number.
+    type_of_cell : (k,) type of each cell.
+    parent_counts : (k,) the parent's count in each cell, or None at the root of the spine.
+    lower, upper : (c, T) bounds on the number of records of each type in each child; an upper
+        bound of `NO_BOUND` is none.
+    group_of_child, group_totals : (c,), (n_groups,) exact totals of groups of children (the two
+        parts of a split state, or one housing-unit count per child); None where there are none.
+    """
+
+    geocodes: Sequence[str]
+    cells: np.ndarray
+    type_of_cell: np.ndarray
+    parent_counts: np.ndarray | None
+    lower: np.ndarray
+    upper: np.ndarray
+    group_of_child: np.ndarray | None = None
+    group_totals: np.ndarray | None = None
+
+    @property
+    def n_children(self) -> int:
+        """Number of children."""
+        return len(self.geocodes)
+
+    def coarsened(self, class_of_cell: np.ndarray) -> SiblingProblem:
+        """The same problem on classes of cells, each named by its first cell.
+
+        No class may mix types, and classes must be numbered in increasing order of type. Every
+        solution of the coarse problem lifts to one of the fine problem (share each class among
+        its cells as the parent does), so nothing feasible is lost or gained.
+        """
+        n_classes = int(class_of_cell.max(initial=-1)) + 1
+        first = np.unique(class_of_cell, return_index=True)[1]
+        counts = None
+        if self.parent_counts is not None:
+            counts = np.bincount(class_of_cell, self.parent_counts, n_classes).astype(np.int64)
+        return replace(
+            self,
+            cells=self.cells[first],
+            type_of_cell=self.type_of_cell[first],
+            parent_counts=counts,
+        )
+
+
+@njit(cache=True, nogil=True)
+def _dense_rows(row, n_rows):
+    number = np.zeros(n_rows, dtype=np.int64)
+    for r in row:
+        number[r] = 1
+    count = 0
+    for r in range(n_rows):
+        if number[r]:
+            number[r] = count
+            count += 1
+    out = np.empty(row.size, dtype=np.int64)
+    for j in range(row.size):
+        out[j] = number[row[j]]
+    return out
+
+
+def rows_on_support(query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
+    """Dense row numbers `(k,)` of the query's rows that meet the support."""
+    return _dense_rows(query.row_of_cell[cells], query.n_rows)
+
+
+def joint_classes(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Classes `(k,)` of cells that agree in every labelling, ordered by the first labelling."""
+    joint = labels[0].astype(np.int64)
+    for label in labels[1:]:
+        joint = np.unique(joint * (int(label.max(initial=0)) + 1) + label, return_inverse=True)[1]
+    return joint.reshape(-1)
+
+
+@njit(cache=True, nogil=True)
+def is_refined(coarse: np.ndarray, fine: np.ndarray) -> bool:
+    """Whether cells that share a row of the labelling `fine` share one of `coarse`."""
+    row = np.full(fine.max() + 1 if fine.size else 0, -1, dtype=np.int64)
+    for j in range(fine.size):
+        if row[fine[j]] < 0:
+            row[fine[j]] = coarse[j]
+        elif row[fine[j]] != coarse[j]:
+            return False
+    return True
+
+
+def sum_rows(x: np.ndarray, label: np.ndarray, n_rows: int | None = None) -> np.ndarray:
+    """Answers `(c, n_rows)` of a query to `x` (c, k), given the row of each of the k columns."""
+    c = x.shape[0]
+    n = int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
+    row = (np.arange(c)[:, None] * n + label[None, :]).ravel()
+    return np.bincount(row, x.ravel(), c * n).reshape(c, n)
+
+
+Measurements = Mapping[str, QueryMeasurement]
+"""Measurements of a geolevel's children by query name."""

@@ -1,0 +1,58 @@
+"""The constraints of siblings as rows of a linear program."""
+
+from __future__ import annotations
+
+import numpy as np
+from spineflow.tasks.solvers.highs import LinearProgram
+from spineflow.tasks.topdown.estimation.problem import NO_BOUND, SiblingProblem, sum_rows
+
+
+def add_constraints(
+    program: LinearProgram,
+    problem: SiblingProblem,
+    column: np.ndarray,
+    base: np.ndarray | None = None,
+) -> bool:
+    """Add parent sums, totals of groups and bounds of types; False if fixed cells break one.
+
+    `column` (c, k) gives the program's column of each cell, -1 where the cell is fixed; `base`
+    (c, k) is what each cell holds besides its column, 0 by default.
+    """
+    c, k = column.shape
+    n_types = problem.lower.shape[1]
+    base = np.zeros((c, k)) if base is None else base
+    free = column >= 0
+    child, cell = np.nonzero(free)
+    columns = column[free]
+    possible = True
+    if problem.parent_counts is not None:
+        counts = problem.parent_counts - base.sum(axis=0)
+        possible &= _add_sums(program, cell, columns, counts, counts)
+    if problem.group_totals is not None:
+        group = problem.group_of_child
+        totals = problem.group_totals - np.bincount(
+            group, base.sum(axis=1), problem.group_totals.size
+        )
+        possible &= _add_sums(program, group[child], columns, totals, totals)
+    of_type = sum_rows(base, problem.type_of_cell, n_types)
+    row = child * n_types + problem.type_of_cell[cell]
+    upper = np.where(problem.upper >= NO_BOUND, np.inf, problem.upper)
+    possible &= _add_sums(
+        program, row, columns, (problem.lower - of_type).ravel(), (upper - of_type).ravel()
+    )
+    return bool(possible)
+
+
+def _add_sums(
+    program: LinearProgram,
+    row: np.ndarray,
+    columns: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+) -> bool:
+    """Bound the sums of columns by row; False if a row without columns excludes 0."""
+    used, position = np.unique(row, return_inverse=True)
+    empty = np.ones(lower.size, dtype=bool)
+    empty[used] = False
+    program.add_rows(position.reshape(-1), columns, 1.0, lower[used], upper[used])
+    return not np.any(empty & ((lower > 0) | (upper < 0)))

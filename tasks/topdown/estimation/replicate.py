@@ -1,0 +1,171 @@
+"""Replicates: a run's noise and estimates again and again, in one process and without Prefect.
+
+For studies and for tuning, on data that are not confidential. The input is read once, the spines
+and constraints of some settings are laid out once, and every replicate is measured and estimated
+by the code of the flow, under its own seed. Each step makes a run directory of its own that links
+to what it builds on, so that one replicate can be estimated in several ways:
+
+    dataset = read_dataset(settings, folder / "dataset")
+    layout = lay_out(dataset, settings, folder / "layout")
+    measured = measure(layout, with_seed(settings, 1), folder / "measured")
+    run = estimate(measured, settings, folder / "estimated")
+    errors(run, settings)
+
+`study` does this for several settings and many seeds.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.census.invariants import (
+    read_geography,
+    read_invariants,
+    read_state_totals,
+    write_state_totals,
+)
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.checks.accuracy.queries import errors_of_universe
+from spineflow.tasks.topdown.estimation.estimators import estimator_of
+from spineflow.tasks.topdown.ingest.run import ingest_input
+from spineflow.tasks.topdown.measurement.run import constrain_universe, measure_once
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import universe_spine
+from spineflow.tasks.topdown.spine.files import read_spine, write_spine
+from spineflow.tasks.topdown.spine.shards import cut_spine, read_shards, write_shards
+
+
+def with_seed(settings: TopdownSettings, seed: int) -> TopdownSettings:
+    """The settings of the replicate with this seed."""
+    privacy = settings.privacy.model_copy(update={"seed": seed})
+    return settings.model_copy(update={"privacy": privacy})
+
+
+def with_estimator(settings: TopdownSettings, estimator: str) -> TopdownSettings:
+    """The settings with another estimator."""
+    run = settings.run.model_copy(update={"estimator": estimator})
+    return settings.model_copy(update={"run": run})
+
+
+def read_dataset(settings: TopdownSettings, folder: Path) -> RunDirectory:
+    """Read and check the input tables of the settings.
+
+    Raises InputRefused for confidential input: replicates spend what no ledger records.
+    """
+    if settings.input.confidential:
+        raise InputRefused(
+            "Replicates would spend privacy that no ledger records; set input.confidential = false "
+            "if these data may be disclosed."
+        )
+    dataset = RunDirectory(folder)
+    folder.mkdir(parents=True)
+    ingest_input(dataset, with_seed(with_estimator(settings, "topdown"), 0))
+    return dataset
+
+
+def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
+    """Build the spines and write the constraints that the settings ask for.
+
+    The settings may differ from those that the dataset was read with in all that does not concern
+    the input, the universes and the attributes of their schemas.
+    """
+    public = ("spine/geography.parquet", "spine/invariants.parquet")
+    run = _linked(dataset, folder, "confidential", *public)
+    totals = read_state_totals(dataset.state_totals)
+    write_state_totals(run.state_totals, {} if settings.blocks_only else totals)
+    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    for universe in settings.run.universes:
+        spine = universe_spine(settings, universe, geography, invariants)
+        write_spine(spine, run.spine(universe))
+        shards = cut_spine(spine, settings.schema_of(universe), settings.budget_of(universe))
+        write_shards(shards, run.spine(universe))
+        constrain_universe(run, settings, universe)
+    return run
+
+
+def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
+    """Draw the noise of the replicate that `privacy.seed` of the settings names."""
+    run = _linked(layout, folder, "confidential", "spine")
+    for universe in settings.run.universes:
+        for geolevel in read_spine(run.spine(universe)).names:
+            _linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
+        for shard in read_shards(run.spine(universe)):
+            measure_once(run, settings, universe, shard)
+    return run
+
+
+def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
+    """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
+    run = _linked(measured, folder, "confidential", "spine", "measurements")
+    estimator = estimator_of(settings)
+    for universe in settings.run.universes:
+        spine = read_spine(run.spine(universe))
+        down = read_shards(run.spine(universe))
+        up = sorted(down, key=lambda shard: -spine.names.index(shard.geolevel))
+        if estimator.combine is not None:
+            for shard in up:
+                if shard.geolevel != spine.names[0]:
+                    estimator.combine(run, settings, universe, spine, shard)
+        for shard in up if estimator.is_bottom_up else down:
+            estimator.estimate(run, settings, universe, spine, shard)
+    return run
+
+
+def errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
+    """Errors of a replicate by universe, geolevel and query, with the columns of
+    `tasks.topdown.checks.accuracy.queries.read_accuracy`."""
+    rows = (
+        row
+        for universe in settings.run.universes
+        for row in errors_of_universe(run, settings, universe)
+    )
+    return pd.DataFrame(rows)
+
+
+Figures = Callable[[RunDirectory, TopdownSettings], pd.DataFrame]
+
+
+def study(
+    choices: Mapping[str, TopdownSettings],
+    seeds: Iterable[int],
+    folder: Path,
+    figures: Figures = errors,
+) -> Iterator[pd.DataFrame]:
+    """Figures of one replicate of each choice of settings, for seed after seed.
+
+    The choices must share their input. Those that differ in nothing but how measurements are
+    estimated get the same noise. Yields the frames of `figures` with the columns `choice` and
+    `seed` added; the replicates are removed from `folder` as it goes.
+    """
+    dataset = read_dataset(next(iter(choices.values())), folder / "dataset")
+    layouts: dict[str, RunDirectory] = {}
+    for seed in seeds:
+        measured: dict[str, RunDirectory] = {}
+        for name, settings in choices.items():
+            seeded = with_seed(settings, seed)
+            if not settings.blocks_only:
+                settings = with_estimator(settings, "topdown")
+            key = settings.model_dump_json()
+            if key not in layouts:
+                layouts[key] = lay_out(dataset, settings, folder / f"layout-{len(layouts)}")
+            if key not in measured:
+                measured[key] = measure(layouts[key], seeded, folder / f"measured-{len(measured)}")
+            run = estimate(measured[key], seeded, folder / "estimated")
+            found = figures(run, seeded)
+            shutil.rmtree(run.root)
+            yield found.assign(choice=name, seed=seed)
+        for run in measured.values():
+            shutil.rmtree(run.root)
+
+
+def _linked(source: RunDirectory, folder: Path, *names: str) -> RunDirectory:
+    """The run directory `folder`, made if need be, with links to these entries of another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(source.root / name)
+    return RunDirectory(folder)

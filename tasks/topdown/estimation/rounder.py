@@ -1,0 +1,332 @@
+"""The multi-pass rounder with its tree of queries: problem (7.7) of the TopDown paper.
+
+Given a real solution x~ of the least squares, choose y in {0, 1} per cell so that floor(x~) + y
+meets every constraint and its answers to a tree of nested queries lie nearest to those of x~ in
+the L1 norm; later passes keep the answers of earlier ones.
+
+For a query row with fractional target d (the row's answer less its floors) the cost of n ones is
+|d - n|. Interpolating between the integers keeps it convex and moves its kinks to integers:
+slopes -1 up to floor(d), 1 - 2 frac(d) for one step, then +1. Where queries, kept answers and
+types are all nested they form a tree in each child, and every cell is summed over the children
+once: a network flow, which `flow` solves. Where they are not, HiGHS takes the linear program.
+
+The optimum need not be unique. Fractional parts are taken in units of 2^-24, far coarser than
+the error of x~, so that ties are ties on every machine and are broken by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.solvers import highs
+from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
+from spineflow.tasks.topdown.estimation import flow
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    SiblingProblem,
+    rows_on_support,
+    sum_rows,
+)
+from spineflow.tasks.topdown.estimation.programs import add_constraints
+from spineflow.tasks.topdown.workload.queries import MarginalQuery
+
+SNAP = 1e-5
+"""A least-squares value this near to an integer is that integer."""
+
+
+@dataclass(frozen=True)
+class RounderResult:
+    """`x` of shape `(c, k)`, non-negative integers.
+
+    objective : sum of the interpolated costs, less that of no ones, over all passes.
+    solver : "flow" or "highs".
+    relaxed : the 0/1 box and the agreement with earlier passes had to be left.
+    """
+
+    status: SolveStatus
+    x: np.ndarray | None
+    objective: float = 0.0
+    iterations: int = 0
+    solver: str = "flow"
+    relaxed: bool = False
+
+
+@dataclass(frozen=True)
+class RoundingPass:
+    """One pass: real targets, the tree of queries, and what earlier passes hold.
+
+    target : (c, k) with fractional parts in units of 1 / flow.UNIT.
+    labels : row of every cell in each query of the tree, coarsest first.
+    held : labels and answers (c, n_rows) of earlier passes.
+    """
+
+    problem: SiblingProblem
+    target: np.ndarray
+    labels: Sequence[np.ndarray]
+    held: Sequence[tuple[np.ndarray, np.ndarray]] = ()
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A level of the children's trees: a labelling of the cells and bounds on each row's ones.
+
+    `n_used` counts the rows that meet the support; `low` and `high` are (c, n_rows).
+    """
+
+    n_used: int
+    label: np.ndarray
+    is_counted: bool
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+    @property
+    def width(self) -> int:
+        return self.n_used if self.low is None else self.low.shape[1]
+
+
+def solve_passes(
+    problem: SiblingProblem,
+    target: np.ndarray,
+    passes: Sequence[Sequence[MarginalQuery]],
+) -> RounderResult:
+    """Round `target` of shape `(c, k)`; each pass is a chain of nested queries, coarsest first.
+
+    Should a pass have no 0/1 solution, the last resort of `round_anywhere` is taken: it drops
+    the agreement with earlier passes and the 0/1 box, never a constraint of the problem.
+    """
+    target = on_grid(target)
+    held: list[tuple[np.ndarray, np.ndarray]] = []
+    result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
+    objective, iterations, solver = 0.0, 0, "flow"
+    for queries in passes:
+        labels = [rows_on_support(query, problem.cells) for query in queries]
+        rounding = RoundingPass(problem, target, labels, tuple(held))
+        result = round_by_flow(rounding) or round_by_highs(rounding)
+        objective += result.objective
+        iterations += result.iterations
+        if result.x is None:
+            anywhere = round_anywhere(problem, target)
+            return replace(anywhere, iterations=iterations + anywhere.iterations)
+        if result.solver == "highs":
+            solver = "highs"
+        held += [(label, sum_rows(result.x, label).astype(np.int64)) for label in labels]
+    return replace(result, objective=objective, iterations=iterations, solver=solver)
+
+
+def on_grid(target: np.ndarray) -> np.ndarray:
+    """`target` with near-integers snapped and fractional parts in units of 1 / flow.UNIT."""
+    whole = np.rint(target)
+    return np.where(np.abs(target - whole) <= SNAP, whole, np.rint(target * flow.UNIT) / flow.UNIT)
+
+
+@njit(cache=True, nogil=True)
+def _is_nested(labels):
+    """Whether each labelling `(n_levels, k)` refines the one before it."""
+    n_levels, k = labels.shape
+    for level in range(1, n_levels):
+        coarser = np.full(labels[level].max() + 1 if k else 0, -1, dtype=np.int64)
+        for j in range(k):
+            row = labels[level, j]
+            if coarser[row] < 0:
+                coarser[row] = labels[level - 1, j]
+            elif coarser[row] != labels[level - 1, j]:
+                return False
+    return True
+
+
+def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
+    """Solve a pass as a network flow; None if it is not one."""
+    network = as_network(rounding)
+    if network is None:
+        return None
+    status, y, objective, paths = flow.solve(network)
+    if status != flow.OPTIMAL:
+        return RounderResult(SolveStatus.INFEASIBLE, None, iterations=paths)
+    x = np.floor(rounding.target).astype(np.int64) + y
+    return RounderResult(SolveStatus.OPTIMAL, x, objective / flow.UNIT, paths)
+
+
+def as_network(rounding: RoundingPass) -> flow.Network | None:
+    """A pass as a network, or None if it is none.
+
+    It is one where queries, kept answers and types are nested, and where there is a parent or
+    each group with a fixed total is a single child.
+    """
+    problem, target = rounding.problem, rounding.target
+    c, k = target.shape
+    n_types = problem.lower.shape[1]
+    base = np.floor(target)
+    levels = [_Level(int(label.max(initial=-1)) + 1, label, True) for label in rounding.labels]
+    for label, answers in rounding.held:
+        ones = answers - sum_rows(base, label, answers.shape[1])
+        levels.append(_Level(answers.shape[1], label, False, ones, ones))
+    of_type = sum_rows(base, problem.type_of_cell, n_types)
+    used_types = int(np.count_nonzero(np.bincount(problem.type_of_cell, minlength=n_types)))
+    levels.append(
+        _Level(
+            used_types,
+            problem.type_of_cell,
+            False,
+            problem.lower - of_type,
+            problem.upper - of_type,
+        )
+    )
+    group_of_child, group_residual = np.full(c, -1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    residual = np.zeros(0, dtype=np.int64)
+    if problem.parent_counts is not None:
+        residual = (problem.parent_counts - base.sum(axis=0)).astype(np.int64)
+        group_of_child, group_residual = np.zeros(c, dtype=np.int64), residual.sum(keepdims=True)
+    if problem.group_totals is not None:
+        group, n_groups = problem.group_of_child, problem.group_totals.size
+        totals = problem.group_totals - np.bincount(group, base.sum(axis=1), n_groups)
+        if n_groups == c:
+            ones = totals[group, None]
+            levels.append(_Level(1, np.zeros(k, dtype=np.int64), False, ones, ones))
+        elif problem.parent_counts is None:
+            return None
+        else:
+            group_of_child, group_residual = group.astype(np.int64), totals.astype(np.int64)
+
+    levels.sort(key=lambda level: level.n_used)
+    labels = np.array([level.label for level in levels], dtype=np.int64)
+    if not _is_nested(labels):
+        return None
+    level_starts = np.cumsum([0, *(c * level.width for level in levels)])
+    low = np.zeros(level_starts[-1], dtype=np.int64)
+    high = np.full(level_starts[-1], NO_BOUND)
+    for level, start, stop in zip(levels, level_starts, level_starts[1:], strict=False):
+        if level.low is not None:
+            low[start:stop], high[start:stop] = level.low.ravel(), level.high.ravel()
+    return flow.Network(
+        np.rint((target - base) * flow.UNIT).astype(np.int64),
+        labels,
+        level_starts,
+        np.array([level.is_counted for level in levels]),
+        low,
+        high,
+        np.lexsort(labels[::-1]),
+        residual,
+        group_of_child,
+        group_residual,
+    )
+
+
+def round_by_highs(rounding: RoundingPass) -> RounderResult:
+    """Solve a pass as a linear program, or an integer program should that not come out integral.
+
+    A piecewise linear cost becomes three columns, one for each slope.
+    """
+    problem, target = rounding.problem, rounding.target
+    base = np.floor(target)
+    fraction = target - base
+    free = fraction > 0.0
+    n_free = int(free.sum())
+    column = np.full(target.shape, -1, dtype=np.int64)
+    column[free] = np.arange(n_free)
+    child, cell = np.nonzero(free)
+    unit_cost = np.zeros(n_free)
+    steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for label in rounding.labels:
+        n = int(label.max(initial=-1)) + 1
+        rows, row_of_free, size = np.unique(
+            child * n + label[cell], return_inverse=True, return_counts=True
+        )
+        wanted = np.bincount(row_of_free, fraction[free], rows.size)
+        alone = size[row_of_free] == 1
+        unit_cost[alone] += 1.0 - 2.0 * fraction[free][alone]
+        shared = np.flatnonzero(size > 1)
+        position = np.full(rows.size, -1)
+        position[shared] = np.arange(shared.size)
+        steps.append((position[row_of_free], size[shared], wanted[shared]))
+
+    program = LinearProgram(n_free + 3 * sum(size.size for _, size, _ in steps))
+    cost = np.zeros(program.n_columns)
+    upper = np.ones(program.n_columns)
+    cost[:n_free] = unit_cost
+    offset = n_free
+    for position, size, wanted in steps:
+        n = size.size
+        if n == 0:
+            continue
+        whole = np.floor(wanted)
+        pieces = offset + np.arange(3 * n).reshape(3, n)
+        cost[pieces[0]], upper[pieces[0]] = -1.0, whole
+        cost[pieces[1]] = 1.0 - 2.0 * (wanted - whole)
+        cost[pieces[2]], upper[pieces[2]] = 1.0, np.maximum(size - whole - 1, 0)
+        member = np.flatnonzero(position >= 0)
+        program.add_rows(
+            np.concatenate([position[member], np.tile(np.arange(n), 3)]),
+            np.concatenate([member, pieces.ravel()]),
+            np.concatenate([np.ones(member.size), -np.ones(3 * n)]),
+            np.zeros(n),
+            np.zeros(n),
+        )
+        offset += 3 * n
+    for label, answers in rounding.held:
+        n = answers.shape[1]
+        rows, row = np.unique(child * n + label[cell], return_inverse=True)
+        fixed = answers.ravel()[rows] - sum_rows(base, label, n).ravel()[rows]
+        program.add_rows(row, np.arange(n_free), 1.0, fixed, fixed)
+    if not add_constraints(program, problem, column, base):
+        return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs")
+    return _solved(program, cost, np.zeros(program.n_columns), upper, base, free)
+
+
+def _solved(
+    program: LinearProgram,
+    cost: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    base: np.ndarray,
+    free: np.ndarray,
+) -> RounderResult:
+    """Solve, insist on integrality, and put the chosen ones on top of the base."""
+    x = base.astype(np.int64)
+    if program.n_columns == 0:
+        return RounderResult(SolveStatus.OPTIMAL, x, solver="highs")
+    matrix = program.matrix()
+    row_lower, row_upper = program.bounds()
+    result = highs.solve(cost, matrix, row_lower, row_upper, lower, upper)
+    n_free = int(free.sum())
+    if result.x is not None and np.abs(result.x - np.rint(result.x)).max() > 1e-6:
+        integral = np.ones(program.n_columns, dtype=bool)
+        result = highs.solve(cost, matrix, row_lower, row_upper, lower, upper, integral=integral)
+    if result.x is None:
+        return RounderResult(result.status, None, iterations=result.iterations, solver="highs")
+    x[free] += np.rint(result.x[:n_free]).astype(np.int64)
+    return RounderResult(
+        SolveStatus.OPTIMAL, x, result.objective, result.iterations, solver="highs"
+    )
+
+
+def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult:
+    """Nearest integer histogram in the L1 norm that meets every constraint of the problem.
+
+    The fail-safe: cells may move by more than one, and no query is held. It has a solution
+    whenever the problem has one at all.
+    """
+    c, k = target.shape
+    base = np.floor(target)
+    fraction = target - base
+    n = c * k
+    column = np.arange(n).reshape(c, k)
+    program = LinearProgram(4 * n)
+    every = np.arange(n)
+    # y = one step up to the next integer, further steps up, steps down.
+    program.add_rows(
+        np.tile(every, 4),
+        np.arange(4 * n),
+        np.concatenate([np.ones(n), -np.ones(2 * n), np.ones(n)]),
+        np.zeros(n),
+        np.zeros(n),
+    )
+    if not add_constraints(program, problem, column, base):
+        return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs", relaxed=True)
+    cost = np.concatenate([np.zeros(n), (1.0 - 2.0 * fraction).ravel(), np.ones(2 * n)])
+    lower = np.concatenate([-base.ravel(), np.zeros(3 * n)])
+    upper = np.concatenate([np.full(n, np.inf), np.ones(n), np.full(n, np.inf), base.ravel()])
+    solved = _solved(program, cost, lower, upper, base, np.ones((c, k), dtype=bool))
+    return replace(solved, relaxed=True)

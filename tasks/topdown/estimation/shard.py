@@ -1,0 +1,326 @@
+"""Estimating one shard: the children of a run of parents at one geolevel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from spineflow.geography.levels import Spine
+from spineflow.tasks.answers.estimates import read_estimates, write_estimates
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    Measurements,
+    QueryMeasurement,
+    SiblingProblem,
+)
+from spineflow.tasks.topdown.estimation.solves_file import write_solves
+from spineflow.tasks.topdown.measurement.constraints import (
+    BOUNDED_ATTRIBUTE,
+    STATE_TOTAL,
+    TOTAL,
+    bound_names,
+    state_of,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.queries import marginal_query
+
+ROOT = "(root)"
+"""Stands for the parent in the record of the root's own solve."""
+
+
+@dataclass(frozen=True)
+class ShardConstraints:
+    """Constraints of a shard's geounits in the solver's terms; see `SiblingProblem`.
+
+    lower, upper : (n, T) bounds on each geounit's records of each type.
+    total : (n,) exact totals, or None.
+    state, state_total : (n,) row of each geounit's state in `state_total`, or None.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    total: np.ndarray | None
+    state: np.ndarray | None
+    state_total: np.ndarray | None
+
+    @classmethod
+    def read(
+        cls, path: Path, schema: Schema, geolevel: str, geocode: np.ndarray
+    ) -> ShardConstraints:
+        """From a constraints file; geounits without bounds get 0 and `NO_BOUND` on their total."""
+        constraints = read_constraints(path, geocode)
+        lower = np.zeros((len(geocode), 1), dtype=np.int64)
+        upper = np.full((len(geocode), 1), NO_BOUND, dtype=np.int64)
+        total = state = state_total = None
+        lower_name, upper_name = bound_names(schema)
+        if (lower_name, ">=") in constraints:
+            lower = constraints[lower_name, ">="].values
+            upper = constraints[upper_name, "<="].values
+        if (TOTAL, "=") in constraints:
+            total = constraints[TOTAL, "="].values[:, 0]
+        if geolevel == "State":
+            states, state = np.unique(state_of(geocode), return_inverse=True)
+            state_totals = read_constraints(path, states)
+            if (STATE_TOTAL, "=") in state_totals:
+                state_total = state_totals[STATE_TOTAL, "="].values[:, 0]
+        return cls(lower, upper, total, state if state_total is not None else None, state_total)
+
+    def totals(self, start: int, stop: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Groups of the siblings `start` to `stop`, and the exact total of each; None without."""
+        if self.total is not None:
+            return np.arange(stop - start), self.total[start:stop]
+        if self.state is not None:
+            states, group = np.unique(self.state[start:stop], return_inverse=True)
+            return group, self.state_total[states]
+        return None, None
+
+
+@dataclass(frozen=True)
+class Family:
+    """A parent and its children, geounits `start` to `stop` of the shard.
+
+    `support` holds the cells that may be non-zero, `counts` the parent's counts in them; the root
+    has none.
+    """
+
+    parent: str
+    start: int
+    stop: int
+    support: np.ndarray
+    counts: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class ShardInput:
+    """What estimating a shard starts from, but for the parents' estimates.
+
+    geocode : (n,) of the shard's geounits.
+    measured : their answers by query, noisy or otherwise, that the passes get.
+    """
+
+    run: RunDirectory
+    settings: TopdownSettings
+    universe: str
+    spine: Spine
+    shard: Shard
+    schema: Schema
+    geocode: np.ndarray
+    type_of_cell: np.ndarray
+    constraints: ShardConstraints
+    measured: Mapping[str, QueryMeasurement]
+
+    @classmethod
+    def read(
+        cls,
+        run: RunDirectory,
+        settings: TopdownSettings,
+        universe: str,
+        spine: Spine,
+        shard: Shard,
+    ) -> ShardInput:
+        """From published measurements and constraints; nothing confidential."""
+        schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+        geolevel = shard.geolevel
+        geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
+        constraints = run.constraints(universe, geolevel, shard.name)
+        dpqueries = run.dpqueries(universe, geolevel, shard.name)
+        return cls(
+            run,
+            settings,
+            universe,
+            spine,
+            shard,
+            schema,
+            geocode,
+            bounded_type_of_cell(schema),
+            ShardConstraints.read(constraints, schema, geolevel, geocode),
+            read_query_measurements(dpqueries, schema, budget, geocode),
+        )
+
+    def _measurements_of(self, family: Family) -> Measurements:
+        """The noisy answers of a family's children."""
+        children = slice(family.start, family.stop)
+        return {
+            name: QueryMeasurement(
+                answers.query, answers.values[children], answers.precision[children]
+            )
+            for name, answers in self.measured.items()
+        }
+
+    def possible_cells(self) -> np.ndarray:
+        """Numbers of the cells that are no structural zeros."""
+        forbidden = structural_zeros(self.settings, self.universe)
+        return np.flatnonzero(~forbidden)
+
+    def estimate(self, families: Iterable[Family]) -> tuple[SolveRecord, ...]:
+        """Estimate the children of every family, and write them with the records of the solves."""
+        passes = passes_of(self.settings, self.universe, self.shard.geolevel)
+        records: list[SolveRecord] = []
+        rows, cells, counts = [], [], []
+        for family in families:
+            children = self.geocode[family.start : family.stop]
+            problem = _problem(family, children, self.constraints, self.type_of_cell)
+            estimate, solves = estimate_children(
+                family.parent, problem, self._measurements_of(family), passes
+            )
+            records += solves
+            row, column = np.nonzero(estimate)
+            rows.append(row + family.start)
+            cells.append(problem.cells[column])
+            counts.append(estimate[row, column])
+        estimates = sparse.csr_array(
+            (np.concatenate(counts), (np.concatenate(rows), np.concatenate(cells))),
+            shape=(len(self.geocode), self.schema.n_cells),
+            dtype=np.int64,
+        )
+        self.write(estimates, records)
+        return tuple(records)
+
+    def write(self, estimates: sparse.csr_array, records: Sequence[SolveRecord]) -> None:
+        """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""
+        place = (self.universe, self.shard.geolevel, self.shard.name)
+        if records:
+            write_solves(self.run.solves(*place), records)
+        write_estimates(
+            self.run.estimates(*place),
+            self.geocode,
+            estimates,
+            is_private=self.settings.is_private,
+        )
+
+
+def estimate_shard(
+    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
+) -> tuple[SolveRecord, ...]:
+    """Estimate the geounits of a shard from published measurements, constraints and the parents'
+    estimates, and write them; returns the records of the solves.
+
+    Reads nothing confidential.
+    """
+    given = ShardInput.read(run, settings, universe, spine, shard)
+    return given.estimate(families_of(given))
+
+
+def families_of(given: ShardInput) -> Iterator[Family]:
+    """The shard's parents in order, each with its estimate; one family without one at the root."""
+    spine, shard, universe = given.spine, given.shard, given.universe
+    index = spine.names.index(shard.geolevel)
+    if index == 0:
+        yield Family(ROOT, 0, shard.stop - shard.start, given.possible_cells(), None)
+        return
+    above = spine.geolevels[index - 1]
+    names = above.geocode[shard.parent_start : shard.parent_stop]
+    files = _files_above(given.run, universe, spine, shard)
+    estimates = read_estimates(files, names, given.schema.n_cells)
+    parents = np.arange(shard.parent_start, shard.parent_stop + 1)
+    offsets = np.searchsorted(spine.geolevels[index].parent, parents) - shard.start
+    for i, name in enumerate(names):
+        part = slice(estimates.indptr[i], estimates.indptr[i + 1])
+        yield Family(
+            name,
+            int(offsets[i]),
+            int(offsets[i + 1]),
+            estimates.indices[part],
+            estimates.data[part],
+        )
+
+
+def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
+    """Mask `(n_cells,)` of the cells that are zero by definition."""
+    schema = settings.schema_of(universe)
+    forbidden = np.zeros(schema.n_cells, dtype=bool)
+    for zero in settings.workload[universe].structural_zeros:
+        forbidden |= schema.cells_where(zero.where)
+    return forbidden
+
+
+def _problem(
+    family: Family, geocode: np.ndarray, constraints: ShardConstraints, type_of_cell: np.ndarray
+) -> SiblingProblem:
+    """What the children of a parent must satisfy."""
+    order = np.lexsort((family.support, type_of_cell[family.support]))
+    support = family.support[order].astype(np.int64)
+    group, totals = constraints.totals(family.start, family.stop)
+    return SiblingProblem(
+        geocode,
+        support,
+        type_of_cell[support],
+        None if family.counts is None else family.counts[order],
+        constraints.lower[family.start : family.stop],
+        constraints.upper[family.start : family.stop],
+        group,
+        totals,
+    )
+
+
+def bounded_type_of_cell(schema: Schema) -> np.ndarray:
+    """Type, `(n_cells,)`, on which bounds are put: the group-quarters type of persons, else one."""
+    if schema.universe == "persons" and BOUNDED_ATTRIBUTE in schema.attributes:
+        return schema.levels(BOUNDED_ATTRIBUTE)
+    return np.zeros(schema.n_cells, dtype=np.int64)
+
+
+def passes_of(settings: TopdownSettings, universe: str, geolevel: str) -> Passes:
+    """The passes that the settings ask for at a geolevel, with the rounder's queries built."""
+    chosen = settings.passes_of(universe, geolevel)
+    schema = settings.schema_of(universe)
+    return Passes(
+        chosen.least_squares,
+        tuple(tuple(marginal_query(schema, name) for name in names) for names in chosen.rounder),
+    )
+
+
+def read_query_measurements(
+    path: Path, schema: Schema, budget: Budget, geocode: np.ndarray
+) -> dict[str, QueryMeasurement]:
+    """Noisy answers of a shard by query; precisions are those of the noise as it was asked for.
+
+    1 / sigma^2 of the discrete Gaussian is the plb itself, and that of the discrete Laplace is
+    proportional to its square, so that siblings' precisions keep one common ratio for all
+    queries. Without noise all answers weigh the same.
+    """
+    found = {}
+    for name, answers in read_measurements(path, geocode).items():
+        query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
+        precision = np.isfinite(answers.variance).astype(np.float64)
+        if not budget.infinite:
+            distinct, code = np.unique(answers.plb.astype(str), return_inverse=True)
+            spent = np.array([float(Fraction(plb)) for plb in distinct])[code]
+            precision = spent**2 if budget.is_pure else spent
+        found[query.name] = QueryMeasurement(query, answers.values, precision)
+    return found
+
+
+def _files_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Path]:
+    """Estimate files that hold the shard's parents."""
+    above = spine.names[spine.names.index(shard.geolevel) - 1]
+    return [
+        run.estimates(universe, above, other.name)
+        for other in read_shards(run.spine(universe))
+        if other.geolevel == above
+        and other.start < shard.parent_stop
+        and other.stop > shard.parent_start
+    ]
+
+
+def shards_below(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Shard]:
+    """Shards with children of the shard's geounits, in order; none at the last geolevel."""
+    names = spine.names[spine.names.index(shard.geolevel) + 1 :]
+    return [
+        other
+        for other in read_shards(run.spine(universe))
+        if names
+        and other.geolevel == names[0]
+        and other.parent_start < shard.stop
+        and other.parent_stop > shard.start
+    ]

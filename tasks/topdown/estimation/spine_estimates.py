@@ -1,0 +1,179 @@
+"""Best linear unbiased estimates of a geolevel's geounits, up and down one step of the spine.
+
+The steps are those of `tasks.topdown.estimation.linear_estimates`; here geounits that can have the
+same types are taken together, and a state whose parts are geounits of their own stands between them
+and the nation, where its exact total is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from spineflow.tasks.topdown.estimation.linear_estimates import (
+    LinearEstimates,
+    shift_to,
+    with_measurements,
+    with_totals,
+)
+from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Geounits that can have the same types.
+
+    rows : (N,) their positions, ascending. cells : (n,) the core cells of those types.
+    """
+
+    rows: np.ndarray
+    cells: np.ndarray
+    estimates: LinearEstimates
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedEstimates:
+    """Estimates of geounits from their subtrees.
+
+    can_have : (n_geounits, T) the types that each can have.
+    groups : together every geounit that can have any, once.
+    """
+
+    algebra: QueryAlgebra
+    can_have: np.ndarray
+    groups: tuple[Group, ...]
+
+    def summed(self, whole: np.ndarray, n_wholes: int) -> GroupedEstimates:
+        """Estimates of wholes from those of their parts; `whole` gives each geounit's."""
+        can_have = np.zeros((n_wholes, self.can_have.shape[1]), dtype=bool)
+        np.logical_or.at(can_have, whole, self.can_have)
+        groups = []
+        for rows, cells in _patterns(self.algebra, can_have):
+            sums = LinearEstimates.zero(rows.size, cells.size, *_sizes(self.algebra))
+            position = np.full(n_wholes, -1)
+            position[rows] = np.arange(rows.size)
+            for parts, place, where in _meeting(self.groups, whole, position, cells):
+                sums.add(parts, place, where)
+            groups.append(Group(rows, cells, sums))
+        return GroupedEstimates(self.algebra, can_have, tuple(groups))
+
+    def with_totals(self, totals: np.ndarray) -> GroupedEstimates:
+        """The estimates given each geounit's exact total."""
+        groups = tuple(
+            Group(
+                group.rows,
+                group.cells,
+                with_totals(
+                    group.estimates,
+                    self.algebra.total_vector(group.cells.size),
+                    totals[group.rows],
+                ),
+            )
+            for group in self.groups
+        )
+        return GroupedEstimates(self.algebra, self.can_have, groups)
+
+    def means(self) -> np.ndarray:
+        """The estimates, `(n_geounits, n_cells)`."""
+        return self._histograms([group.estimates.mean for group in self.groups])
+
+    def given_wholes(
+        self, sums: GroupedEstimates, whole: np.ndarray, histograms: np.ndarray
+    ) -> np.ndarray:
+        """Best linear unbiased estimates `(n_geounits, n_cells)` if the wholes' histograms
+        `(n_wholes, n_cells)` are known; `sums` is what `summed(whole, ...)` returned.
+        """
+        means = [group.estimates.mean.copy() for group in self.groups]
+        components = self.algebra.components
+        for group in sums.groups:
+            value = self.algebra.coordinates(histograms[group.rows], group.cells)
+            shift = shift_to(group.estimates, value, components)
+            position = np.full(len(histograms), -1)
+            position[group.rows] = np.arange(group.rows.size)
+            for number, part in enumerate(self.groups):
+                place = position[whole[part.rows]]
+                chosen = np.flatnonzero(place >= 0)
+                if chosen.size:
+                    where = np.searchsorted(group.cells, part.cells)
+                    means[number][chosen] = shift.applied(
+                        _taken(part.estimates, chosen), place[chosen], where, components
+                    )
+        return self._histograms(means)
+
+    def _histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
+        found = np.zeros((len(self.can_have), self.algebra.schema.n_cells))
+        for group, mean in zip(self.groups, means, strict=True):
+            found[group.rows] = self.algebra.histograms(mean, group.cells)
+        return found
+
+
+def subtree_estimates(
+    algebra: QueryAlgebra,
+    can_have: np.ndarray,
+    measurements: Mapping[str, QueryMeasurement],
+    totals: np.ndarray | None = None,
+    below: GroupedEstimates | None = None,
+) -> GroupedEstimates:
+    """Estimates of a geolevel's geounits from their own measurements and what lies below.
+
+    Args:
+        can_have: (n_geounits, T) types without a bound of zero.
+        measurements: by query; a precision of 0 stands for a geounit that was not measured.
+        totals: (n_geounits,) exact totals, if they are invariants.
+        below: estimates of the same geounits from their children (`GroupedEstimates.summed`);
+            None at the last geolevel.
+    """
+    groups = []
+    for rows, cells in _patterns(algebra, can_have):
+        if below is None:
+            estimates = LinearEstimates.unknown(rows.size, cells.size, *_sizes(algebra))
+        else:
+            estimates = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
+            position = np.full(len(can_have), -1)
+            position[rows] = np.arange(rows.size)
+            identity = np.arange(len(can_have))
+            for parts, place, where in _meeting(below.groups, identity, position, cells):
+                estimates.add(parts, place, where)
+        if measurements:
+            own = {
+                name: QueryMeasurement(m.query, m.values[rows], m.precision[rows])
+                for name, m in measurements.items()
+            }
+            information = algebra.information(own, cells)
+            estimates = with_measurements(estimates, *information, algebra.components)
+        groups.append(Group(rows, cells, estimates))
+    found = GroupedEstimates(algebra, can_have, tuple(groups))
+    return found if totals is None else found.with_totals(totals)
+
+
+def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:
+    return len(algebra.components), algebra.n_coordinates
+
+
+def _patterns(algebra: QueryAlgebra, can_have: np.ndarray):
+    """Rows and core cells of the geounits of each combination of types, rows ascending."""
+    combinations, code = np.unique(can_have, axis=0, return_inverse=True)
+    for number, combination in enumerate(combinations):
+        cells = algebra.cells_of(combination)
+        if cells.size:
+            yield np.flatnonzero(code.reshape(-1) == number), cells
+
+
+def _meeting(groups: Sequence[Group], whole: np.ndarray, position: np.ndarray, cells: np.ndarray):
+    """Parts whose whole has a `position`, as the arguments of `LinearEstimates.add`.
+
+    `whole` is indexed by the parts' rows, `position` by wholes (-1: none); `cells` are those of
+    the wholes.
+    """
+    for group in groups:
+        place = position[whole[group.rows]]
+        order = np.argsort(place, kind="stable")
+        order = order[place[order] >= 0]
+        if order.size:
+            yield _taken(group.estimates, order), place[order], np.searchsorted(cells, group.cells)
+
+
+def _taken(estimates: LinearEstimates, rows: np.ndarray) -> LinearEstimates:
+    return LinearEstimates(estimates.mean[rows], estimates.variance[rows], estimates.diffuse[rows])

@@ -1,0 +1,377 @@
+"""A fictional county in the CEF layout, for the demo, tests and benchmarks.
+
+Everything is drawn from a seeded generator: nobody in it exists. By default the county lies in a
+state whose minor civil divisions are not strong (35), so that places tell the off-spine entities
+of its blocks apart outside the AIAN area as well as inside; in a state such as 44 it is the county
+subdivisions outside. AIAN area, places and county subdivisions are
+stretches of the block sequence whose ends fall inside tracts and block groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from spineflow.tasks.census.recodes import HHGQ_BY_QGQTYP
+from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT, PERSONS_LAYOUT, UNITS_LAYOUT
+from spineflow.tasks.tables.writers import FileLayout, write_table
+
+FEWEST_PERSONS = 500
+"""Fewest persons of a generated county, so that it has room for every group-quarters type."""
+_MOST_COUNTIES = 500
+_PERSONS_PER_BLOCK = 33
+_PERSONS_PER_TRACT = 4_000
+
+_AIAN_STRETCH = (0.58, 0.72, "0615")
+_PLACE_STRETCHES = ((0.06, 0.34, "10110"), (0.40, 0.52, "20220"), (0.66, 0.80, "30330"))
+_SUBDIVISION_STARTS = (0.0, 0.27, 0.49, 0.64, 0.86)
+_SCHOOL_DISTRICT_STARTS = (0.0, 0.45)
+
+_FACILITIES = (
+    ("101", 0.0006, 1),
+    ("102", 0.0050, 1),
+    ("201", 0.0006, 1),
+    ("301", 0.0060, 3),
+    ("401", 0.0008, 1),
+    ("501", 0.0170, 2),
+    ("601", 0.0025, 1),
+    ("701", 0.0015, 2),
+    ("801", 0.0008, 2),
+    ("901", 0.0004, 1),
+)
+"""Group quarters of a county: QGQTYP, share of the county's persons, number of facilities."""
+
+_AGES_BY_HHGQ = {1: (18, 70), 2: (10, 17), 3: (65, 101), 4: (20, 80), 5: (18, 24), 6: (18, 41)}
+"""Lowest age, and highest less one, of each group-quarters type; others take `_OTHER_AGES`."""
+_OTHER_AGES = (12, 76)
+
+_HOUSEHOLD_SIZE_SHARES = (0.28, 0.34, 0.16, 0.13, 0.06, 0.02, 0.01)
+_VACANT_SHARE = 0.11
+_UNINHABITED_SHARE = 0.27
+
+_RACES = 6
+_RACE_COMBINATIONS = [
+    chosen for size in range(1, _RACES + 1) for chosen in combinations(range(_RACES), size)
+]
+"""Races of each CENRACE: white, black, AIAN, Asian, NHPI, some other race."""
+_RACE_SHARES = np.array([0.66, 0.09, 0.03, 0.05, 0.005, 0.07])
+_RACE_SHARES_IN_AIAN_AREA = np.array([0.30, 0.02, 0.55, 0.01, 0.005, 0.03])
+_RACE_CODES = np.array(
+    [
+        [1000, 1001, 1002, 1003, 1010, 1015, 1020, 1025],
+        [3000, 3001, 3002, 3003, 3011, 3015, 3016, 3020],
+        [5000, 5001, 5002, 5003, 5010, 5011, 5020, 5021],
+        [4000, 4001, 4002, 4003, 4010, 4020, 4021, 4022],
+        [7500, 7501, 7502, 7505, 7510, 7605, 7610, 7615],
+        [8000, 8001, 8002, 8003, 8010, 8020, 2000, 2011],
+    ]
+)
+"""Detailed codes that QRACE takes for each race, from frequent to rare."""
+_ORIGIN_CODES = np.array([2000, 2001, 2002, 2010, 2011, 2020, 2100, 2110])
+"""Detailed codes that QSPAN takes for Hispanic persons, from frequent to rare."""
+_NOT_HISPANIC_CODE = 1000
+
+
+@dataclass(frozen=True)
+class GeneratedFiles:
+    """Paths of the three generated tables."""
+
+    persons: Path
+    units: Path
+    geography: Path
+
+
+def generate_county(
+    directory: Path | str,
+    *,
+    persons: int = 30_000,
+    seed: int = 20,
+    n_counties: int = 1,
+    state: str = "35",
+    layout: FileLayout = "parquet",
+    gzipped: bool = False,
+) -> GeneratedFiles:
+    """Write a fictional county, or `n_counties` of `persons` each, and return the files' paths.
+
+    The tables are `persons` and `units` (`.parquet`, or `.txt` in the text layouts, with `.gz`
+    where `gzipped`) and `grfc.txt`, which is pipe-delimited in every layout. The directory is made
+    if it does not exist. The same arguments give the same tables. Raises ValueError for fewer than
+    `FEWEST_PERSONS` persons a county, or for more counties than there are codes.
+    """
+    if persons < FEWEST_PERSONS:
+        raise ValueError(f"a generated county has at least {FEWEST_PERSONS} persons")
+    if not 1 <= n_counties <= _MOST_COUNTIES:
+        raise ValueError(f"the number of counties must be from 1 to {_MOST_COUNTIES}")
+    rng = np.random.default_rng(seed)
+    counties = [_block_columns(rng, state, 2 * i + 1, persons) for i in range(n_counties)]
+    geography = _stacked(counties)
+    n_blocks = len(geography["TABBLK"])
+    geography = {"OIDTABBLK": _texts(30_000_000_000 + np.arange(n_blocks), 11), **geography}
+    first_block = np.cumsum([0, *(len(county["TABBLK"]) for county in counties)])
+    stock = _stacked(
+        [
+            _unit_columns(rng, len(county["TABBLK"]), persons, first)
+            for county, first in zip(counties, first_block, strict=False)
+        ]
+    )
+    order = np.argsort(stock["block"], kind="stable")
+    stock = {name: values[order] for name, values in stock.items()}
+    in_aian_area = geography["AIANNHCE"] == _AIAN_STRETCH[2]
+
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    suffix = ".parquet" if layout == "parquet" else ".txt.gz" if gzipped else ".txt"
+    files = GeneratedFiles(
+        directory / f"persons{suffix}", directory / f"units{suffix}", directory / "grfc.txt"
+    )
+    people = _person_columns(rng, stock, in_aian_area[stock["block"]], state)
+    write_table(files.persons, people, PERSONS_LAYOUT, layout)
+    write_table(files.units, _unit_table(rng, stock, geography, state), UNITS_LAYOUT, layout)
+    write_table(files.geography, geography, GEOGRAPHY_LAYOUT, "delimited")
+    return files
+
+
+def _stacked(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _texts(numbers: np.ndarray, width: int) -> np.ndarray:
+    """Numbers as texts of `width` digits, leading zeros kept."""
+    powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)
+    digits = (np.asarray(numbers, dtype=np.int64)[:, None] // powers % 10 + ord("0")).astype("u4")
+    return digits.view(f"U{width}").reshape(-1)
+
+
+def _block_columns(
+    rng: np.random.Generator, state: str, county: int, persons: int
+) -> dict[str, np.ndarray]:
+    """The blocks of a county in geocode order, as columns of the geography table."""
+    n_tracts = max(2, round(persons / _PERSONS_PER_TRACT))
+    tract_of_group = np.repeat(np.arange(n_tracts), rng.integers(2, 5, n_tracts))
+    n_groups = len(tract_of_group)
+    n_blocks = max(4 * n_groups, round(persons / _PERSONS_PER_BLOCK))
+    sizes = 2 + rng.multinomial(n_blocks - 2 * n_groups, rng.dirichlet(np.full(n_groups, 6.0)))
+    group = np.repeat(np.arange(n_groups), sizes)
+    tract = tract_of_group[group]
+    group_in_tract = 1 + group - np.searchsorted(tract_of_group, tract)
+    block_in_group = np.arange(n_blocks) - np.searchsorted(group, group)
+
+    along = (np.arange(n_blocks) + 0.5) / n_blocks
+    place = np.full(n_blocks, "99999")
+    for low, high, code in _PLACE_STRETCHES:
+        place[(along >= low) & (along < high)] = code
+    low, high, aian_code = _AIAN_STRETCH
+    subdivision = np.searchsorted(_SUBDIVISION_STARTS, along, side="right")
+    district = np.searchsorted(_SCHOOL_DISTRICT_STARTS, along, side="right")
+    return {
+        "TABBLKST": np.full(n_blocks, state),
+        "TABBLKCOU": _texts(np.full(n_blocks, county), 3),
+        "TABTRACTCE": _texts((tract + 1) * 100, 6),
+        "TABBLKGRPCE": _texts(group_in_tract, 1),
+        "TABBLK": _texts(group_in_tract * 1000 + block_in_group, 4),
+        "AIANNHCE": np.where((along >= low) & (along < high), aian_code, "9999"),
+        "COUSUBFP": _texts(90_000 + 455 * subdivision, 5),
+        "PLACEFP": place,
+        "SDUNI": _texts(30 * district, 5),
+    }
+
+
+def _unit_columns(
+    rng: np.random.Generator, n_blocks: int, persons: int, first_block: int
+) -> dict[str, np.ndarray]:
+    """The units of a county: block, group-quarters code (blank: housing unit), persons, vacancy."""
+    is_inhabited = rng.random(n_blocks) >= _UNINHABITED_SHARE
+    is_inhabited[: max(1, n_blocks // 10)] = True
+    weight = np.where(is_inhabited, rng.lognormal(0.0, 1.1, n_blocks), 0.0)
+    inhabited = np.flatnonzero(is_inhabited)
+
+    code = np.concatenate([np.full(n, qgqtyp) for qgqtyp, _, n in _FACILITIES])
+    mean = np.concatenate([np.full(n, share * persons / n) for _, share, n in _FACILITIES])
+    residents = np.maximum(1, (mean * rng.uniform(0.6, 1.3, len(mean))).astype(np.int64))
+
+    in_households = persons - residents.sum()
+    sizes = 1 + rng.choice(
+        len(_HOUSEHOLD_SIZE_SHARES), size=in_households, p=_HOUSEHOLD_SIZE_SHARES
+    )
+    sizes = sizes[: np.searchsorted(np.cumsum(sizes), in_households) + 1]
+    sizes[-1] -= sizes.sum() - in_households
+    n_households = len(sizes)
+    n_vacant = round(_VACANT_SHARE * n_households)
+    block = rng.choice(n_blocks, size=n_households + n_vacant, p=weight / weight.sum())
+    return {
+        "block": first_block + np.concatenate([block, rng.choice(inhabited, len(code))]),
+        "code": np.concatenate([np.full(n_households + n_vacant, "   "), code]),
+        "persons": np.concatenate([sizes, np.zeros(n_vacant, dtype=np.int64), residents]),
+        "vacancy": np.concatenate(
+            [
+                np.zeros(n_households, dtype=np.int64),
+                rng.integers(1, 8, n_vacant),
+                np.zeros(len(code), dtype=np.int64),
+            ]
+        ),
+    }
+
+
+_FIRST_MAFID = 100_000_001
+
+
+def _unit_table(
+    rng: np.random.Generator,
+    stock: dict[str, np.ndarray],
+    geography: dict[str, np.ndarray],
+    state: str,
+) -> dict[str, np.ndarray]:
+    n_units = len(stock["block"])
+    is_housing_unit = stock["code"] == "   "
+    is_occupied = is_housing_unit & (stock["vacancy"] == 0)
+    return {
+        "RTYPE": np.where(is_housing_unit, "2", "4"),
+        "MAFID": _FIRST_MAFID + np.arange(n_units),
+        "BCUSTATEFP": np.full(n_units, state),
+        "FINAL_POP": stock["persons"],
+        "TEN": np.where(is_occupied, _texts(rng.integers(1, 5, n_units), 1), "0"),
+        "VACS": stock["vacancy"],
+        "QGQTYP": stock["code"],
+        "OIDTB": geography["OIDTABBLK"][stock["block"]],
+    }
+
+
+def _person_columns(
+    rng: np.random.Generator, stock: dict[str, np.ndarray], in_aian_area: np.ndarray, state: str
+) -> dict[str, np.ndarray]:
+    """The persons table, its rows in random order; `in_aian_area` is a mask of the units."""
+    n_units = len(stock["block"])
+    unit = np.repeat(np.arange(n_units), stock["persons"])
+    number = np.arange(len(unit)) - np.searchsorted(unit, unit)
+    shuffled = rng.permutation(len(unit))
+    hhgq_of_unit = np.array([HHGQ_BY_QGQTYP[code.strip() or None] for code in stock["code"]])
+    relationship, age, sex = _household_roles(rng, unit, number, hhgq_of_unit)
+    cenrace = _race_combinations(rng, unit, number, in_aian_area)
+    is_hispanic = _shared_in_household(
+        rng, unit, number, rng.random(len(unit)) < np.where(cenrace == 5, 0.75, 0.13), 0.95
+    )
+    origin = np.where(is_hispanic, _skewed(rng, _ORIGIN_CODES, len(unit)), _NOT_HISPANIC_CODE)
+    columns = {
+        "RTYPE": np.where(hhgq_of_unit[unit] == 0, "3", "5"),
+        "MAFID": _FIRST_MAFID + unit,
+        "CUF_PNC": number + 1,
+        "BCUSTATEFP": np.full(len(unit), state),
+        "QSEX": _texts(sex, 1),
+        "QAGE": age,
+        "QSPAN": _texts(origin, 4),
+        "CENHISP": _texts(1 + is_hispanic, 1),
+        **_race_codes(rng, cenrace),
+        "CENRACE": _texts(cenrace + 1, 2),
+        "RELSHIP": _texts(relationship, 2),
+        "QGQTYP": stock["code"][unit],
+    }
+    return {name: values[shuffled] for name, values in columns.items()}
+
+
+def _household_roles(
+    rng: np.random.Generator, unit: np.ndarray, number: np.ndarray, hhgq_of_unit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """RELSHIP, age and QSEX of every person; `number` counts the persons of a unit from 0."""
+    n_units, n = len(hhgq_of_unit), len(unit)
+    hhgq = hhgq_of_unit[unit]
+    householder_age = np.clip(rng.normal(50, 17, n_units), 18, 97).astype(np.int64)[unit]
+    householder_sex = rng.integers(1, 3, n_units)[unit]
+    has_partner = (rng.random(n_units) < 0.62)[unit] & (number == 1)
+    is_married = (rng.random(n_units) < 0.85)[unit]
+    is_child = rng.random(n) < 0.86
+    other = rng.choice([26, 27, 28, 29, 30, 33, 34, 36], size=n)
+
+    relationship = np.where(is_child, 25, other)
+    relationship[has_partner] = np.where(is_married, 21, 22)[has_partner]
+    relationship[number == 0] = 20
+    relationship[(hhgq >= 1) & (hhgq <= 4)] = 37
+    relationship[hhgq >= 5] = 38
+
+    youngest_parent = np.maximum(householder_age - 16, 0)
+    child_age = np.where(
+        rng.random(n) < 0.75,
+        np.minimum(rng.integers(0, 19, n), youngest_parent),
+        np.clip(householder_age - rng.integers(17, 40, n), 0, 60),
+    )
+    age = np.where(is_child, child_age, rng.integers(0, 90, n))
+    partner_age = np.clip(householder_age + rng.normal(-1, 4, n), 18, 99).astype(np.int64)
+    age[has_partner] = partner_age[has_partner]
+    age[number == 0] = householder_age[number == 0]
+    for kind in range(1, 8):
+        members = hhgq == kind
+        low, high = _AGES_BY_HHGQ.get(kind, _OTHER_AGES)
+        age[members] = rng.integers(low, high, members.sum())
+
+    sex = rng.integers(1, 3, n)
+    sex[number == 0] = householder_sex[number == 0]
+    sex[has_partner] = 3 - householder_sex[has_partner]
+    mostly_male = (hhgq == 1) | (hhgq == 6)
+    sex[mostly_male] = np.where(rng.random(mostly_male.sum()) < 0.9, 1, 2)
+    return relationship, age, sex
+
+
+def _race_combinations(
+    rng: np.random.Generator, unit: np.ndarray, number: np.ndarray, in_aian_area: np.ndarray
+) -> np.ndarray:
+    """CENRACE - 1 of every person: every combination can occur, most are rare."""
+    is_inside = in_aian_area[unit]
+    drawn = np.empty(len(unit), dtype=np.int64)
+    for members, shares in (
+        (~is_inside, _RACE_SHARES),
+        (is_inside, _RACE_SHARES_IN_AIAN_AREA),
+    ):
+        weight = np.array(
+            [
+                shares[list(chosen)].prod() ** (1 / len(chosen)) * 0.08 ** (len(chosen) - 1)
+                for chosen in _RACE_COMBINATIONS
+            ]
+        )
+        drawn[members] = rng.choice(len(weight), size=members.sum(), p=weight / weight.sum())
+    return _shared_in_household(rng, unit, number, drawn, 0.92)
+
+
+def _shared_in_household(
+    rng: np.random.Generator,
+    unit: np.ndarray,
+    number: np.ndarray,
+    drawn: np.ndarray,
+    chance: float,
+) -> np.ndarray:
+    """Each person's own draw, or with a chance that of the first person of the unit."""
+    first = np.arange(len(unit)) - number
+    return np.where(rng.random(len(unit)) < chance, drawn[first], drawn)
+
+
+def _skewed(rng: np.random.Generator, codes: np.ndarray, size: int) -> np.ndarray:
+    """Draws from `codes`, each less frequent than the one before."""
+    weight = 0.5 ** np.arange(len(codes))
+    return rng.choice(codes, size=size, p=weight / weight.sum())
+
+
+def _race_codes(rng: np.random.Generator, cenrace: np.ndarray) -> dict[str, np.ndarray]:
+    """QRACE1 to QRACE8: a detailed code for each race of the combination, for some one more."""
+    n = len(cenrace)
+    codes = np.zeros((n, 8), dtype=np.int64)
+    n_codes = np.zeros(n, dtype=np.int64)
+    has_race = np.zeros((len(_RACE_COMBINATIONS), _RACES), dtype=bool)
+    for position, chosen in enumerate(_RACE_COMBINATIONS):
+        has_race[position, list(chosen)] = True
+    has_second_code = rng.random(n) < 0.25
+    for race in range(_RACES):
+        members = np.flatnonzero(has_race[cenrace, race])
+        first = _skewed(rng, np.arange(_RACE_CODES.shape[1]), len(members))
+        codes[members, n_codes[members]] = _RACE_CODES[race, first]
+        n_codes[members] += 1
+        # One race more cannot overflow: six races and a second code for one of them are seven.
+        again = has_second_code[members]
+        twice = members[again]
+        codes[twice, n_codes[twice]] = _RACE_CODES[race, (first[again] + 1) % 8]
+        n_codes[twice] += 1
+        has_second_code[twice] = False
+    columns = {}
+    for position in range(8):
+        values = codes[:, position]
+        columns[f"QRACE{position + 1}"] = np.where(values == 0, "    ", _texts(values, 4))
+    return columns

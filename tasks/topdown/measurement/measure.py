@@ -1,0 +1,133 @@
+"""Measuring: noisy answers to a geolevel's queries, shard by shard.
+
+Geounit g at geolevel l, query q with 0/1 matrix Q: the answer is Q x plus independent noise, the
+discrete Gaussian with sigma^2 = 1 / (rho share(g) share(q, l)) or the discrete Laplace with scale
+2 / (epsilon share(g) share(q, l)). Geounits with a share of 0 are not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.noise.sampler import draw_noise, noise_variance
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.queries import MarginalQuery, marginal_query
+
+ANSWERS_PER_ROW_GROUP = 1 << 21
+"""Answers held in memory at a time, 16 MiB of them."""
+
+
+@dataclass(frozen=True)
+class MeasuredShard:
+    """The geounits of a shard of one geolevel.
+
+    `histograms` (n, n_cells) int64, `geocode` (n,), and geounit i's share of the budget
+    `plb_shares[plb_share_code[i]]`.
+    """
+
+    geolevel: str
+    histograms: sparse.csr_array
+    geocode: np.ndarray
+    plb_shares: Sequence[Fraction]
+    plb_share_code: np.ndarray
+
+
+def measure_shard(
+    path: Path,
+    shard: MeasuredShard,
+    budget: Budget,
+    schema: Schema,
+    source: RandomSource,
+    *,
+    is_private: bool = True,
+) -> Path:
+    """Measure a shard and publish `path`; if the file stands, it is kept and nothing is drawn.
+
+    The charge must be in the ledger before. Memory is bounded by `ANSWERS_PER_ROW_GROUP` beside
+    the histograms.
+    """
+    answers = noisy_answers(shard, budget, schema, source)
+    return write_measurements(path, answers, is_private=is_private)
+
+
+def noisy_answers(
+    shard: MeasuredShard, budget: Budget, schema: Schema, source: RandomSource
+) -> Iterator[list[NoisyAnswers]]:
+    """Draw the noisy answers of a shard: lists of all queries on some successive geounits.
+
+    An infinite budget gives exact answers, with variance 0 and plb `inf`. Raises OverflowError if
+    an answer does not fit 64 bits.
+    """
+    shares = budget.query_shares[shard.geolevel]
+    queries = {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
+    n_answers = sum(query.n_rows for query in queries)
+    if not n_answers:
+        return
+    code = np.asarray(shard.plb_share_code)
+    is_measured = np.array([share > 0 for share in shard.plb_shares], dtype=bool)[code]
+    measured = np.flatnonzero(is_measured)
+    step = max(1, ANSWERS_PER_ROW_GROUP // n_answers)
+    for start in range(0, measured.size, step):
+        rows = measured[start : start + step]
+        part = replace(
+            shard,
+            histograms=shard.histograms[rows],
+            geocode=np.asarray(shard.geocode)[rows],
+            plb_share_code=code[rows],
+        )
+        yield [
+            _measure_query(part, query, share, budget, source) for query, share in queries.items()
+        ]
+
+
+def true_answers(histograms: sparse.csr_array, query: MarginalQuery) -> np.ndarray:
+    """Q x of sparse histograms (n, n_cells), shape `(n, n_rows)`, int64."""
+    answers = np.zeros((histograms.shape[0], query.n_rows), dtype=np.int64)
+    _add_answers(histograms.indptr, histograms.indices, histograms.data, query.row_of_cell, answers)
+    return answers
+
+
+def _measure_query(
+    shard: MeasuredShard,
+    query: MarginalQuery,
+    query_share: Fraction,
+    budget: Budget,
+    source: RandomSource,
+) -> NoisyAnswers:
+    """Answers of one query; the noise is one vector for each share among the geounits."""
+    values = true_answers(shard.histograms, query)
+    variance = np.zeros(len(values))
+    plb = np.full(len(values), "inf", dtype=object)
+    for share_code in [] if budget.infinite else np.unique(shard.plb_share_code):
+        share = shard.plb_shares[share_code]
+        parameter = budget.noise_parameter(share, query_share)
+        members = np.flatnonzero(shard.plb_share_code == share_code)
+        noise = draw_noise(budget.mechanism, parameter, members.size * query.n_rows, source)
+        values[members] = _sum_that_fits(values[members], noise.reshape(members.size, -1))
+        variance[members] = noise_variance(budget.mechanism, parameter)
+        plb[members] = str(budget.spent(share, query_share))
+    return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
+
+
+def _sum_that_fits(counts: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """counts + noise for counts >= 0, refusing to wrap."""
+    total = counts + noise
+    if (total < noise).any():
+        raise OverflowError("a noisy answer does not fit 64 bits; use a larger share or budget")
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _add_answers(indptr, indices, data, row_of_cell, answers):
+    for i in range(answers.shape[0]):
+        for j in range(indptr[i], indptr[i + 1]):
+            answers[i, row_of_cell[indices[j]]] += data[j]

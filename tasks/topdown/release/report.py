@@ -1,0 +1,154 @@
+"""The public report of a run: what was asked, how it was solved, what was checked, what it took.
+
+Accuracy against the input is shown for inputs that are not confidential, and only for those.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from spineflow.tasks.noise.mechanisms import noise_deviation
+from spineflow.tasks.pages.document import NONE, Document, Section, Table, to_html
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.tasks.topdown.release.spine_section import spine_section
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.costs import budget_report
+
+
+def write_report(
+    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
+) -> Path:
+    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
+    path = run.report
+    with replacing(path) as part:
+        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
+    return path
+
+
+def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None) -> Document:
+    """The report as a document; see the module's docstring."""
+    manifest = run.read_manifest()
+    sections = [_release(run, settings)]
+    if accuracy is not None:
+        sections.append(_accuracy(accuracy))
+    sections.append(_noise(settings))
+    sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
+    sections += [_solves(run), checks_section(run), stages_section(run)]
+    return Document(
+        f"Report of run {manifest['run_id']}",
+        (
+            f"TopDown release of the dataset {settings.privacy.dataset}, spine "
+            f"{settings.geography.spine}, estimator {settings.run.estimator}, settings "
+            f"{manifest['settings_digest'][:12]}, code "
+            f"{manifest['code_version']}.",
+        ),
+        tuple(sections),
+        settings.stamp,
+    )
+
+
+def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
+    rows = []
+    for universe in settings.run.universes:
+        cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        epsilon = cost["epsilon"]["tight"]
+        rows.append(
+            (
+                universe,
+                pq.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows,
+                cost["rho"],
+                epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}",
+                cost["delta"] or "0",
+            )
+        )
+    exact = "housing units and group-quarters facilities"
+    if not settings.blocks_only:
+        exact = f"state totals, {exact}"
+    return Section(
+        "The release",
+        (
+            f"Microdata that reproduce the block estimates row by row. The invariants ({exact}) "
+            "are exact; everything else carries noise.",
+            Table(("universe", "rows", "rho", "epsilon", "delta"), tuple(rows)),
+        ),
+    )
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Section:
+    blocks: list[str | Table] = [
+        "Mean absolute error of an answer, by geolevel of the spine. The input is not "
+        "confidential, so it may be compared with the release."
+    ]
+    for universe, errors in accuracy.groupby("universe", sort=False):
+        wide = errors.pivot(index="query", columns="geolevel", values="mean_absolute_error")
+        geolevels = list(dict.fromkeys(errors["geolevel"]))
+        queries = list(dict.fromkeys(errors["query"]))
+        rows = tuple(
+            (query, *(float(wide.loc[query, level]) for level in geolevels)) for query in queries
+        )
+        blocks.append(Table((f"{universe}: query", *geolevels), rows))
+    return Section("Accuracy", tuple(blocks))
+
+
+def _noise(settings: TopdownSettings) -> Section:
+    blocks: list[str | Table] = [
+        "Standard deviation of the noise in each answer, before geounits were bypassed; a dash "
+        "where a query is not asked."
+    ]
+    for universe in settings.run.universes:
+        cost = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        deviation = {(q["geolevel"], q["query"]): noise_deviation(q) for q in cost["queries"]}
+        geolevels = list(dict.fromkeys(geolevel for geolevel, _ in deviation))
+        queries = list(dict.fromkeys(query for _, query in deviation))
+        rows = tuple(
+            (query, *(_or_dash(deviation.get((level, query))) for level in geolevels))
+            for query in queries
+        )
+        blocks.append(Table((f"{universe}: query", *geolevels), rows))
+    return Section("Noise", tuple(blocks))
+
+
+def _or_dash(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3g}"
+
+
+def solves_table(run: RunDirectory) -> Table:
+    """How the least-squares and rounding problems ended, by geolevel, stage and solver."""
+    files = sorted((run.root / "solves").glob("*/*/*.parquet"))
+    solves = pd.concat(
+        [
+            ds.dataset(path)
+            .to_table()
+            .to_pandas()
+            .assign(universe=path.parts[-3], geolevel=path.parts[-2])
+            for path in files
+        ]
+    )
+    order = ["universe", "geolevel", "stage", "solver", "status"]
+    counted = solves.groupby(order, sort=False).agg(
+        solves=("parent", "size"),
+        relaxed=("relaxed", "sum"),
+        iterations=("iterations", "max"),
+        residual=("primal_residual", "max"),
+    )
+    rows = tuple(
+        (*key, int(row.solves), int(row.relaxed), int(row.iterations), f"{row.residual:.1e}")
+        for key, row in counted.iterrows()
+    )
+    return Table((*order, "solves", "relaxed", "most iterations", "largest residual"), rows)
+
+
+def _solves(run: RunDirectory) -> Section:
+    return Section(
+        "How the estimates were found",
+        (
+            "Every least-squares and rounding problem, by how it ended. A relaxed solve had to "
+            "give up agreement with an earlier pass; sums, bounds and invariants hold in any case.",
+            solves_table(run),
+        ),
+    )

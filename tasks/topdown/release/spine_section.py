@@ -1,0 +1,143 @@
+"""The report's part on a universe's spine: sizes, fan-outs, distances, predicted deviations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from spineflow.geography.rules import GEOLEVEL_ORDER
+from spineflow.tasks.pages.document import NONE, Figure, Section, Table
+from spineflow.tasks.pages.figures import bar_chart, line_chart
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.summary import read_summary
+
+CATEGORY_NAMES = {
+    "aian": "AIAN area",
+    "group_quarters": "group-quarters types",
+    "mcd": "minor civil division",
+    "place": "place",
+    "school_district": "school district",
+    "block_group": "block group",
+}
+
+SPINE_NAMES = {
+    "conventional": "conventional spine",
+    "aian": "AIAN spine",
+    "optimized": "optimised spine",
+    "dhc": "DHC spine",
+}
+
+STATISTICS = {"mean": "mean", "q50": "median", "q90": "90%", "q99": "99%", "max": "largest"}
+
+
+def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -> Section:
+    """Tables and charts of the spine summary of a universe."""
+    summary = read_summary(run, universe)
+    spine = settings.geography.spine
+    counted = "population" if universe == "persons" else "occupied housing units"
+    imposed = "counts are made non-negative and whole"
+    if universe == "persons" and not settings.blocks_only:
+        imposed = f"the exact totals of the states are used and {imposed}"
+    noise = " This run drew no noise; the prediction is for its budget." * settings.privacy.infinite
+    taker = "blocks" if settings.blocks_only else "parent"
+    moved = ""
+    if set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"]):
+        moved = " Its tracts take the budget of the geolevels that it does not have."
+    blocks: list[str | Table | Figure] = [
+        f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
+        f"below. A bypassed geounit is not measured: its share of the budget went to its {taker}.",
+        _geounits(_of(summary.geounits, spine), _of(summary.fan_out, spine)),
+        *_fan_out_chart(_of(summary.fan_out, spine), universe),
+    ]
+    if summary.distances.empty:
+        blocks.append("No off-spine entity is targeted in this geography.")
+        return Section(f"The spine of {universe}", tuple(blocks))
+    blocks += [
+        "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
+        "entity, over the entities of each category. Fewer is better. The AIAN spine is what the "
+        f"same geography gives without optimised groups.{moved}",
+        _statistics(summary.distances),
+        *_means_chart(
+            summary.distances,
+            "mean off-spine distance (geounits)",
+            f"Mean off-spine distance by category, {universe}",
+        ),
+        f"Predicted standard deviation of an entity's {counted}, if all measurements are combined "
+        f"by weighted least squares, before {imposed}.{noise}",
+        _statistics(summary.standard_deviations),
+        *_means_chart(
+            summary.standard_deviations,
+            f"mean standard deviation ({counted})",
+            f"Predicted standard deviation by category, {universe}",
+        ),
+    ]
+    return Section(f"The spine of {universe}", tuple(blocks))
+
+
+def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:
+    return frame[frame["spine"] == spine]
+
+
+def _geounits(geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
+    rows = []
+    for level in geounits.itertuples():
+        parents = fan_out[fan_out["geolevel"] == level.geolevel]
+        children = parents["n_children"].repeat(parents["geounits"]).to_numpy()
+        shown: tuple[str | float, ...] = (NONE, NONE, NONE)
+        if len(children):
+            quantile = np.quantile(children, 0.9, method="inverted_cdf")
+            shown = (float(children.mean()), int(quantile), int(children.max()))
+        rows.append((level.geolevel, level.geounits, level.aian_geounits, level.bypassed, *shown))
+    headers = ("geolevel", "geounits", "AIAN branch", "bypassed")
+    return Table((*headers, "mean children", "90%", "most"), tuple(rows))
+
+
+def _fan_out_chart(fan_out: pd.DataFrame, universe: str) -> list[Figure]:
+    """Distribution functions of the number of children, one a geolevel of several parents."""
+    series = {}
+    most = int(fan_out["n_children"].max())
+    for name, rows in fan_out.groupby("geolevel", sort=False):
+        if rows["geounits"].sum() > 1:
+            at = rows["n_children"].to_numpy()
+            share = 100 * rows["geounits"].cumsum().to_numpy() / rows["geounits"].sum()
+            below_first = share[0] if at[0] == 1 else 0
+            series[name.replace("_", " ")] = ((1, *at, most), (below_first, *share, 100))
+    if not series:
+        return []
+    svg = line_chart(
+        series,
+        title=f"Distribution of the number of children, {universe}",
+        x_label="children of a geounit (log scale)",
+        y_label="% of the geounits with at most so many children",
+        log_x=True,
+        steps=True,
+    )
+    return [Figure(svg, "Fan-out: how many children the geounits of each geolevel have.")]
+
+
+def _statistics(frame: pd.DataFrame) -> Table:
+    rows = []
+    for category in dict.fromkeys(frame["category"]):
+        for row in frame[frame["category"] == category].to_dict("records"):
+            figures = (float(row[name]) for name in STATISTICS)
+            rows.append(
+                (
+                    CATEGORY_NAMES.get(category, category),
+                    row["entities"],
+                    SPINE_NAMES[row["spine"]],
+                    *figures,
+                )
+            )
+    return Table(("category", "entities", "spine", *STATISTICS.values()), tuple(rows))
+
+
+def _means_chart(frame: pd.DataFrame, label: str, title: str) -> list[Figure]:
+    """Bars of the means by category, one for each spine; none where a mean is infinite."""
+    means = frame.pivot(index="category", columns="spine", values="mean")
+    means = means.loc[frame["category"].unique(), frame["spine"].unique()]
+    means = means[np.isfinite(means).all(axis=1)]
+    if means.empty:
+        return []
+    names = [CATEGORY_NAMES.get(category, category) for category in means.index]
+    series = {SPINE_NAMES[spine]: means[spine].tolist() for spine in means}
+    return [Figure(bar_chart(names, series, title=title, value_label=label), f"{title}.")]

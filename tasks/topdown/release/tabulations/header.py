@@ -1,0 +1,182 @@
+"""The geographic header of a P.L. 94-171 release: 97 fields a record.
+
+What the geography frame, the summary level and the state tell is filled in; a field that none of
+them tells is empty, as fields are that do not apply. Further columns of the geography frame that
+are named as a field (SDUNI, VTD, CBSA, AREALAND, ...) fill it where that field is given: all of
+them for blocks, metropolitan areas for every entity of a county, areas as sums over blocks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from spineflow.tasks.census.states import state_of
+from spineflow.tasks.topdown.release.tabulations.levels import OUTSIDE, Entities
+from spineflow.tasks.topdown.release.tabulations.tables import geoid
+
+_FIELDS = """\
+FILEID STUSAB SUMLEV GEOVAR GEOCOMP CHARITER CIFSN LOGRECNO GEOID GEOCODE REGION DIVISION
+STATE STATENS COUNTY COUNTYCC COUNTYNS COUSUB COUSUBCC COUSUBNS SUBMCD SUBMCDCC SUBMCDNS
+ESTATE ESTATECC ESTATENS CONCIT CONCITCC CONCITNS PLACE PLACECC PLACENS TRACT BLKGRP BLOCK
+AIANHH AIHHTLI AIANHHFP AIANHHCC AIANHHNS AITS AITSFP AITSCC AITSNS TTRACT TBLKGRP ANRC
+ANRCCC ANRCNS CBSA MEMI CSA METDIV NECTA NMEMI CNECTA NECTADIV CBSAPCI NECTAPCI UA UATYPE UR
+CD116 CD118 CD119 CD120 CD121 SLDU18 SLDU22 SLDU24 SLDU26 SLDU28 SLDL18 SLDL22 SLDL24 SLDL26
+SLDL28 VTD VTDI ZCTA SDELM SDSEC SDUNI PUMA AREALAND AREAWATR BASENAME NAME FUNCSTAT GCUNI
+POP100 HU100 INTPTLAT INTPTLON LSADC PARTFLAG UGA
+"""
+
+HEADER_FIELDS = tuple(_FIELDS.split())
+"""Names of the fields, in order."""
+
+FILE_ID = "PLST"
+"""First field of every record of a state's redistricting files."""
+
+CHARACTERISTIC_ITERATION = "000"
+"""Field CHARITER: the tables are not repeated for population groups."""
+
+_METROPOLITAN = ("CBSA", "MEMI", "CSA", "METDIV")
+"""Fields that hold for a whole county."""
+_WITHIN_COUNTIES = ("050", "060", "140", "150")
+
+_AREAS = ("AREALAND", "AREAWATR")
+
+_OUTSIDE_FIELDS = {
+    "PLACE": {"PLACECC": "99", "PLACENS": "99999999"},
+    "AIANHH": {
+        "AIHHTLI": "9",
+        "AIANHHFP": "99999",
+        "AIANHHCC": "99",
+        "AIANHHNS": "99999999",
+        "AITS": "999",
+        "AITSFP": "99999",
+        "AITSCC": "99",
+        "AITSNS": "99999999",
+        "TTRACT": "999999",
+        "TBLKGRP": "9",
+    },
+}
+"""Fields of a block outside all places, or outside all areas, that follow from it."""
+
+_LEGAL_DESCRIPTIONS = {"040": "00", "140": "CT", "150": "BG", "750": "BK"}
+_FUNCTIONAL_STATUSES = {"040": "A", "140": "S", "150": "S", "750": "S"}
+"""A active government, S statistical entity; not known of other entities."""
+
+
+def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+    """The header fields that are known of entities, by name.
+
+    Left out are LOGRECNO, POP100 and HU100, which are not geography, and fields that are empty.
+    """
+    level = entities.level
+    n = len(entities)
+    constants = {
+        "FILEID": FILE_ID,
+        "SUMLEV": level.code,
+        "GEOVAR": "00",
+        "GEOCOMP": "00",
+        "CHARITER": CHARACTERISTIC_ITERATION,
+        "CIFSN": "00",
+        "LSADC": _LEGAL_DESCRIPTIONS.get(level.code, ""),
+        "FUNCSTAT": _FUNCTIONAL_STATUSES.get(level.code, ""),
+    }
+    columns = {name: pa.repeat(pa.scalar(value), n) for name, value in constants.items()}
+    columns |= entities.parts
+    columns |= _state_columns(entities.parts["STATE"])
+    columns["GEOCODE"] = entities.geocode
+    columns["GEOID"] = geoid(level, entities.geocode)
+    columns["BASENAME"], columns["NAME"] = _names(entities)
+    if level.code == "750":
+        columns |= _block_columns(geography)
+    elif level.code in _WITHIN_COUNTIES:
+        first = _first_blocks(entities)
+        for name in set(_METROPOLITAN) & set(geography.columns):
+            columns[name] = _further_column(geography, name).take(first)
+    for name in set(_AREAS) & set(geography.columns):
+        columns[name] = _area(entities, geography[name])
+    return columns
+
+
+def _state_columns(fips: pa.Array) -> dict[str, pa.Array]:
+    encoded = fips.dictionary_encode()
+    states = [state_of(code) for code in encoded.dictionary.to_pylist()]
+    attributes = {
+        "STUSAB": "abbreviation",
+        "REGION": "region",
+        "DIVISION": "division",
+        "STATENS": "gnis",
+    }
+    return {
+        name: pa.array([getattr(state, attribute) for state in states], pa.string()).take(
+            encoded.indices
+        )
+        for name, attribute in attributes.items()
+    }
+
+
+def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
+    """Fields of blocks: entities they belong to, and every further column named as a field.
+
+    Blocks by geocode stand in the order of the geography frame.
+    """
+    further = set(HEADER_FIELDS) & set(geography.columns) - set(_AREAS)
+    columns = {name: _further_column(geography, name) for name in further}
+    geography_columns = {"COUSUB": "COUSUBFP", "PLACE": "PLACEFP", "AIANHH": "AIANNHCE"}
+    for name, column in geography_columns.items():
+        columns[name] = _column(geography, column)
+    columns["BLKGRP"] = pc.utf8_slice_codeunits(_column(geography, "block_geocode"), 11, 12)
+    for part, fields in _OUTSIDE_FIELDS.items():
+        is_outside = pc.equal(columns[part], OUTSIDE[part])
+        for name, code in fields.items():
+            if name not in columns:
+                columns[name] = pc.if_else(is_outside, code, "")
+    return columns
+
+
+def _names(entities: Entities) -> tuple[pa.Array, pa.Array]:
+    """BASENAME and NAME; an entity whose name is not known goes by its code."""
+    level = entities.level
+    code = entities.parts[level.parts[-1]]
+    if level.code == "040":
+        names = pa.array([state_of(fips).name for fips in code.to_pylist()], pa.string())
+        return names, names
+    if level.code == "140":
+        # The last two of the six digits are decimals, written only where there are any.
+        whole = pc.utf8_ltrim(pc.utf8_slice_codeunits(code, 0, 4), "0")
+        decimals = pc.utf8_slice_codeunits(code, 4, 6)
+        with_decimals = pc.binary_join_element_wise(whole, decimals, ".")
+        code = pc.if_else(pc.equal(decimals, "00"), whole, with_decimals)
+        return code, pc.binary_join_element_wise("Census Tract ", code, "")
+    kind = level.name if level.code == "280" else level.name.title()
+    return code, pc.binary_join_element_wise(f"{kind} ", code, "")
+
+
+def _area(entities: Entities, column: pd.Series) -> pa.Array:
+    """Square metres, summed over the blocks of each entity; empty if some block's is no number."""
+    numbers = pd.to_numeric(column, errors="coerce")
+    if numbers.isna().any():
+        return pa.repeat(pa.scalar(""), len(entities))
+    values = numbers.to_numpy(dtype=np.int64)
+    inside = entities.block_entity >= 0
+    sums = np.zeros(len(entities), dtype=np.int64)
+    np.add.at(sums, entities.block_entity[inside], values[inside])
+    return pa.array(sums)
+
+
+def _first_blocks(entities: Entities) -> pa.Array:
+    first = np.empty(len(entities), dtype=np.int64)
+    inside = np.flatnonzero(entities.block_entity >= 0)[::-1]
+    first[entities.block_entity[inside]] = inside
+    return pa.array(first)
+
+
+def _further_column(geography: pd.DataFrame, name: str) -> pa.Array:
+    """A column of codes; empty where it holds texts that a delimited record cannot."""
+    column = _column(geography, name)
+    fits = pc.match_substring_regex(column, '^[^|"\\r\\n]*$')
+    return pc.if_else(pc.fill_null(fits, False), column, "")
+
+
+def _column(geography: pd.DataFrame, name: str) -> pa.Array:
+    return pa.array(geography[name].to_numpy(dtype=object), pa.string())

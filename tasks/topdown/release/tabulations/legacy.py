@@ -1,0 +1,162 @@
+"""The redistricting tables as a P.L. 94-171 release: the files that redistricting software reads.
+
+A state has a geographic header (`rigeo2020.pl`) and three segments (`ri000012020.pl`: P1 and P2;
+`ri000022020.pl`: P3, P4 and H1; `ri000032020.pl`: P5). They are pipe-delimited without a header
+line; the records of a geographic entity share a LOGRECNO in all four. Records are numbered from 1,
+summary level by summary level and by geocode.
+
+The files of one state lie in the folder itself, those of several in a folder for each, because
+readers take a folder for a state. The format has no room for a stamp; of a run that is not private
+the files carry it in their names (`rigeo2020_NOT_PRIVATE.pl`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+from spineflow.tasks.census.schema import PERSONS, UNITS
+from spineflow.tasks.census.states import State, state_of
+from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
+from spineflow.tasks.topdown.release.tabulations.header import (
+    CHARACTERISTIC_ITERATION,
+    FILE_ID,
+    HEADER_FIELDS,
+    header_columns,
+)
+from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
+from spineflow.tasks.topdown.release.tabulations.tables import LevelTable, Tabulation
+from spineflow.tasks.topdown.release.tabulations.variables import variables_of
+
+LEGACY_FORMAT = "pl94171"
+"""Folder of the files in a release."""
+
+YEAR = "2020"
+"""Year of the layout, in the names of the files."""
+
+GEOGRAPHIC_HEADER = "geo"
+SEGMENTS = {"00001": ("P1", "P2"), "00002": ("P3", "P4", "H1"), "00003": ("P5",)}
+"""Tables of each segment, by what its file name has for it."""
+SEGMENT_FIELDS = ("FILEID", "STUSAB", "CHARITER", "CIFSN", "LOGRECNO")
+"""Fields before the variables of a segment's record."""
+
+
+def segment_variables(segment: str) -> tuple[str, ...]:
+    """Names of the variables of a segment, in order.
+
+    >>> len(segment_variables("00002"))
+    147
+    """
+    prefixes = tuple(f"{table[0]}{int(table[1:]):03d}" for table in SEGMENTS[segment])
+    variables = (*variables_of(PERSONS), *variables_of(UNITS))
+    return tuple(name for prefix in prefixes for name in variables if name.startswith(prefix))
+
+
+def is_complete(tabulation: Tabulation) -> bool:
+    """Whether a tabulation has every variable that the segments need."""
+    needed = {*variables_of(PERSONS), *variables_of(UNITS)}
+    return needed <= set(tabulation.variables)
+
+
+def legacy_files(directory: Path, states: Sequence[str], *, is_private: bool = True) -> list[Path]:
+    """The files of each state (FIPS codes), four a state, header first."""
+    folder = directory / LEGACY_FORMAT
+    stamp = "" if is_private else f"_{NOT_PRIVATE.replace(' ', '_')}"
+    files = []
+    for fips in states:
+        state = state_of(fips).abbreviation.lower()
+        place = folder if len(states) == 1 else folder / state
+        files += [
+            place / f"{state}{part}{YEAR}{stamp}.pl" for part in (GEOGRAPHIC_HEADER, *SEGMENTS)
+        ]
+    return files
+
+
+def states_of(tabulation: Tabulation) -> list[str]:
+    """FIPS codes of the states of a tabulation, ascending."""
+    return sorted(set(tabulation.geography["block_geocode"].str[:2]))
+
+
+def write_legacy(tabulation: Tabulation, directory: Path, *, is_private: bool = True) -> list[Path]:
+    """Write the files of every state below `directory`; returns them.
+
+    Raises ValueError where the tabulation lacks a table; see `is_complete`.
+    """
+    if not is_complete(tabulation):
+        raise ValueError("a P.L. 94-171 release needs the tables P1 to P5 and H1")
+    states = states_of(tabulation)
+    files = legacy_files(directory, states, is_private=is_private)
+    for i, fips in enumerate(states):
+        _write_state(tabulation.of_state(fips), state_of(fips), files[4 * i : 4 * i + 4])
+    return files
+
+
+def _write_state(tabulation: Tabulation, state: State, files: Sequence[Path]) -> None:
+    schemas = [
+        pa.schema([(name, pa.string()) for name in HEADER_FIELDS]),
+        *(_segment_schema(segment) for segment in SEGMENTS),
+    ]
+    options = pyarrow.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="none")
+    with ExitStack() as stack:
+        parts = [stack.enter_context(replacing(file)) for file in files]
+        writers = [
+            stack.enter_context(pyarrow.csv.CSVWriter(part, schema, write_options=options))
+            for part, schema in zip(parts, schemas, strict=True)
+        ]
+        n_records = 0
+        for level in SUMMARY_LEVELS.values():
+            for batch in _batches(tabulation.level(level), tabulation.geography, n_records):
+                writers[0].write_batch(_header_record(batch, schemas[0]))
+                for writer, schema, number in zip(writers[1:], schemas[1:], (1, 2, 3), strict=True):
+                    writer.write_batch(_segment_record(batch, schema, state, number))
+                n_records += batch.n
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Consecutive records: the header fields that are known, and the variables, by name."""
+
+    n: int
+    header: Mapping[str, pa.Array]
+    counts: Mapping[str, np.ndarray]
+    record_number: np.ndarray
+
+
+def _batches(table: LevelTable, geography: pd.DataFrame, n_before: int) -> Iterator[_Batch]:
+    """The records of one summary level of a state, after `n_before` others."""
+    known = header_columns(table.entities, geography)
+    for start, rows in table.batches():
+        n = len(rows)
+        counts = dict(zip(table.variables, rows.T, strict=True))
+        header = {name: column.slice(start, n) for name, column in known.items()}
+        header["POP100"] = pa.array(counts["P0010001"])
+        header["HU100"] = pa.array(counts["H0010001"])
+        yield _Batch(n, header, counts, np.arange(n_before + start + 1, n_before + start + n + 1))
+
+
+def _header_record(batch: _Batch, schema: pa.Schema) -> pa.RecordBatch:
+    empty = pa.repeat(pa.scalar(""), batch.n)
+    columns = {**batch.header, "LOGRECNO": pa.array(batch.record_number)}
+    arrays = [columns.get(name, empty).cast(pa.string()) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _segment_schema(segment: str) -> pa.Schema:
+    texts = [(name, pa.string()) for name in SEGMENT_FIELDS[:-1]]
+    numbers = [(name, pa.int64()) for name in ("LOGRECNO", *segment_variables(segment))]
+    return pa.schema(texts + numbers)
+
+
+def _segment_record(batch: _Batch, schema: pa.Schema, state: State, number: int) -> pa.RecordBatch:
+    constants = (FILE_ID, state.abbreviation, CHARACTERISTIC_ITERATION, f"{number:02d}")
+    columns = [batch.record_number]
+    columns += [batch.counts[name] for name in schema.names[len(SEGMENT_FIELDS) :]]
+    arrays = [pa.repeat(pa.scalar(value), batch.n) for value in constants]
+    arrays += [pa.array(np.ascontiguousarray(column)) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

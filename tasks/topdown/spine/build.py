@@ -1,0 +1,159 @@
+"""From the public geography and the declared invariants to a universe's spine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+from spineflow.geography.categories import Category, off_spine_categories
+from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.rules import (
+    GEOLEVEL_ORDER,
+    AianRange,
+    SpineRules,
+    select_aian_areas,
+    validated_shares,
+)
+from spineflow.geography.spine import Spine, build_spine
+from spineflow.tasks.census.invariants import FACILITY_COLUMNS, inhabitable
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.settings import GeographySettings, TopdownSettings
+
+
+def spine_rules(settings: GeographySettings) -> SpineRules:
+    """The rules that `geography` asks for; raises GeographyRefused for values it cannot use."""
+    ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
+    if settings.aian_areas is not None:
+        ranges = select_aian_areas(ranges, settings.aian_areas)
+    return SpineRules(
+        aian_ranges=ranges,
+        strong_mcd_states=settings.strong_mcd_states,
+        fanout_cutoff=settings.fanout_cutoff,
+        bypass_cutoff=settings.bypass_cutoff,
+        categories=settings.categories,
+        school_district_column=settings.school_district_column,
+    )
+
+
+def check_spine_settings(settings: TopdownSettings) -> None:
+    """Refuse rules and geolevel shares that make no spine, before any input is read."""
+    try:
+        spine_rules(settings.geography)
+        for universe in settings.run.universes:
+            validated_shares(_declared_shares(settings, universe), settings.geography.spine)
+    except GeographyRefused as error:
+        raise InputRefused(f"Settings of the spine: {error}.") from None
+
+
+def universe_spine(
+    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> Spine:
+    """The spine of a universe over the blocks that can hold somebody.
+
+    Group-quarters types count as off-spine entities for persons only. Raises InputRefused for a
+    geography or rules that make no spine, and for categories that cannot be formed, which spines
+    that do not target any need for their report.
+    """
+    kind = settings.geography.spine
+    if kind in ("conventional", "aian"):
+        universe_categories(settings, universe, geography, invariants)
+    shares = _declared_shares(settings, universe)
+    return _built(settings, universe, geography, invariants, kind, shares)
+
+
+def aian_spine(
+    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> Spine:
+    """The AIAN spine of the same budget, which a universe's own spine is compared with."""
+    shares = on_aian_spine(_declared_shares(settings, universe))
+    return _built(settings, universe, geography, invariants, "aian", shares)
+
+
+def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Shares of the AIAN spine's geolevels; its tracts take those of the geolevels it lacks.
+
+    Example: equal shares of the eight geolevels of the DHC spine give the tracts 3/8, for prims,
+    tract subset groups and tract subsets.
+    """
+    order = GEOLEVEL_ORDER["aian"]
+    sums = dict.fromkeys(order, Fraction(0))
+    for name, share in geolevel_shares.items():
+        sums[name if name in order else "Tract"] += share
+    return {name: share for name, share in sums.items() if share}
+
+
+def universe_categories(
+    settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> tuple[Category, ...]:
+    """The off-spine entity categories of a universe; raises InputRefused as `universe_spine`."""
+    blocks, group_quarters = _inhabited(universe, geography, invariants)
+    with _refusing(universe):
+        return off_spine_categories(
+            blocks,
+            spine_rules(settings.geography),
+            group_quarters=group_quarters,
+            kind=settings.geography.spine,
+        )
+
+
+def _built(
+    settings: TopdownSettings,
+    universe: str,
+    geography: pd.DataFrame,
+    invariants: pd.DataFrame,
+    kind: str,
+    geolevel_shares: Mapping[str, Fraction],
+) -> Spine:
+    blocks, group_quarters = _inhabited(universe, geography, invariants)
+    with _refusing(universe):
+        spine = build_spine(
+            blocks,
+            geolevel_shares=geolevel_shares,
+            kind=kind,
+            rules=replace(spine_rules(settings.geography), bypass=not settings.blocks_only),
+            is_pure=settings.budget_of(universe).is_pure,
+            group_quarters=group_quarters,
+        )
+    return with_blocks_only(spine) if settings.blocks_only else spine
+
+
+def _declared_shares(settings: TopdownSettings, universe: str) -> dict[str, Fraction]:
+    """Shares of the geolevels as the settings have them, whichever of them are measured."""
+    return dict(settings.budget[universe].geolevels)
+
+
+def with_blocks_only(spine: Spine) -> Spine:
+    """The same geounits, of which the blocks have the whole budget and all others none."""
+    geolevels = []
+    for level in spine.geolevels:
+        share = Fraction(level is spine.geolevels[-1])
+        geolevels.append(
+            replace(
+                level,
+                plb_shares=(share,),
+                plb_share_code=np.zeros(len(level), dtype=np.int32),
+                bypassed=np.full(len(level), share == 0),
+            )
+        )
+    return replace(spine, geolevels=tuple(geolevels))
+
+
+def _inhabited(
+    universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> tuple[pd.DataFrame, np.ndarray | None]:
+    """Blocks that can hold somebody, and for persons their facilities by type."""
+    used = inhabitable(invariants)
+    facilities = invariants.loc[used, list(FACILITY_COLUMNS)].to_numpy()
+    return geography[used].reset_index(drop=True), facilities if universe == "persons" else None
+
+
+@contextmanager
+def _refusing(universe: str) -> Iterator[None]:
+    try:
+        yield
+    except GeographyRefused as error:
+        raise InputRefused(f"Spine of {universe}: {error}.") from None

@@ -1,0 +1,94 @@
+"""Shards: runs of parents whose children are measured and estimated by one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.geography.levels import Spine
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.queries import marginal_query
+
+SHARDS = "shards.parquet"
+
+VALUES_PER_SHARD = 8_000_000
+"""Noisy answers that one task holds in memory at a time: 64 MB."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Geounits `start` to `stop` of a geolevel: all children of the parents in between.
+
+    The shard of the root has no parents: both parent positions are 0.
+    """
+
+    geolevel: str
+    name: str
+    parent_start: int
+    parent_stop: int
+    start: int
+    stop: int
+
+
+def cut_spine(spine: Spine, schema: Schema, budget: Budget) -> tuple[Shard, ...]:
+    """Cut every geolevel between parents so that no shard much exceeds `VALUES_PER_SHARD`.
+
+    The cuts are stored with the spine: what has been measured in one way is never cut, and so
+    never measured, in another.
+    """
+    return tuple(
+        shard
+        for geolevel in spine.names
+        for shard in _cut(
+            spine,
+            geolevel,
+            sum(marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel])
+            or schema.n_cells,
+        )
+    )
+
+
+def _cut(spine: Spine, geolevel: str, values_per_geounit: int) -> tuple[Shard, ...]:
+    index = spine.names.index(geolevel)
+    n = len(spine.geolevels[index])
+    if index == 0:
+        return (Shard(geolevel, "00000", 0, 0, 0, n),)
+    offsets = spine.children(spine.names[index - 1])
+    size = max(1, VALUES_PER_SHARD // values_per_geounit)
+    wanted = np.arange(0, n, size)[1:]
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, wanted), [len(offsets) - 1]]))
+    return tuple(
+        Shard(geolevel, f"{number:05d}", int(a), int(b), int(offsets[a]), int(offsets[b]))
+        for number, (a, b) in enumerate(zip(cuts[:-1], cuts[1:], strict=True))
+        if offsets[b] > offsets[a]
+    )
+
+
+def write_shards(shards: Sequence[Shard], folder: Path) -> None:
+    """Store the cuts of a spine in its folder."""
+    names = [field.name for field in fields(Shard)]
+    columns = {name: [getattr(shard, name) for shard in shards] for name in names}
+    with replacing(folder / SHARDS) as part:
+        pq.write_table(pa.table(columns), part)
+
+
+def read_shards(folder: Path) -> tuple[Shard, ...]:
+    """The cuts of the spine stored in `folder`, root first."""
+    return _read_shards(folder / SHARDS, (folder / SHARDS).stat().st_mtime_ns)
+
+
+def shard_of(folder: Path, geolevel: str, name: str) -> Shard:
+    """The stored shard of this geolevel and name; StopIteration if there is none."""
+    return next(s for s in read_shards(folder) if (s.geolevel, s.name) == (geolevel, name))
+
+
+@lru_cache(maxsize=4)
+def _read_shards(path: Path, _modified: int) -> tuple[Shard, ...]:
+    return tuple(Shard(**row) for row in pq.read_table(path).to_pylist())

@@ -1,0 +1,103 @@
+"""What a universe's spine buys: the figures of the report, from public geography alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.geography.summary import SpineSummary, summarise_spines
+from spineflow.geography.variance import total_share
+from spineflow.tasks.census.invariants import read_geography, read_invariants
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import aian_spine, on_aian_spine, universe_categories
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.queries import marginal_query
+
+_FRAMES = tuple(field.name for field in fields(SpineSummary))
+
+
+def summary_folder(run: RunDirectory, universe: str) -> Path:
+    """Where the summary of a universe's spine lies."""
+    return run.spine(universe) / "summary"
+
+
+def has_summary(run: RunDirectory, universe: str) -> bool:
+    """Whether the summary was written as a whole."""
+    return _file(run, universe, _FRAMES[-1]).exists()
+
+
+def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
+    """Compare a universe's spine with the AIAN spine of the same budget, and store the figures.
+
+    Reads the run's geography, declared invariants and spine. For persons the predicted standard
+    deviations are those of an entity's population; for housing units, whose number is an
+    invariant, those of its occupied units.
+    """
+    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    spine = read_spine(run.spine(universe))
+    budget = settings.budget_of(universe)
+    spines = {spine.kind: spine}
+    if spine.kind != "aian":
+        spines = {"aian": aian_spine(settings, universe, geography, invariants)} | spines
+    summary = summarise_spines(
+        spines,
+        universe_categories(settings, universe, geography, invariants),
+        is_pure=budget.is_pure,
+        privacy_loss=float(budget.total),
+        total_shares=total_shares(budget, settings.schema_of(universe)),
+    )
+    for name in _FRAMES:
+        table = pa.Table.from_pandas(getattr(summary, name), preserve_index=False)
+        with replacing(_file(run, universe, name)) as part:
+            pq.write_table(table, part)
+
+
+def read_summary(run: RunDirectory, universe: str) -> SpineSummary:
+    """What `write_summary` wrote."""
+    return SpineSummary(
+        **{name: pq.read_table(_file(run, universe, name)).to_pandas() for name in _FRAMES}
+    )
+
+
+def total_shares(budget: Budget, schema: Schema) -> dict[str, float]:
+    """By geolevel, the share of its budget that would tell a population, or a number of occupied
+    units, as well as all its queries do; see `geography.variance.total_share`.
+
+    For occupied units the other answer of a query with two rows is as good as the answer itself,
+    since both add to the invariant number of units: the query counts twice.
+    """
+    shares = {}
+    for geolevel, queries in budget.query_shares.items():
+        answers = [marginal_query(schema, name).n_rows for name in queries]
+        if schema.universe == "units":
+            answers = [0.5 if n == 2 else math.inf for n in answers]
+        weights = [float(share) for share in queries.values()]
+        shares[geolevel] = total_share(weights, answers, is_pure=budget.is_pure)
+    return _with_tracts(shares, budget.geolevel_shares)
+
+
+def _with_tracts(
+    shares: dict[str, float], geolevel_shares: Mapping[str, Fraction]
+) -> dict[str, float]:
+    """Adds tracts where only the AIAN spine has them: the mean of the geolevels they stand for."""
+    if "Tract" in shares:
+        return shares
+    moved = [name for name in geolevel_shares if name not in on_aian_spine(geolevel_shares)]
+    whole = float(sum(geolevel_shares[name] for name in moved))
+    if whole:
+        weighted = sum(float(geolevel_shares[name]) * shares[name] for name in moved)
+        shares["Tract"] = weighted / whole
+    return shares
+
+
+def _file(run: RunDirectory, universe: str, name: str) -> Path:
+    return summary_folder(run, universe) / f"{name}.parquet"

@@ -1,0 +1,49 @@
+"""Budgets: how a universe's privacy-loss parameter is shared over geolevels and queries.
+
+All parameters are exact fractions. A query q asked of geounit g at geolevel l gets noise of
+variance sigma^2 = 1 / (rho * share(g) * share(q, l)) under zCDP (discrete Gaussian, bounded
+neighbours), or a discrete Laplace of scale 2 / (epsilon * share(g) * share(q, l)) under pure DP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The privacy-loss budget of one universe.
+
+    `total` is rho under the discrete Gaussian and epsilon under the discrete Laplace.
+    `geolevel_shares` and each geolevel's `query_shares` sum to exactly 1; queries with share 0
+    are not measured and are left out, and a geolevel with share 0 has none.
+    """
+
+    universe: str
+    mechanism: str
+    total: Fraction
+    delta: Fraction | None
+    geolevel_shares: Mapping[str, Fraction]
+    query_shares: Mapping[str, Mapping[str, Fraction]]
+    infinite: bool = False
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the guarantee is pure epsilon-DP rather than zCDP."""
+        return self.mechanism == DISCRETE_LAPLACE
+
+    def noise_parameter(self, geounit_share: Fraction, query_share: Fraction) -> Fraction:
+        """sigma^2 of the discrete Gaussian, or the scale of the discrete Laplace.
+
+        Raises ZeroDivisionError for a share of zero: such a query is not measured.
+        """
+        scaled = self.total * geounit_share * query_share
+        return 2 / scaled if self.is_pure else 1 / scaled
+
+    def spent(self, geounit_share: Fraction, query_share: Fraction) -> Fraction:
+        """The part of `total` that one query on one geounit costs."""
+        return self.total * geounit_share * query_share

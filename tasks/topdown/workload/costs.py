@@ -1,0 +1,163 @@
+"""What a budget costs: its guarantee, what protects one attribute or the block, and every noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.ledger.accounting import (
+    BOUNDED,
+    PURE_DP,
+    ZCDP,
+    Guarantee,
+    check_delta,
+    check_fraction,
+    epsilon_simple,
+    epsilon_tight,
+)
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.queries import marginal_query
+
+
+def guarantee_of(budget: Budget) -> Guarantee:
+    """The bounded guarantee of measuring one universe with this budget."""
+    return Guarantee(PURE_DP if budget.is_pure else ZCDP, budget.total)
+
+
+def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:
+    """Share of the total spent on queries that use `attribute`, over all geolevels.
+
+    Two datasets that differ in one record's `attribute` alone agree on every query that sums over
+    it, so its protection is that of the other queries: the total times this share.
+    """
+    axis = schema.attributes.index(attribute)
+    return sum(
+        (
+            budget.geolevel_shares[geolevel] * share
+            for geolevel, shares in budget.query_shares.items()
+            for name, share in shares.items()
+            if marginal_query(schema, name).shape[axis] > 1
+        ),
+        Fraction(0),
+    )
+
+
+def block_within_share(budget: Budget, geolevel: str) -> Fraction:
+    """Share of the total that protects the block of a record within its geounit at `geolevel`.
+
+    Two datasets that differ in one record's block, both blocks in the same geounit at `geolevel`,
+    agree on every query of that geolevel and of those above; the geolevels below it tell them
+    apart. The geounits are those of the spine. Bypassing a geounit moves a share between
+    geolevels but not across the boundary of a geounit that remains.
+    """
+    names = list(budget.geolevel_shares)
+    below = names[names.index(geolevel) + 1 :]
+    return sum((budget.geolevel_shares[name] for name in below), Fraction(0))
+
+
+def budget_report(budget: Budget, schema: Schema) -> dict:
+    """What `spineflow budget --json` prints for one universe; fractions as strings.
+
+    `rho` is the bounded zCDP figure (epsilon^2 / 2 under pure DP, whose own total is `epsilon`).
+    `attributes` and `block_within` hold the epsilon, by the tight conversion at `delta`, that
+    protects one attribute, or the block within its geounit at that geolevel. Each query's `share`
+    is that of the whole budget, the product of `geolevel_share` and `query_share`; the discrete
+    Gaussian has a `sigma_squared`, the discrete Laplace a `scale`.
+    """
+    geolevels = list(budget.geolevel_shares)
+    return {
+        "universe": budget.universe,
+        "mechanism": budget.mechanism,
+        "neighbors": BOUNDED,
+        "rho": "inf" if budget.infinite else str(guarantee_of(budget).bounded_rho),
+        "delta": None if budget.delta is None else str(budget.delta),
+        "epsilon": {
+            "tight": _epsilon_of_share(budget, Fraction(1)),
+            "simple": _epsilon_of_share(budget, Fraction(1), epsilon_simple),
+        },
+        "attributes": {
+            name: _epsilon_of_share(budget, attribute_share(budget, schema, name))
+            for name in schema.attributes
+        },
+        "block_within": {
+            name: _epsilon_of_share(budget, block_within_share(budget, name))
+            for name in geolevels[:-1]
+        },
+        "queries": [
+            {
+                "geolevel": geolevel,
+                "query": query,
+                "share": str(budget.geolevel_shares[geolevel] * share),
+                "geolevel_share": str(budget.geolevel_shares[geolevel]),
+                "query_share": str(share),
+                **_noise_of_share(budget, budget.geolevel_shares[geolevel], share),
+            }
+            for geolevel in geolevels
+            for query, share in budget.query_shares[geolevel].items()
+            if share > 0
+        ],
+    }
+
+
+def _epsilon_of_share(budget: Budget, share: Fraction, convert=epsilon_tight) -> float | str:
+    if budget.infinite:
+        return "inf" if share > 0 else 0.0
+    if budget.is_pure:
+        return float(budget.total * share)
+    return convert(budget.total * share, budget.delta)
+
+
+def _noise_of_share(budget: Budget, geolevel_share: Fraction, query_share: Fraction) -> dict:
+    if budget.infinite:
+        parameter = Fraction(0)
+    else:
+        parameter = budget.noise_parameter(geolevel_share, query_share)
+    if budget.is_pure:
+        return {"sigma_squared": None, "scale": str(parameter)}
+    return {"sigma_squared": str(parameter)}
+
+
+def check_budget(budget: Budget) -> None:
+    """Refuse a budget that could not be spent as it stands.
+
+    Raises InputRefused, with the sum found, if shares do not add to exactly 1 over the geolevels
+    or over a geolevel's queries; for a negative share; a total that is not a positive fraction; a
+    delta outside (0, 1) under zCDP; a float where a fraction is due; an unknown mechanism; or
+    geolevels that have shares but no queries, or the reverse.
+    """
+    where = f"[budget.{budget.universe}]"
+    if budget.mechanism not in (DISCRETE_GAUSSIAN, DISCRETE_LAPLACE):
+        raise InputRefused(
+            f"{where} mechanism {budget.mechanism!r} is unknown; "
+            f"use {DISCRETE_GAUSSIAN!r} or {DISCRETE_LAPLACE!r}"
+        )
+    if not budget.infinite:
+        parameter = "epsilon" if budget.is_pure else "rho"
+        check_fraction(budget.total, f"{where} {parameter}")
+        if budget.total <= 0:
+            raise InputRefused(f"{where} {parameter} is {budget.total}; give a positive fraction")
+        if not budget.is_pure:
+            check_delta(budget.delta, where)
+    _check_shares(budget.geolevel_shares, f"{where} the shares of the geolevels")
+    differing = set(budget.geolevel_shares) ^ set(budget.query_shares)
+    if differing:
+        raise InputRefused(
+            f"{where} geolevel {min(differing)!r} needs both a share and query shares"
+        )
+    for geolevel, shares in budget.query_shares.items():
+        if not shares and not budget.geolevel_shares[geolevel]:
+            continue
+        _check_shares(shares, f"{where} the query shares of geolevel {geolevel}")
+
+
+def _check_shares(shares: Mapping[str, Fraction], what: str) -> None:
+    for name, share in shares.items():
+        check_fraction(share, f"{what}: that of {name!r}")
+        if share < 0:
+            raise InputRefused(f"{what}: that of {name!r} is {share}; shares are not negative")
+    total = sum(shares.values(), Fraction(0))
+    if total != 1:
+        raise InputRefused(f"{what} add to {total}; change them so that they add to exactly 1")

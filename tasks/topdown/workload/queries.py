@@ -1,0 +1,123 @@
+"""Marginal queries: 0/1 matrices whose rows partition the cells of a schema.
+
+A marginal query is a Kronecker product of one factor per attribute: the identity, a row of ones,
+or a coarsening of the attribute's levels. Each column of the product holds exactly one 1, so the
+whole matrix is given by the row of each cell, and the L2 sensitivity of its answer to a change of
+one record is sqrt(2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+from spineflow.tasks.census.schema import COARSENINGS, Schema
+
+TOTAL = "total"
+DETAILED = "detailed"
+
+
+def normalize_query_name(name: str) -> str:
+    """The name as files spell it: factors in the given order, joined by ' * '.
+
+    >>> normalize_query_name("hispanic*cenrace")
+    'hispanic * cenrace'
+    """
+    return " * ".join(part.strip() for part in name.split("*"))
+
+
+@dataclass(frozen=True)
+class MarginalQuery:
+    """A query group: `factors[i]` gives the coarse level of each level of attribute i.
+
+    Attributes that the query sums over have a factor of zeros.
+    """
+
+    name: str
+    factors: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Size of each factor's range; 1 where the attribute is summed over."""
+        return tuple(max(factor) + 1 for factor in self.factors)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of answers."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def row_of_cell(self) -> np.ndarray:
+        """Row that counts each cell, shape `(n_cells,)`."""
+        rows = np.zeros(1, dtype=np.int64)
+        for factor, size in zip(self.factors, self.shape, strict=True):
+            rows = (rows[:, None] * size + np.asarray(factor, dtype=np.int64)).ravel()
+        rows.setflags(write=False)
+        return rows
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """The 0/1 matrix Q, shape `(n_rows, n_cells)`."""
+        n_cells = self.row_of_cell.size
+        return sparse.csr_array(
+            (np.ones(n_cells, dtype=np.int64), (self.row_of_cell, np.arange(n_cells))),
+            shape=(self.n_rows, n_cells),
+        )
+
+    def answer(self, histograms: np.ndarray) -> np.ndarray:
+        """Answers Qx of histograms of shape `(n, n_cells)`, shape `(n, n_rows)`."""
+        cube = np.asarray(histograms).reshape(len(histograms), *map(len, self.factors))
+        for axis, (factor, size) in enumerate(zip(self.factors, self.shape, strict=True), 1):
+            if size == 1:
+                cube = cube.sum(axis=axis, keepdims=True)
+            elif size < len(factor):
+                coarse = np.zeros((*cube.shape[:axis], size, *cube.shape[axis + 1 :]), cube.dtype)
+                np.add.at(np.moveaxis(coarse, axis, 0), list(factor), np.moveaxis(cube, axis, 0))
+                cube = coarse
+        return cube.reshape(len(histograms), self.n_rows)
+
+    def refines(self, coarser: MarginalQuery) -> bool:
+        """Whether every row of this query lies inside one row of `coarser`."""
+        pairs = np.unique(self.row_of_cell * coarser.n_rows + coarser.row_of_cell)
+        return pairs.size == self.n_rows
+
+
+def marginal_query(schema: Schema, name: str) -> MarginalQuery:
+    """The query of that name: `total`, `detailed`, attributes or coarsenings joined by `*`.
+
+    Raises ValueError for a factor that is neither an attribute of the schema nor a coarsening of
+    one, or for two factors on one attribute.
+
+    >>> from tasks.census.schema import PERSONS
+    >>> marginal_query(PERSONS, "hispanic*cenrace").n_rows
+    126
+    """
+    name = normalize_query_name(name)
+    identities = {a: tuple(range(n)) for a, n in zip(schema.attributes, schema.shape, strict=True)}
+    factors = {a: (0,) * n for a, n in zip(schema.attributes, schema.shape, strict=True)}
+    if name == DETAILED:
+        factors = identities
+    elif name != TOTAL:
+        used = set()
+        for part in name.split(" * "):
+            attribute, factor = COARSENINGS.get(part, (part, identities.get(part)))
+            if attribute not in identities or factor is None:
+                raise ValueError(
+                    f"unknown query {name!r}: {part!r} is no attribute of the schema of "
+                    f"{schema.universe} ({', '.join(schema.attributes)}) nor a coarsening of one"
+                )
+            if attribute in used:
+                raise ValueError(f"query {name!r} names attribute {attribute!r} twice")
+            used.add(attribute)
+            factors[attribute] = factor
+    return MarginalQuery(name, tuple(factors[attribute] for attribute in schema.attributes))
+
+
+def queries_are_nested(queries: Iterable[MarginalQuery]) -> bool:
+    """Whether each query refines the one before it, so that their rows form a tree."""
+    ordered = list(queries)
+    return all(finer.refines(coarser) for coarser, finer in zip(ordered, ordered[1:], strict=False))

@@ -1,0 +1,92 @@
+"""Accuracy of a trips release against the confidential truth; the result is confidential too.
+
+For every level: the largest and the mean absolute error, the share of released nodes that are
+empty in truth (false discovery rate) and the share of nodes with trips that were not released
+(false negative rate), in percent, and Theorem 4's bound where it holds. For estimates that combine
+all levels also their bias: the mean error of the least-squares estimates of the measured nodes,
+before the integer pass, which is what selecting nodes by noisy counts brings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.trips.estimation.run import measured_tree
+from spineflow.tasks.trips.ingest.files import leaves_file, read_truth
+from spineflow.tasks.trips.measurement.files import NodeValues
+from spineflow.tasks.trips.measurement.plan import Plan
+from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.measurement.truth import TrueLevel, TrueTree
+from spineflow.tasks.trips.release.error_bound import theorem_4
+from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
+
+ACCURACY = "trips_accuracy.parquet"
+"""Errors of a run, in its confidential folder."""
+
+
+def has_truth(run: RunDirectory) -> bool:
+    """Whether the confidential counts are still there to compare with."""
+    return leaves_file(run).exists()
+
+
+def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
+    """Write the errors of a released run into the confidential folder."""
+    plan, truth = plan_of(run, settings), read_truth(run)
+    rows = []
+    bounds = theorem_4(plan)
+    biases = selection_bias(run, plan, truth) if plan.mechanism == FULL_INFORMATION else None
+    for level in range(plan.tree.depth + 1):
+        released = released_level(run.release, plan.tree, level)
+        row = {"level": level, "areas": plan.tree.level_name(level)}
+        row |= level_errors(truth.levels[level], released)
+        row["theorem_4_bound"] = None if bounds is None else bounds[level]
+        row["bias"] = None if biases is None else biases[level]
+        rows.append(row)
+    table = pa.Table.from_pylist(rows)
+    if not settings.is_private:
+        table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
+    with replacing(run.confidential / ACCURACY) as part:
+        pq.write_table(table, part)
+
+
+def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
+    """What `write_accuracy` wrote; None if the truth was gone."""
+    path = run.confidential / ACCURACY
+    return pq.read_table(path).to_pandas() if path.exists() else None
+
+
+def level_errors(truth: TrueLevel, released: NodeValues) -> dict[str, float]:
+    """Errors of one level; nodes that are empty in both count for nothing."""
+    order = np.argsort(released.keys, kind="stable")
+    estimate = TrueLevel(released.keys[order], released.values[order])
+    keys = np.union1d(truth.keys, released.keys)
+    true, found = truth.counts_of(keys), estimate.counts_of(keys)
+    error = np.abs(found - true)
+    return {
+        "max_absolute_error": int(error.max(initial=0)),
+        "mean_absolute_error": float(error.mean()) if keys.size else 0.0,
+        "false_discovery_percent": _percent((true == 0) & (found > 0), found > 0),
+        "false_negative_percent": _percent((true > 0) & (found <= 0), true > 0),
+    }
+
+
+def selection_bias(run: RunDirectory, plan: Plan, truth: TrueTree) -> list[float]:
+    """Mean error per level of the least-squares estimates of all measured nodes."""
+    measured = measured_tree(run, plan)
+    errors = [
+        estimates - level.counts_of(keys)
+        for estimates, level, keys in zip(
+            measured.combined(), truth.levels, measured.keys, strict=True
+        )
+    ]
+    return [round(float(error.mean()), 6) if error.size else 0.0 for error in errors]
+
+
+def _percent(part: np.ndarray, whole: np.ndarray) -> float:
+    return 100.0 * int(part.sum()) / int(whole.sum()) if whole.any() else 0.0

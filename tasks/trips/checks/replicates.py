@@ -1,0 +1,77 @@
+"""Replicates of a mechanism in memory, for studies on data that are not confidential.
+
+Nothing is charged and nothing is published, so this is no way to release anything.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.trips.checks.accuracy import level_errors
+from spineflow.tasks.trips.estimation.top_down import (
+    ROOT,
+    MeasuredTree,
+    integer_pass,
+    positive,
+    step_down,
+)
+from spineflow.tasks.trips.measurement.files import NodeValues
+from spineflow.tasks.trips.measurement.plan import Plan
+from spineflow.tasks.trips.measurement.run import all_nodes, with_noise
+from spineflow.tasks.trips.measurement.truth import TrueTree
+from spineflow.tasks.trips.release.table import signed_sums
+from spineflow.tasks.trips.settings import TripsMechanism
+
+
+def replicate(
+    plan: Plan, truth: TrueTree, mechanism: TripsMechanism, source: RandomSource
+) -> list[NodeValues]:
+    """The released nodes of every level, root first, of one replicate."""
+    if plan.is_top_down:
+        return _top_down(plan, truth, mechanism, source)
+    depth = plan.tree.depth
+    if plan.budget is None:
+        published = plan.histogram.measure(truth.leaves, source)
+        levels = [NodeValues(published.keys, published.counts)]
+    else:
+        keys = np.arange(plan.tree.n_nodes(depth))
+        noisy = with_noise(truth.leaves.counts_of(keys), plan, depth, source)
+        levels = [NodeValues(keys, noisy)]
+    for level in range(depth, 0, -1):
+        above = plan.tree.parent_keys(level, levels[-1].keys)
+        levels.append(signed_sums(above, levels[-1].values))
+    return levels[::-1]
+
+
+def _top_down(
+    plan: Plan, truth: TrueTree, mechanism: TripsMechanism, source: RandomSource
+) -> list[NodeValues]:
+    root, variance = np.array([truth.leaves.total]), 0.0
+    if 0 in plan.budget.shares:
+        root, variance = with_noise(root, plan, 0, source), plan.weight_variance(0)
+    measured = MeasuredTree.rooted(plan.tree, int(root[0]), variance)
+    released = [positive(ROOT, root)]
+    for level in range(1, plan.tree.depth + 1):
+        above = released[-1]
+        parents = all_nodes(plan.tree, level - 1) if plan.measures_all else above.keys
+        keys, _, counts = truth.children(level, parents)
+        noisy = NodeValues(keys, with_noise(counts, plan, level, source))
+        measured.add_level(parents, noisy, plan.weight_variance(level))
+        if not plan.measures_all:
+            released.append(step_down(plan.tree, level, above, noisy, mechanism))
+    if plan.measures_all or plan.is_selected:
+        released = [nodes for _, nodes in integer_pass(measured, mechanism)]
+    return released
+
+
+def replicate_errors(
+    plan: Plan, truth: TrueTree, mechanism: TripsMechanism, source: RandomSource
+) -> dict[str, np.ndarray]:
+    """Errors of one replicate by name (see `level_errors`), each `(T + 1,)`."""
+    errors = [
+        level_errors(level, nodes)
+        for level, nodes in zip(
+            truth.levels, replicate(plan, truth, mechanism, source), strict=True
+        )
+    ]
+    return {name: np.array([error[name] for error in errors]) for name in errors[0]}

@@ -1,0 +1,25 @@
+"""Checks of a finished trips run."""
+
+from __future__ import annotations
+
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.gate import accept
+from spineflow.tasks.trips.checks.promise import expected_of
+from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.validation.outcome import Outcome
+from spineflow.validation.trips.run_checks import run_checks
+
+
+def check_run(run: RunDirectory, settings: TripsSettings) -> tuple[Outcome, ...]:
+    """Check the finished, still unpublished run and write the public outcomes.
+
+    Raises CheckFailed, naming the first check that failed; the release is then withheld.
+    """
+    outcomes = run_checks(
+        run.root,
+        expected_of(settings, plan_of(run, settings)),
+        release_directory=run.unchecked_release,
+        is_private=settings.is_private,
+    )
+    return accept(run, settings, outcomes)

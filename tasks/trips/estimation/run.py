@@ -1,0 +1,99 @@
+"""Estimating a trips run, level by level, from published measurements and the public tree.
+
+A top-down mechanism projects each parent's noisy children onto its count and keeps what is
+positive. The full-information mechanism combines the measurements of all levels first; where the
+tree is too large to be measured whole, a first top-down pass selects what is measured.
+"""
+
+from __future__ import annotations
+
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.trips.estimation.top_down import (
+    ROOT,
+    MeasuredTree,
+    integer_pass,
+    positive,
+    step_down,
+)
+from spineflow.tasks.trips.ingest.files import read_tree
+from spineflow.tasks.trips.measurement.files import (
+    UNIVERSE,
+    NodeShard,
+    NodeValues,
+    estimates_file,
+    measured_file,
+    read_cuts,
+    read_nodes,
+    write_estimates,
+)
+from spineflow.tasks.trips.measurement.plan import Plan
+from spineflow.tasks.trips.measurement.run import SELECTION, parents_of, parents_of_shard, plan_of
+from spineflow.tasks.trips.settings import TripsSettings
+
+ONLY_SHARD = "00000"
+"""Name of a level's shard where there is but one."""
+
+
+def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: NodeShard) -> None:
+    """Estimate and write the positive nodes of one shard of a level."""
+    plan = plan_of(run, settings)
+    if level == 0:
+        nodes = _root(run, plan)
+    elif plan.is_top_down:
+        parents = parents_of_shard(run, plan, level, shard)
+        noisy = _noisy(run, plan, level, [shard])
+        nodes = step_down(plan.tree, level, parents, noisy, settings.mechanism)
+    else:
+        noisy = _noisy(run, plan, level, [shard])
+        nodes = NodeValues(noisy.keys[noisy.values != 0], noisy.values[noisy.values != 0])
+    kind = SELECTION if plan.is_selected else UNIVERSE
+    _write(run, settings, plan, level, shard.name, nodes, kind)
+
+
+def combine(run: RunDirectory, settings: TripsSettings) -> None:
+    """Combine the measurements of all levels, and write the estimates of every level."""
+    plan = plan_of(run, settings)
+    for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):
+        _write(run, settings, plan, level, ONLY_SHARD, nodes, UNIVERSE)
+
+
+def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
+    """All noisy counts of a run, an exact root included."""
+    total = read_tree(run).total
+    if total is None:
+        root = int(_noisy(run, plan, 0, read_cuts(run, 0).shards).values[0])
+        measured = MeasuredTree.rooted(plan.tree, root, plan.weight_variance(0))
+    else:
+        measured = MeasuredTree.rooted(plan.tree, total, 0.0)
+    for level in range(1, plan.tree.depth + 1):
+        noisy = _noisy(run, plan, level, read_cuts(run, level).shards)
+        parents = parents_of(run, plan, level).keys
+        measured.add_level(parents, noisy, plan.weight_variance(level))
+    return measured
+
+
+def _root(run: RunDirectory, plan: Plan) -> NodeValues:
+    """The root: the invariant total, or the noisy one, at least 0."""
+    total = read_tree(run).total
+    if total is None:
+        return positive(ROOT, _noisy(run, plan, 0, read_cuts(run, 0).shards).values)
+    return positive(ROOT, ROOT + total)
+
+
+def _noisy(run: RunDirectory, plan: Plan, level: int, shards: list[NodeShard]) -> NodeValues:
+    files = [measured_file(run, level, shard.name) for shard in shards]
+    return read_nodes(files, plan.tree, level, "value")
+
+
+def _write(
+    run: RunDirectory,
+    settings: TripsSettings,
+    plan: Plan,
+    level: int,
+    shard: str,
+    nodes: NodeValues,
+    kind: str,
+) -> None:
+    with replacing(estimates_file(run, level, shard, kind=kind)) as part:
+        write_estimates(part, plan.tree, level, nodes, is_private=settings.is_private)

@@ -1,0 +1,170 @@
+"""Area hierarchies from files with the columns level, area, parent.
+
+The levels form a chain: the coarsest has no parents, every other level's parents are areas of the
+level above. Their order in the file does not matter, nor do the names of the levels. Areas are
+public, so that messages may name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from spineflow.tasks.tables.layouts import Field, TableLayout
+from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.trips.ingest.evidence import Evidence
+from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
+from spineflow.validation.input_rules import Rule
+from spineflow.validation.trips.input_rules import area_rules, column_rules
+
+COLUMNS = ("level", "area", "parent")
+
+Level = tuple[str, pd.DataFrame]
+"""A level's name, and its areas with their parents."""
+
+
+def areas_file(table: str, path: str, name: str) -> InputFile:
+    """The input file of areas under a key of the settings."""
+    layout = TableLayout(
+        table, tuple(Field(column, "text") for column in COLUMNS), column_names="expected"
+    )
+    return InputFile(table, path, name, layout)
+
+
+def read_areas(file: InputFile) -> pd.DataFrame:
+    """The rows as texts without surrounding blanks, "" where blank; raises UnreadableInput."""
+    batches = [
+        pd.DataFrame({column: _texts(batch[column]) for column in COLUMNS})
+        for batch in read_batches(file, Selection(COLUMNS))
+    ]
+    return pd.concat(batches, ignore_index=True)
+
+
+def area_levels(file: InputFile, evidence: Evidence) -> list[Level] | None:
+    """Levels of an areas file, coarsest first, each with its areas; None if a rule is broken."""
+    *rules, chain, depths = area_rules(file.table)
+    rows = _checked_rows(file, rules[:3], evidence)
+    order = _chain(rows)
+    is_whole = evidence.add(chain, int(order is None))
+    levels = [(level, rows[rows["level"] == level]) for level in order or ()]
+    is_whole &= _check_links(rows, levels, (rules[3], depths), evidence)
+    return levels if is_whole and not any(evidence.breaches[rule] for rule in rules) else None
+
+
+def column_levels(
+    file: InputFile, columns: Sequence[str], evidence: Evidence
+) -> list[list[Level]] | None:
+    """The values of a table's level columns, one list of nested levels for each dimension.
+
+    A column whose values have no parents begins a dimension; one whose values have parents lies
+    in the column before it. None if a rule is broken.
+    """
+    *rules, complete, depths = column_rules(file.table)
+    rows = _checked_rows(file, rules[:3], evidence)
+    dimensions: list[list[Level]] = []
+    n_unclear = 0
+    for column in columns:
+        own = rows[rows["level"] == column]
+        is_nested = bool((own["parent"] != "").all())
+        n_unclear += own.empty or (not is_nested and bool((own["parent"] != "").any()))
+        n_unclear += is_nested and not dimensions
+        if is_nested and dimensions:
+            dimensions[-1].append((column, own))
+        else:
+            dimensions.append([(column, own)])
+    is_whole = evidence.add(complete, n_unclear)
+    for levels in dimensions:
+        is_whole &= _check_links(rows, levels, (rules[3], depths), evidence)
+    return dimensions if is_whole and not any(evidence.breaches[rule] for rule in rules) else None
+
+
+def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str = "") -> Hierarchy:
+    """The hierarchy of levels that broke no rule, as one dimension of a tree."""
+    return hierarchy_of_links(
+        name,
+        [
+            (level_prefix + level, own["area"].to_numpy(), own["parent"].to_numpy())
+            for level, own in levels
+        ],
+    )
+
+
+def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: Evidence) -> pd.DataFrame:
+    """The rows of a file that stand once and have one parent; the others are counted."""
+    rows = read_areas(file)
+    named, once, one_parent = rules
+    evidence.add(named, ((rows["level"] == "") | (rows["area"] == "")).sum())
+    twin = rows.duplicated(list(COLUMNS))
+    evidence.add(once, twin.sum(), _example(rows, twin, "stands again"))
+    rows = rows[~twin]
+    torn = rows.duplicated(["level", "area"])
+    evidence.add(one_parent, torn.sum(), _example(rows, torn, "has two"))
+    return rows[~torn]
+
+
+def _check_links(
+    rows: pd.DataFrame, levels: Sequence[Level], rules: tuple[Rule, Rule], evidence: Evidence
+) -> bool:
+    """Count parents that are not in the level above, and areas that nothing lies in."""
+    known, depths = rules
+    lost, ends = pd.Series(False, rows.index), pd.Series(False, rows.index)
+    for (_, above), (_, below) in zip(levels, levels[1:], strict=False):
+        lost[below.index[~below["parent"].isin(set(above["area"]))]] = True
+        ends[above.index[~above["area"].isin(set(below["parent"]))]] = True
+    are_known = evidence.add(known, lost.sum(), _example(rows, lost, "names another"))
+    return evidence.add(depths, ends.sum(), _example(rows, ends, "has no areas below it")) and (
+        are_known
+    )
+
+
+def _chain(rows: pd.DataFrame) -> list[str] | None:
+    """The levels in order, coarsest first; None if they form no chain.
+
+    The level above another is that which holds most of its parents, the nearest in the file if
+    several do.
+    """
+    areas = {level: set(own["area"]) for level, own in rows.groupby("level", sort=False)}
+    names = list(areas)
+    above: dict[str, str | None] = {}
+    for position, level in enumerate(names):
+        parents = rows.loc[rows["level"] == level, "parent"]
+        parents = parents[parents != ""]
+        if parents.empty:
+            above[level] = None
+            continue
+        others = [other for other in names if other != level]
+        if not others:
+            return None
+        above[level] = max(
+            others,
+            key=lambda other: (
+                parents.isin(areas[other]).sum(),
+                -abs(names.index(other) - position),
+            ),
+        )
+    order: list[str] = []
+    below = [level for level in names if above[level] is None]
+    while len(below) == 1:
+        order += below
+        below = [level for level in names if above[level] == order[-1]]
+    return order if len(order) == len(names) else None
+
+
+def _example(rows: pd.DataFrame, wrong: pd.Series, what: str) -> str:
+    if not wrong.any():
+        return ""
+    first = rows[wrong].iloc[0]
+    return f", but {first['area']} of level {first['level']} {what}"
+
+
+def _texts(column: pa.Array) -> np.ndarray:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_floating(column.type):
+        # Integers with gaps become floats on the way into Parquet.
+        column = pa.array(column.to_pandas().astype("Int64"))
+    texts = column.cast(pa.string()).fill_null("").to_pandas().str.strip()
+    return texts.to_numpy(dtype=object)

@@ -1,0 +1,133 @@
+"""The tree of a run and its confidential leaves, as files of the run directory.
+
+spine/trips/areas.parquet     dimension, depth, level, code, parent: public areas, in order
+spine/trips/tree.json         what each level refines, the release's columns, and the total
+                              number of trips where it is an invariant
+confidential/trips/leaves.parquet     key, count of the positive leaves
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.trips.measurement.truth import TrueLevel, TrueTree
+from spineflow.tasks.trips.workload.hierarchy import Hierarchy, HierarchyLevel
+from spineflow.tasks.trips.workload.tree import Tree
+
+COUNT = "count"
+
+
+@dataclass(frozen=True)
+class ReleaseColumn:
+    """A column of the released table: the codes of a dimension at one depth.
+
+    `is_integer` tells whether the input's column held integers, as the release's then does.
+    """
+
+    name: str
+    dimension: int
+    depth: int
+    is_integer: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class RunTree:
+    """The public facts of a run's input: the tree, the release's columns, an invariant total."""
+
+    tree: Tree
+    columns: tuple[ReleaseColumn, ...]
+    total: int | None
+
+
+def tree_file(run: RunDirectory) -> Path:
+    """The last file that ingest writes: where it is, all is."""
+    return run.root / "spine" / "trips" / "tree.json"
+
+
+def leaves_file(run: RunDirectory) -> Path:
+    """The confidential counts."""
+    return run.confidential / "trips" / "leaves.parquet"
+
+
+def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
+    """Write the areas and then what the tree makes of them."""
+    tree = run_tree.tree
+    columns: dict[str, list] = {
+        name: [] for name in ("dimension", "depth", "level", "code", "parent")
+    }
+    for dimension in tree.dimensions:
+        for depth, level in enumerate(dimension.levels):
+            n = len(level)
+            columns["dimension"] += [dimension.name] * n
+            columns["depth"] += [depth] * n
+            columns["level"] += [level.name] * n
+            columns["code"] += level.codes.tolist()
+            columns["parent"] += level.parent.tolist()
+    with replacing(_areas_file(run)) as part:
+        pq.write_table(pa.table(columns), part, compression="zstd")
+    facts = {
+        "dimensions": [dimension.name for dimension in tree.dimensions],
+        "refined": list(tree.refined),
+        "columns": [asdict(column) for column in run_tree.columns],
+        "total": run_tree.total,
+    }
+    with replacing(tree_file(run)) as part:
+        part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def read_tree(run: RunDirectory) -> RunTree:
+    """The tree that ingest wrote; kept in memory while the file stands unchanged."""
+    return _read_tree(run, tree_file(run).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _read_tree(run: RunDirectory, _modified: int) -> RunTree:
+    facts = json.loads(tree_file(run).read_text(encoding="utf-8"))
+    areas = pq.read_table(_areas_file(run)).to_pandas()
+    dimensions = []
+    for name in facts["dimensions"]:
+        own = areas[areas["dimension"] == name]
+        levels = tuple(
+            HierarchyLevel(
+                str(at_depth["level"].iloc[0]),
+                at_depth["code"].to_numpy(dtype=object),
+                at_depth["parent"].to_numpy(dtype=np.int64),
+            )
+            for _, at_depth in own.groupby("depth")
+        )
+        dimensions.append(Hierarchy(name, levels))
+    return RunTree(
+        Tree(tuple(dimensions), tuple(facts["refined"])),
+        tuple(ReleaseColumn(**column) for column in facts["columns"]),
+        facts["total"],
+    )
+
+
+def write_leaves(run: RunDirectory, leaves: TrueLevel) -> None:
+    """Write the confidential counts in one step."""
+    with replacing(leaves_file(run)) as part:
+        pq.write_table(pa.table({"key": leaves.keys, COUNT: leaves.counts}), part)
+
+
+def read_truth(run: RunDirectory) -> TrueTree:
+    """The confidential tree; kept in memory while the file stands unchanged."""
+    return _read_truth(run, leaves_file(run).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _read_truth(run: RunDirectory, _modified: int) -> TrueTree:
+    table = pq.read_table(leaves_file(run))
+    leaves = TrueLevel(table["key"].to_numpy(), table[COUNT].to_numpy())
+    return TrueTree(read_tree(run).tree, leaves)
+
+
+def _areas_file(run: RunDirectory) -> Path:
+    return tree_file(run).with_name("areas.parquet")

@@ -1,0 +1,193 @@
+"""Ingest of a trips run: from the settings' files to the tree and the counts of its leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spineflow.tasks.ledger.digests import InputDigest, input_digest
+from spineflow.tasks.ledger.identity import store_identity
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
+from spineflow.tasks.tables.outcomes import write_input_outcomes
+from spineflow.tasks.trips.ingest.areas import (
+    area_levels,
+    areas_file,
+    column_levels,
+    hierarchy_of_areas,
+)
+from spineflow.tasks.trips.ingest.evidence import Evidence
+from spineflow.tasks.trips.ingest.files import ReleaseColumn, RunTree, write_leaves, write_tree
+from spineflow.tasks.trips.ingest.observed import observed_levels
+from spineflow.tasks.trips.ingest.tables import PlaceColumn, count_leaves, trips_file
+from spineflow.tasks.trips.measurement.truth import TrueLevel
+from spineflow.tasks.trips.settings import TripsInput, TripsSettings
+from spineflow.tasks.trips.workload.hierarchy import Hierarchy
+from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
+from spineflow.validation.expectations import RuleOutcome, readable
+from spineflow.validation.trips.input_rules import depth_rule, place_rule
+
+ORIGIN, DESTINATION = "origin", "destination"
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """The public shape of a run: its tree, the release's columns, and what places a row."""
+
+    tree: Tree
+    columns: tuple[ReleaseColumn, ...]
+    places: tuple[PlaceColumn, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TripsCheck:
+    """Outcome of checking an input; `leaves` is None if a rule failed, `shape` if areas did.
+
+    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    """
+
+    outcomes: tuple[RuleOutcome, ...]
+    findings: tuple[Finding, ...]
+    shape: Shape | None
+    leaves: TrueLevel | None
+
+
+def check_input(settings: TripsSettings) -> TripsCheck:
+    """Read and check the files that the settings name; messages show their names."""
+    evidence = Evidence(_file_names(settings.input))
+    try:
+        shape, leaves = _read_all(settings, evidence)
+    except UnreadableInput as error:
+        outcomes = (readable("files", False), *evidence.outcomes())
+        return TripsCheck(outcomes, (error.finding,), None, None)
+    findings, outcomes = evidence.findings(), (readable("files", True), *evidence.outcomes())
+    is_sound = not findings and all(outcome.passed for outcome in outcomes)
+    return TripsCheck(outcomes, findings, shape, leaves if is_sound else None)
+
+
+def public_shape(settings: TripsSettings) -> Shape:
+    """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
+    evidence = Evidence(_file_names(settings.input))
+    with_counts = not settings.input.confidential
+    try:
+        shape = _read_shape(settings, evidence)
+    except UnreadableInput as error:
+        raise refusal([error.finding], with_counts=with_counts) from None
+    if shape is None:
+        raise refusal(evidence.findings(), with_counts=with_counts)
+    return shape
+
+
+def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
+    """Write the tree, and the confidential counts of its leaves.
+
+    The tree comes last: where it is, all is. Raises InputRefused for input that breaks a rule;
+    its counts are then in `confidential/findings.json`, and for input that is not confidential in
+    the message too.
+    """
+    check = check_input(settings)
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
+    if check.leaves is None:
+        raise refusal(check.findings, with_counts=not settings.input.confidential)
+    tree, leaves = check.shape.tree, check.leaves
+    store_identity(run, settings, lambda key: input_digests(tree, leaves, key))
+    write_leaves(run, leaves)
+    total = leaves.total if settings.contribution.has_invariant_total else None
+    write_tree(run, RunTree(tree, check.shape.columns, total))
+
+
+def input_digests(tree: Tree, leaves: TrueLevel, key: bytes) -> dict[str, InputDigest]:
+    """The keyed digest by which the ledger recognises these trips, whatever tree they are in."""
+    positions = tree.positions(tree.depth, leaves.keys)
+    columns = {
+        dimension.name: dimension.levels[-1].codes[position].astype(str)
+        for dimension, position in zip(tree.dimensions, positions, strict=True)
+    }
+    return {"trips": input_digest("trips", columns | {"count": leaves.counts}, key)}
+
+
+def _read_all(settings: TripsSettings, evidence: Evidence) -> tuple[Shape | None, TrueLevel | None]:
+    shape = _read_shape(settings, evidence)
+    if shape is None:
+        return None, None
+    given = settings.input
+    table = "trips" if given.trips is not None else "table"
+    columns = [*(place.column for place in shape.places), *([given.count] if given.count else [])]
+    file = trips_file(table, given.paths()[table], evidence.names[table], columns)
+    counted = count_leaves(file, shape.tree, shape.places, given.count, evidence)
+    columns = tuple(
+        replace(column, is_integer=column.name in counted.integer_columns)
+        for column in shape.columns
+    )
+    return replace(shape, columns=columns), counted.leaves
+
+
+def _read_shape(settings: TripsSettings, evidence: Evidence) -> Shape | None:
+    if settings.input.trips is not None:
+        return _od_shape(settings, evidence)
+    return _table_shape(settings.input, evidence)
+
+
+def _od_shape(settings: TripsSettings, evidence: Evidence) -> Shape | None:
+    given = settings.input
+    key = "destination_areas" if given.destination_areas is not None else "areas"
+    levels = area_levels(areas_file("areas", given.areas, evidence.names["areas"]), evidence)
+    destination_levels = levels
+    if given.destination_areas is not None:
+        file = areas_file(key, given.destination_areas, evidence.names[key])
+        destination_levels = area_levels(file, evidence)
+    if levels is None or destination_levels is None:
+        return None
+    if not evidence.add(depth_rule(key), len(levels) != len(destination_levels)):
+        return None
+    dimensions = (
+        hierarchy_of_areas(ORIGIN, levels, level_prefix="origin "),
+        hierarchy_of_areas(DESTINATION, destination_levels, level_prefix="destination "),
+    )
+    tree = od_tree(*dimensions, first=settings.mechanism.tree)
+    columns = (given.origin, given.destination)
+    files = (evidence.names["areas"], evidence.names[key])
+    places = tuple(
+        PlaceColumn(
+            column,
+            number,
+            dimension.depth,
+            place_rule("trips", column, dimension.name, f"an area of the finest level in {file}"),
+        )
+        for number, (column, dimension, file) in enumerate(
+            zip(columns, dimensions, files, strict=True)
+        )
+    )
+    return Shape(tree, _release_columns(places), places)
+
+
+def _table_shape(given: TripsInput, evidence: Evidence) -> Shape | None:
+    if given.areas is not None:
+        file = areas_file("areas", given.areas, evidence.names["areas"])
+        dimensions = column_levels(file, given.levels, evidence)
+        where = f"a value that {evidence.names['areas']} lists for it"
+    else:
+        file = trips_file("table", given.table, evidence.names["table"], given.levels)
+        dimensions = observed_levels(file, given.levels)
+        where = "filled"
+    if dimensions is None:
+        return None
+    hierarchies: list[Hierarchy] = []
+    places: list[PlaceColumn] = []
+    for number, levels in enumerate(dimensions):
+        hierarchies.append(hierarchy_of_areas(levels[-1][0], levels))
+        places += [
+            PlaceColumn(
+                column, number, depth, place_rule("table", column, f"column_{column}", where)
+            )
+            for depth, (column, _) in enumerate(levels, start=1)
+        ]
+    return Shape(column_tree(hierarchies), _release_columns(places), tuple(places))
+
+
+def _release_columns(places: Sequence[PlaceColumn]) -> tuple[ReleaseColumn, ...]:
+    return tuple(ReleaseColumn(place.column, place.dimension, place.depth) for place in places)
+
+
+def _file_names(given: TripsInput) -> dict[str, str]:
+    return {key: path.rpartition("/")[2] for key, path in given.paths().items()}

@@ -1,0 +1,207 @@
+"""Where the levels of a trips run lie, and how their nodes are stored.
+
+    measurements/trips/<level>/dpqueries/<shard>.parquet    dimensions, value, variance, plb
+    measurements/trips/<level>/cuts.json                    which parents each shard measures
+    estimates/trips/<level>/<shard>.parquet                 dimensions, count of the positive nodes
+
+A level is `level_00`, the root, to `level_<T>`. A node is stored by the codes of its areas at the
+level's depths, one column a dimension that the level has refined; nodes stand in the order of
+their parents, and children of one parent in the order of their areas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
+from spineflow.tasks.runs.publishing import publish_once
+from spineflow.tasks.trips.workload.tree import Tree
+
+UNIVERSE = "trips"
+
+ROWS_PER_GROUP = 1 << 20
+
+
+@dataclass(frozen=True)
+class NodeShard:
+    """Parents `start` to `stop` of the level above, whose children are measured together.
+
+    `name` is that of its files.
+    """
+
+    name: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The shards of a level, and the digest of the parents they were cut for, "" if none."""
+
+    shards: list[NodeShard]
+    parents_digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class NodeValues:
+    """Nodes of one level and their values: `keys` and `values`, `(n,)` int64."""
+
+    keys: np.ndarray
+    values: np.ndarray
+
+
+def level_folder(level: int) -> str:
+    """Name of a level in paths and stages."""
+    return f"level_{level:02d}"
+
+
+def measured_file(run: RunDirectory, level: int, shard: str) -> Path:
+    """Noisy counts of one shard."""
+    return run.dpqueries(UNIVERSE, level_folder(level), shard)
+
+
+def estimates_file(run: RunDirectory, level: int, shard: str, *, kind: str = UNIVERSE) -> Path:
+    """Estimates of one shard."""
+    return run.estimates(kind, level_folder(level), shard)
+
+
+def estimates_files(run: RunDirectory, level: int, *, kind: str = UNIVERSE) -> list[Path]:
+    """All estimates of a level, in the order of the nodes."""
+    return sorted(estimates_file(run, level, "x", kind=kind).parent.glob("*.parquet"))
+
+
+def cuts_file(run: RunDirectory, level: int) -> Path:
+    """The cut of a level into shards, which no later version of the code may change."""
+    return run.measurements(UNIVERSE, level_folder(level)) / "cuts.json"
+
+
+def publish_cuts(run: RunDirectory, level: int, cuts: Cuts) -> None:
+    """Publish the shards of a level, unless they stand already."""
+    content = json.dumps(asdict(cuts), indent=1).encode()
+    publish_once(cuts_file(run, level), lambda file: file.write(content))
+
+
+def read_cuts(run: RunDirectory, level: int) -> Cuts:
+    """The cuts of a level that have been published."""
+    facts = json.loads(cuts_file(run, level).read_text(encoding="utf-8"))
+    return Cuts([NodeShard(**shard) for shard in facts["shards"]], facts["parents_digest"])
+
+
+def node_columns(tree: Tree, level: int, keys: np.ndarray) -> dict[str, pa.Array]:
+    """Codes of nodes, by dimension, as dictionary arrays."""
+    columns = {}
+    positions = tree.positions(level, keys)
+    for dimension, depth, position in zip(
+        tree.dimensions, tree.depths[level], positions, strict=True
+    ):
+        if depth:
+            codes = pa.array(dimension.levels[depth].codes, pa.string())
+            columns[dimension.name] = pa.DictionaryArray.from_arrays(
+                pa.array(position, pa.int32()), codes
+            )
+    return columns
+
+
+def write_measured(
+    path: Path,
+    tree: Tree,
+    level: int,
+    groups: Iterable[NodeValues],
+    *,
+    variance: float,
+    plb: str,
+    is_private: bool,
+) -> Path:
+    """Publish noisy counts, one row group or more for each of `groups`.
+
+    An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
+    noise draws none.
+    """
+    return publish_once(
+        path,
+        lambda file: _write(
+            file, tree, level, groups, "value", is_private, variance=variance, plb=plb
+        ),
+    )
+
+
+def write_estimates(
+    path: BinaryIO | Path, tree: Tree, level: int, nodes: NodeValues, *, is_private: bool
+) -> None:
+    """Write the positive counts of a shard into an open file or at a temporary name."""
+    _write(path, tree, level, [nodes], "count", is_private)
+
+
+def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> NodeValues:
+    """Nodes of some files with their values ("value" or "count"), in the order they stand.
+
+    Raises ValueError for a code that is not of the level.
+    """
+    parts = [part for path in paths for part in _read(path, tree, level, value)]
+    if not parts:
+        return NodeValues(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    return NodeValues(
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.values for part in parts]),
+    )
+
+
+def _write(
+    file: BinaryIO | Path,
+    tree: Tree,
+    level: int,
+    groups: Iterable[NodeValues],
+    value: str,
+    is_private: bool,
+    **constants: float | str,
+) -> None:
+    no_nodes = np.zeros(0, dtype=np.int64)
+    schema = _batch(tree, level, NodeValues(no_nodes, no_nodes), value, constants).schema
+    if not is_private:
+        schema = schema.with_metadata({STAMP_KEY: NOT_PRIVATE})
+    with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
+        for group in groups:
+            writer.write_batch(
+                _batch(tree, level, group, value, constants), row_group_size=ROWS_PER_GROUP
+            )
+
+
+def _batch(tree: Tree, level: int, nodes: NodeValues, value: str, constants) -> pa.RecordBatch:
+    n = nodes.keys.size
+    columns = node_columns(tree, level, nodes.keys)
+    columns[value] = pa.array(nodes.values, pa.int64())
+    for name, constant in constants.items():
+        columns[name] = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(n, dtype=np.int8)), pa.array([constant])
+        )
+    return pa.record_batch(columns)
+
+
+def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeValues]:
+    refined = {
+        dimension.name: pd.Index(dimension.levels[depth].codes)
+        for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True)
+        if depth
+    }
+    with pq.ParquetFile(path, read_dictionary=list(refined)) as file:
+        for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=[*refined, value]):
+            positions = []
+            for dimension in tree.dimensions:
+                if dimension.name not in refined:
+                    positions.append(np.zeros(batch.num_rows, dtype=np.int64))
+                    continue
+                column = batch.column(dimension.name)
+                known = refined[dimension.name].get_indexer(column.dictionary.to_pylist())
+                positions.append(known[column.indices.to_numpy()].astype(np.int64))
+            if any((position < 0).any() for position in positions):
+                raise ValueError(f"{path.name} holds an area that is not of {level_folder(level)}")
+            yield NodeValues(tree.keys(level, positions), batch.column(value).to_numpy())

@@ -1,0 +1,268 @@
+"""Charging and measuring a trips run, shard by shard.
+
+A top-down run measures a level only once the level above is estimated: the children of its
+positive nodes. Which nodes those are, and how they are cut into shards, is published with the
+measurements, so that nothing is ever measured again in another cut, and estimates that were made
+anew must be those that decided it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from spineflow.tasks.ledger.charging import charge_draws, random_source, single_draw
+from spineflow.tasks.ledger.identity import stored_digests
+from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.noise.sampler import discrete_gaussian, noise_variance
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import BudgetRefused, SpineflowError
+from spineflow.tasks.trips.checks.promise import expected_of
+from spineflow.tasks.trips.ingest.files import read_tree, read_truth
+from spineflow.tasks.trips.measurement.files import (
+    UNIVERSE,
+    Cuts,
+    NodeShard,
+    NodeValues,
+    cuts_file,
+    estimates_files,
+    level_folder,
+    measured_file,
+    publish_cuts,
+    read_cuts,
+    read_nodes,
+    write_measured,
+)
+from spineflow.tasks.trips.measurement.plan import Plan, make_plan
+from spineflow.tasks.trips.measurement.truth import TrueTree
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.mechanisms import GAUSSIAN_LEAVES
+from spineflow.tasks.trips.workload.tree import Tree
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.trips.privacy_loss import check_noise
+from spineflow.validation.trips.run_files import read_tree as read_public_tree
+
+NODES_PER_SHARD = 1 << 23
+"""Most noisy counts of a shard, unless one parent has more children."""
+
+NODES_PER_GROUP = 1 << 20
+"""Noisy counts held in memory at a time."""
+
+SELECTION = "selection"
+"""Estimates that decide what is measured, where the final ones combine all measurements."""
+
+
+def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
+    """The plan of a run whose input has been read."""
+    return _plan(settings, read_tree(run).tree)
+
+
+@lru_cache(maxsize=4)
+def _plan(settings: TripsSettings, tree: Tree) -> Plan:
+    """Optimised shares take a moment, and every step asks for the plan."""
+    return make_plan(settings, tree)
+
+
+def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
+    """Check that what will be drawn costs what the settings say, then enter it in the ledger.
+
+    Sensitivities and losses are recomputed from the stored tree by independent code. One charge
+    covers all levels. Raises BudgetRefused before any noise is drawn.
+    """
+    plan = plan_of(run, settings)
+    failures = Failures()
+    try:
+        check_noise(read_public_tree(run.root), plan.noise, expected_of(settings, plan), failures)
+    except UnusableRunFile as error:
+        failures.add(str(error))
+    if failures.count:
+        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
+    if plan.guarantee is None:
+        return
+    mechanism = DISCRETE_LAPLACE if plan.budget is None else DISCRETE_GAUSSIAN
+    charge_draws(
+        run,
+        settings,
+        draws=[Draw(UNIVERSE, mechanism, plan.guarantee)],
+        inputs=stored_digests(run),
+        files=measurement_files(run, plan),
+    )
+
+
+def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
+    """The cuts of all levels, and the files of noisy counts of those that have been cut."""
+    files = []
+    for level in plan.levels:
+        files.append(cuts_file(run, level))
+        if files[-1].exists():
+            shards = read_cuts(run, level).shards
+            files += [measured_file(run, level, shard.name) for shard in shards]
+    return files
+
+
+def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
+    """Decide which parents each shard of a level measures, and publish it once."""
+    path = cuts_file(run, level)
+    if path.exists():
+        return
+    plan = plan_of(run, settings)
+    if level == 0 or plan.budget is None:
+        cuts = Cuts([NodeShard("00000", 0, 1)], "")
+    elif plan.mechanism == GAUSSIAN_LEAVES:
+        n = plan.tree.n_nodes(level)
+        starts = range(0, n, NODES_PER_SHARD)
+        cuts = Cuts(_named([(start, min(start + NODES_PER_SHARD, n)) for start in starts]), "")
+    else:
+        parents = parents_of(run, plan, level)
+        sizes = plan.tree.n_children(level - 1, parents.keys)
+        cuts = Cuts(_named(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
+    with single_draw(run, settings, path):
+        publish_cuts(run, level, cuts)
+
+
+def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: NodeShard) -> None:
+    """Measure and publish one shard of a level whose cut has been published.
+
+    Raises BudgetRefused if the ledger knows that this run has published the shard before, and
+    SpineflowError if the parents are not those of the cut.
+    """
+    plan = plan_of(run, settings)
+    path = measured_file(run, level, shard.name)
+    source = random_source(settings, UNIVERSE, level_folder(level), shard.name)
+    truth = read_truth(run)
+    with single_draw(run, settings, path):
+        if plan.budget is None:
+            parts: Iterator[NodeValues] = iter([_histogram(plan, truth, source)])
+            variance, plb = _histogram_noise(plan)
+        else:
+            parts = _noisy_groups(run, plan, truth, level, shard, source)
+            sigma_squared = plan.budget.sigma_squared(level)
+            is_exact = plan.budget.rho is None
+            variance = 0.0 if is_exact else noise_variance(DISCRETE_GAUSSIAN, sigma_squared)
+            plb = "inf" if is_exact else str(plan.budget.rho * plan.budget.shares[level])
+        write_measured(
+            path,
+            plan.tree,
+            level,
+            parts,
+            variance=variance,
+            plb=plb,
+            is_private=settings.is_private,
+        )
+
+
+def parents_of(run: RunDirectory, plan: Plan, level: int) -> NodeValues:
+    """The nodes above a level whose children are measured; counts are 0 if all are measured."""
+    if plan.measures_all:
+        keys = all_nodes(plan.tree, level - 1)
+        return NodeValues(keys, np.zeros(keys.size, dtype=np.int64))
+    kind = SELECTION if plan.is_selected else UNIVERSE
+    files = estimates_files(run, level - 1, kind=kind)
+    return read_nodes(files, plan.tree, level - 1, "count")
+
+
+def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: NodeShard) -> NodeValues:
+    """A shard's part of `parents_of`; raises SpineflowError if the cut was made for others."""
+    parents = parents_of(run, plan, level)
+    if _digest(parents) != read_cuts(run, level).parents_digest:
+        raise SpineflowError(
+            f"The estimates above {level_folder(level)} are not those that decided what was "
+            "measured there; finish the run with the code that began it, or start a new run."
+        )
+    part = slice(shard.start, shard.stop)
+    return NodeValues(parents.keys[part], parents.values[part])
+
+
+def all_nodes(tree: Tree, level: int) -> np.ndarray:
+    """Keys of all nodes of a level, children of one parent together, in the order of parents."""
+    keys = np.zeros(1, dtype=np.int64)
+    for above in range(level):
+        keys, _ = tree.children(above, keys)
+    return keys
+
+
+def cut_at(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
+    """Consecutive runs of items whose sizes add to at most `limit`, or of one larger item.
+
+    >>> cut_at(np.array([2, 3, 9, 1]), 5)
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    ends = np.cumsum(sizes)
+    cuts = []
+    start = 0
+    while start < ends.size:
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        cuts.append((start, stop))
+        start = stop
+    return cuts
+
+
+def _noisy_groups(
+    run: RunDirectory,
+    plan: Plan,
+    truth: TrueTree,
+    level: int,
+    shard: NodeShard,
+    source: RandomSource,
+) -> Iterator[NodeValues]:
+    """Noisy counts of a shard's nodes, drawn as they are asked for."""
+    if level == 0:
+        groups = iter([(np.zeros(1, dtype=np.int64), np.array([truth.leaves.total]))])
+    elif plan.mechanism == GAUSSIAN_LEAVES:
+        groups = _leaf_groups(truth, shard)
+    else:
+        groups = _child_groups(truth, level, parents_of_shard(run, plan, level, shard).keys)
+    for keys, counts in groups:
+        yield NodeValues(keys, with_noise(counts, plan, level, source))
+
+
+def with_noise(counts: np.ndarray, plan: Plan, level: int, source: RandomSource) -> np.ndarray:
+    """True counts of nodes of a level plus the level's discrete Gaussian noise."""
+    sigma_squared = plan.budget.sigma_squared(level)
+    if plan.budget.rho is None:
+        return counts
+    return counts + discrete_gaussian(sigma_squared, counts.size, source)
+
+
+def _leaf_groups(truth: TrueTree, shard: NodeShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for start in range(shard.start, shard.stop, NODES_PER_GROUP):
+        keys = np.arange(start, min(start + NODES_PER_GROUP, shard.stop))
+        yield keys, truth.leaves.counts_of(keys)
+
+
+def _child_groups(
+    truth: TrueTree, level: int, parents: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for start, stop in cut_at(truth.tree.n_children(level - 1, parents), NODES_PER_GROUP):
+        keys, _, counts = truth.children(level, parents[start:stop])
+        yield keys, counts
+
+
+def _histogram(plan: Plan, truth: TrueTree, source: RandomSource) -> NodeValues:
+    published = plan.histogram.measure(truth.leaves, source)
+    return NodeValues(published.keys, published.counts)
+
+
+def _histogram_noise(plan: Plan) -> tuple[float, str]:
+    """Variance of the noise before the threshold, and epsilon."""
+    if plan.histogram.scale is None:
+        return 0.0, "inf"
+    return noise_variance(DISCRETE_LAPLACE, plan.histogram.scale), str(plan.guarantee.parameter)
+
+
+def _named(cuts: list[tuple[int, int]]) -> list[NodeShard]:
+    return [NodeShard(f"{number:05d}", *cut) for number, cut in enumerate(cuts)]
+
+
+def _digest(parents: NodeValues) -> str:
+    """SHA-256 of published nodes and their counts."""
+    digest = hashlib.sha256(parents.keys.astype("<i8").tobytes())
+    digest.update(parents.values.astype("<i8").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,41 @@
+"""Theorem 4 of InfTDA with its constants: how far a top-down Chebyshev release can be off.
+
+With noise Z at level k and the count of the level above wrong by e, a child is wrong by at most
+2 max |Z| + e: the projection moves no child further than the true counts, shifted by no more than
+e, are away. Hence, with probability at least 1 - beta, every node of level l is wrong by at most
+
+    e_0 + 2 sum over k = 1..l of sigma_k sqrt(2 log(2 (l + r) n_k / beta)),
+
+by P(|Z| >= t) <= 2 exp(-t^2 / (2 sigma^2)) for the discrete Gaussian, with n_k nodes at level k,
+and a root that is measured (r = 1) adding e_0 = sigma_0 sqrt(2 log(2 (l + 1) / beta)).
+"""
+
+from __future__ import annotations
+
+import math
+
+from spineflow.tasks.trips.measurement.plan import Plan
+from spineflow.tasks.trips.workload.mechanisms import INFTDA, TDA_CHEBYSHEV
+
+BETA = 0.05
+"""The bound fails with at most this probability."""
+
+
+def theorem_4(plan: Plan, beta: float = BETA) -> list[float] | None:
+    """The bound of every level, root first; None for a mechanism it does not hold for."""
+    if plan.mechanism not in (INFTDA, TDA_CHEBYSHEV) or plan.budget is None:
+        return None
+
+    def largest_noise(level: int, n_events: int) -> float:
+        deviation = math.sqrt(plan.budget.sigma_squared(level))
+        n_nodes = plan.tree.n_nodes(level)
+        return deviation * math.sqrt(2 * (math.log(2 * n_events / beta) + math.log(n_nodes)))
+
+    bounds = []
+    root_is_measured = 0 in plan.budget.shares
+    for level in range(plan.tree.depth + 1):
+        n_events = level + root_is_measured
+        bound = largest_noise(0, n_events) if root_is_measured else 0.0
+        bound += 2 * sum(largest_noise(k, n_events) for k in range(1, level + 1))
+        bounds.append(bound)
+    return bounds

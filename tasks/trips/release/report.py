@@ -1,0 +1,123 @@
+"""The public report of a trips run.
+
+Accuracy against the input is shown for inputs that are not confidential, and only for those.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.pages.document import Document, Section, Table, to_html
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.tasks.trips.measurement.plan import Plan
+from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.release.error_bound import BETA, theorem_4
+from spineflow.tasks.trips.release.statements import (
+    METHODS,
+    bound_cell,
+    cost_table,
+    delta_warning,
+    noise_section,
+)
+from spineflow.tasks.trips.release.table import n_released, n_trips
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
+
+
+def write_report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Path:
+    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
+    path = run.report
+    with replacing(path) as part:
+        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
+    return path
+
+
+def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Document:
+    """The report as a document."""
+    manifest = run.read_manifest()
+    plan = plan_of(run, settings)
+    sections = [_release(run, settings, plan), _levels(run, plan)]
+    if accuracy is not None:
+        sections.append(_accuracy(accuracy))
+    sections += [noise_section(settings, plan), checks_section(run), stages_section(run)]
+    return Document(
+        f"Report of run {manifest['run_id']}",
+        (
+            f"Trips release of the dataset {settings.privacy.dataset}, mechanism "
+            f"{plan.mechanism}, settings {manifest['settings_digest'][:12]}, code "
+            f"{manifest['code_version']}.",
+        ),
+        tuple(sections),
+        settings.stamp,
+    )
+
+
+def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
+    warning = delta_warning(settings, n_trips(run.release, plan.tree))
+    blocks: list[str | Table] = [
+        f"Made {METHODS[plan.mechanism]}.",
+        cost_table(settings, plan),
+    ]
+    if warning is not None:
+        blocks.append(f"Warning: {warning}.")
+    if plan.mechanism == FULL_INFORMATION:
+        blocks.append(
+            "Every node of the tree was measured, so that the combined estimates are best linear "
+            "unbiased before they are brought to counts."
+            if plan.measures_all
+            else "A first pass decided by noisy counts which nodes are measured, so that the "
+            "combined estimates have a selection bias, which confidential/ keeps by level."
+        )
+    return Section("The release", tuple(blocks))
+
+
+def _levels(run: RunDirectory, plan: Plan) -> Section:
+    bounds, released = theorem_4(plan), n_released(run.release)
+    rows = []
+    for level in range(plan.tree.depth + 1):
+        rows.append(
+            (
+                level,
+                plan.tree.level_name(level),
+                plan.tree.n_nodes(level),
+                released[level],
+                bound_cell(bounds, level),
+            )
+        )
+    texts = ["Every level of the tree: how many counts there could be and how many are not zero."]
+    if bounds is not None:
+        texts.append(
+            f"With probability {1 - BETA:g} no count of a level is further from the truth than the "
+            "bound, Theorem 4 of InfTDA with its constants; typical errors are far smaller."
+        )
+    headers = ("level", "areas", "nodes", "released", "error bound")
+    return Section("Levels", (*texts, Table(headers, tuple(rows))))
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Section:
+    columns = {
+        "level": "level",
+        "areas": "areas",
+        "max_absolute_error": "largest error",
+        "theorem_4_bound": "error bound",
+        "mean_absolute_error": "mean error",
+        "false_discovery_percent": "false discoveries, %",
+        "false_negative_percent": "false negatives, %",
+        "bias": "bias of the combined estimates",
+    }
+    known = {name: text for name, text in columns.items() if accuracy[name].notna().all()}
+    rows = tuple(
+        tuple(value.item() if hasattr(value, "item") else value for value in row)
+        for row in accuracy[list(known)].itertuples(index=False)
+    )
+    return Section(
+        "Accuracy",
+        (
+            "Errors by level, over the nodes that have trips in the input or in the release. The "
+            "input is not confidential, so it may be compared with the release.",
+            Table(tuple(known.values()), rows),
+        ),
+    )

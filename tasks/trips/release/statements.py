@@ -1,0 +1,149 @@
+"""What certificate and report of a trips release say alike: the mechanism, its cost, its noise."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from spineflow.tasks.ledger.accounting import BOUNDED
+from spineflow.tasks.noise.mechanisms import noise_deviation
+from spineflow.tasks.pages.document import NONE, Section, Table
+from spineflow.tasks.trips.measurement.plan import Plan, budget_report
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.mechanisms import (
+    FULL_INFORMATION,
+    GAUSSIAN_LEAVES,
+    INFTDA,
+    STABILITY_HISTOGRAM,
+    TDA_CHEBYSHEV,
+    TDA_L2,
+)
+
+METHODS = {
+    INFTDA: "level by level from the top, each level's noisy counts being brought to the counts "
+    "above by the integer Chebyshev projection of InfTDA",
+    TDA_L2: "level by level from the top, each level's noisy counts being brought to the counts "
+    "above by the nearest integers in the L2 norm",
+    TDA_CHEBYSHEV: "level by level from the top, each level's noisy counts being brought to the "
+    "counts above by a Chebyshev minimiser of a general solver",
+    FULL_INFORMATION: "from the noisy counts of all levels, combined by least squares on the tree "
+    "and then brought to integers from the top",
+    GAUSSIAN_LEAVES: "by adding noise to every cell, so that counts may be negative and cells "
+    "without trips are listed",
+    STABILITY_HISTOGRAM: "by adding noise to cells with trips, and leaving out what falls below a "
+    "threshold",
+}
+
+
+def guarantee_text(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
+    """The guarantee in words."""
+    privacy, guarantee = settings.privacy, plan.guarantee
+    if guarantee is None:
+        return ("No noise was added: nothing is guaranteed.",)
+    change = (
+        "changing one person's trips"
+        if guarantee.neighbors == BOUNDED
+        else "adding or removing one person"
+    )
+    m = privacy.trips_per_person
+    exactly = "exactly" if settings.contribution.has_invariant_total else "at most"
+    trips = f"{exactly} {m:,} {'trip' if m == 1 else 'trips'}"
+    if m > 1:
+        trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"
+    if plan.budget is None:
+        loss = (
+            f"({float(guarantee.parameter):g}, {float(guarantee.delta):g})-differential privacy, "
+            "of which delta is the chance that a cell of one person alone is published"
+        )
+    else:
+        loss = (
+            f"zero-concentrated differential privacy with rho = {guarantee.parameter} (about "
+            f"{float(guarantee.parameter):.4g}); epsilon at delta follows by the tight and by the "
+            "simple conversion"
+        )
+    return (
+        f"A person makes {trips}. The distribution of everything published changes by {change} "
+        f"no more than {loss}.",
+    )
+
+
+def cost_table(settings: TripsSettings, plan: Plan) -> Table:
+    """Loss and epsilon, natively and composed."""
+    report = budget_report(plan, settings.report_delta)
+    return Table(
+        (
+            "neighbours",
+            "delta",
+            "epsilon",
+            "epsilon (simple)",
+            "rho per person, bounded",
+        ),
+        (
+            (
+                report["neighbors"],
+                f"{float(Fraction(report['delta'])):g}",
+                _shown(report["epsilon"]["tight"]),
+                _shown(report["epsilon"]["simple"]),
+                report["rho"],
+            ),
+        ),
+    )
+
+
+def noise_section(settings: TripsSettings, plan: Plan) -> Section:
+    """What each measured level costs, and the noise of its counts."""
+    report = budget_report(plan, settings.report_delta)
+    if plan.budget is None:
+        query = report["queries"][0]
+        return Section(
+            "Noise",
+            (
+                f"Discrete Laplace noise of scale {query['scale'] or 0}; counts below "
+                f"{query['threshold']} are not published.",
+            ),
+        )
+    rows = tuple(
+        (
+            query["geolevel"],
+            plan.tree.n_nodes(level),
+            query["share"],
+            query["squared_sensitivity"],
+            0.0 if plan.guarantee is None else noise_deviation(query),
+        )
+        for level, query in zip(plan.levels, report["queries"], strict=True)
+    )
+    return Section(
+        "Noise",
+        (
+            "The tree's measured levels: the areas that tell their counts apart, how many counts "
+            "there could be, the level's share of the loss, the squared sensitivity and the "
+            "standard deviation of the noise in each count. The shares add to exactly 1.",
+            Table(("level", "nodes", "share", "squared sensitivity", "noise s.d."), rows),
+        ),
+    )
+
+
+def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
+    """A sentence if delta is no smaller than one over the persons; None if it is, or unknown.
+
+    `n_trips` must be public: an invariant total, or a released one.
+    """
+    delta = settings.privacy.delta
+    if delta is None or settings.privacy.epsilon is None or n_trips is None or n_trips <= 0:
+        return None
+    n_persons = math.ceil(n_trips / settings.privacy.trips_per_person)
+    if delta * n_persons < 1:
+        return None
+    return (
+        f"privacy.delta = {delta} is not below one over the number of persons: such a guarantee "
+        "does not rule out that a person's trips are published outright, so choose a smaller one"
+    )
+
+
+def _shown(epsilon: float | str) -> str:
+    return epsilon if isinstance(epsilon, str) else f"{epsilon:.3f}"
+
+
+def bound_cell(bounds: list[float] | None, level: int) -> float | str:
+    """Theorem 4's bound of a level, or a dash where it does not hold."""
+    return NONE if bounds is None else bounds[level]

@@ -1,0 +1,138 @@
+"""The released table and the range queries that it implies, from the leaves' estimates.
+
+    trips.parquet, trips.csv    the input's place columns and count; non-zero rows
+    range_queries.parquet       level, the areas at the level's depths by dimension, and count
+
+Rows are in the order of the areas. Range queries are sums of the released rows, so they agree
+with the table by construction; for a mechanism on the leaves alone they are all there is above.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.trips.ingest.files import RunTree, read_tree
+from spineflow.tasks.trips.measurement.files import (
+    ROWS_PER_GROUP,
+    NodeValues,
+    estimates_files,
+    node_columns,
+    read_nodes,
+)
+from spineflow.tasks.trips.workload.tree import Tree
+
+TABLE = "trips"
+RANGE_QUERIES = "range_queries.parquet"
+LEVEL = "level"
+
+
+def write_release(run: RunDirectory, *, is_private: bool) -> int:
+    """Write table and range queries into the unchecked release; returns the number of rows.
+
+    The CSV file comes last: where it is, all is.
+    """
+    run_tree = read_tree(run)
+    tree = run_tree.tree
+    leaves = read_nodes(estimates_files(run, tree.depth), tree, tree.depth, "count")
+    order = np.argsort(leaves.keys, kind="stable")
+    leaves = NodeValues(leaves.keys[order], leaves.values[order])
+    folder = run.unchecked_release
+    _write(folder / RANGE_QUERIES, _range_queries(tree, leaves), is_private)
+    columns = release_columns(run_tree, leaves)
+    table = pa.table(columns)
+    _write(folder / f"{TABLE}.parquet", [table], is_private)
+    with replacing(folder / f"{TABLE}.csv") as part, part.open("wb") as text:
+        if not is_private:
+            text.write(f"# {NOT_PRIVATE}\n".encode())
+        pacsv.write_csv(table, text)
+    return leaves.keys.size
+
+
+def _range_queries(tree: Tree, leaves: NodeValues) -> Iterator[pa.Table]:
+    """The levels of the tree, finest first, as tables of one schema."""
+    names = [dimension.name for dimension in tree.dimensions]
+    nodes = leaves
+    for level in range(tree.depth, -1, -1):
+        if level < tree.depth:
+            nodes = signed_sums(tree.parent_keys(level + 1, nodes.keys), nodes.values)
+        n = nodes.keys.size
+        codes = node_columns(tree, level, nodes.keys)
+        columns = {LEVEL: pa.array(np.full(n, level, dtype=np.int32))}
+        columns |= {
+            name: codes[name].dictionary_decode() if name in codes else pa.nulls(n, pa.string())
+            for name in names
+        }
+        yield pa.table(columns | {"count": pa.array(nodes.values)})
+
+
+def release_columns(run_tree: RunTree, leaves: NodeValues) -> dict[str, pa.Array]:
+    """The columns of the released table, as texts or, where the input had them, as integers."""
+    tree = run_tree.tree
+    positions = tree.positions(tree.depth, leaves.keys)
+    columns = {}
+    for column in run_tree.columns:
+        dimension = tree.dimensions[column.dimension]
+        codes = pa.array(dimension.levels[column.depth].codes, pa.string())
+        if column.is_integer:
+            codes = codes.cast(pa.int64())
+        at_depth = dimension.ancestors(column.depth)[positions[column.dimension]]
+        columns[column.name] = codes.take(pa.array(at_depth))
+    columns["count"] = pa.array(leaves.values, pa.int64())
+    return columns
+
+
+def signed_sums(keys: np.ndarray, values: np.ndarray) -> NodeValues:
+    """Sums of values by key, in ascending order; those that are 0 are left out."""
+    order = np.argsort(keys, kind="stable")
+    unique, starts = np.unique(keys[order], return_index=True)
+    sums = np.add.reduceat(values[order], starts) if starts.size else values[:0]
+    return NodeValues(unique[sums != 0], sums[sums != 0])
+
+
+def released_level(folder: Path, tree: Tree, level: int) -> NodeValues:
+    """The range queries of a level, as nodes, of a release that lies in `folder`."""
+    table = pq.read_table(folder / RANGE_QUERIES, filters=[(LEVEL, "=", level)])
+    positions = []
+    for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True):
+        codes = pa.array(dimension.levels[depth].codes, pa.string())
+        if depth:
+            found = pc.index_in(table[dimension.name].combine_chunks(), codes)
+            positions.append(found.to_numpy().astype(np.int64))
+        else:
+            positions.append(np.zeros(table.num_rows, dtype=np.int64))
+    return NodeValues(tree.keys(level, positions), table["count"].to_numpy())
+
+
+def n_trips(folder: Path, tree: Tree) -> int:
+    """The released number of trips."""
+    return int(released_level(folder, tree, 0).values.sum())
+
+
+def n_released(folder: Path) -> Counter[int]:
+    """Number of counts that are not zero, by level."""
+    return Counter(
+        pq.read_table(folder / RANGE_QUERIES, columns=[LEVEL])[LEVEL].to_numpy().tolist()
+    )
+
+
+def _write(path: Path, tables: Iterable[pa.Table], is_private: bool) -> None:
+    """Write tables of one schema, each as row groups of its own."""
+    stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
+    tables = (table.replace_schema_metadata(stamp) for table in tables)
+    first = next(tables)
+    with (
+        replacing(path) as part,
+        pq.ParquetWriter(part, first.schema, compression="zstd") as writer,
+    ):
+        for table in chain([first], tables):
+            writer.write_table(table, row_group_size=ROWS_PER_GROUP)

@@ -1,0 +1,206 @@
+"""Settings of the trips flow: tables, areas, neighbours, mechanism and shares."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
+from spineflow.tasks.runs.settings import (
+    ExactFraction,
+    FilePath,
+    InputSettings,
+    PrivacySettings,
+    ProductSettings,
+    Refuse,
+    Section,
+    exact_fraction,
+    refuse_delta,
+    refuse_loss,
+    refuse_shares,
+)
+from spineflow.tasks.trips.workload.mechanisms import STABILITY_HISTOGRAM
+from spineflow.tasks.trips.workload.neighbors import Contribution
+
+SHARE_RULES = ("uniform", "geometric", "optimised")
+
+RESERVED = ("count", "level", "plb", "value", "variance")
+"""Columns that the files of a run have beside those that place a row."""
+
+REPORT_DELTA = Fraction(1, 10**10)
+"""Delta at which epsilon is shown where the settings give rho alone."""
+
+
+def _shares(value: Any) -> str | tuple[Fraction, ...]:
+    """The name of a rule, or a list of exact fractions."""
+    if isinstance(value, str) and value in SHARE_RULES:
+        return value
+    if isinstance(value, list | tuple) and value:
+        return tuple(exact_fraction(share) for share in value)
+    rules = ", ".join(f'"{rule}"' for rule in SHARE_RULES)
+    raise ValueError(f"must be one of {rules} or a list of fractions, one for each measured level")
+
+
+class TripsInput(InputSettings):
+    """A table of origins and destinations, or any table as a tree of its columns."""
+
+    trips: FilePath | None = None
+    origin: str | None = None
+    destination: str | None = None
+    count: str | None = None
+    """Column of counts; without it every row is one trip."""
+    areas: FilePath | None = None
+    destination_areas: FilePath | None = None
+    table: FilePath | None = None
+    levels: tuple[str, ...] = ()
+    public_levels: bool = False
+    """The values that occur in the level columns are declared public."""
+
+
+class TripsPrivacy(PrivacySettings):
+    """How much is spent on whom: rho, or epsilon and delta."""
+
+    epsilon: ExactFraction | None = None
+    delta: ExactFraction | None = None
+    rho: ExactFraction | None = None
+    neighbors: Literal["bounded", "unbounded"] = "bounded"
+    trips_per_person: int = Field(default=1, ge=1, le=1_000_000)
+    distinct_trips: bool = False
+    """No person has two trips in one cell of the table."""
+    total: Literal["invariant", "measured"] | None = None
+    """Whether the number of trips is released exactly; None follows from the neighbours."""
+
+
+class TripsMechanism(Section):
+    """What is measured, with which shares, and how it is estimated."""
+
+    name: Literal[
+        "inftda",
+        "tda_l2",
+        "tda_chebyshev",
+        "inftda_full_information",
+        "gaussian_leaves",
+        "stability_histogram",
+    ] = "inftda"
+    tree: Literal["destination", "origin"] = "destination"
+    remove_small_values: Literal["first", "last"] = "first"
+    shares: Annotated[str | tuple[Fraction, ...], BeforeValidator(_shares)] = "uniform"
+    share_ratio: ExactFraction = Fraction(1)
+    projection: Literal["chebyshev", "euclidean"] = "chebyshev"
+    most_nodes: int = Field(default=20_000_000, ge=1)
+    """A tree with more nodes is not measured whole."""
+
+
+class TripsSettings(ProductSettings):
+    """Settings of one trips run."""
+
+    PRODUCT: ClassVar[str] = "trips"
+
+    input: TripsInput
+    privacy: TripsPrivacy
+    mechanism: TripsMechanism = TripsMechanism()
+
+    @property
+    def contribution(self) -> Contribution:
+        """What neighbouring tables are."""
+        privacy = self.privacy
+        return Contribution(
+            is_bounded=privacy.neighbors == "bounded",
+            trips=privacy.trips_per_person,
+            are_distinct=privacy.distinct_trips,
+            is_exact=privacy.total != "measured",
+        )
+
+    @property
+    def rho(self) -> Fraction | None:
+        """The zCDP budget, by the simple bound if epsilon and delta are given; None is infinite."""
+        if self.privacy.infinite:
+            return None
+        if self.privacy.rho is not None:
+            return self.privacy.rho
+        return rho_from_epsilon_simple(self.privacy.epsilon, self.privacy.delta)
+
+    @property
+    def report_delta(self) -> Fraction:
+        """The delta at which epsilon is shown."""
+        return REPORT_DELTA if self.privacy.delta is None else self.privacy.delta
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Check the input's keys, the loss, the neighbours and explicit shares."""
+        self._refuse_input(refuse)
+        self._refuse_privacy(refuse)
+        shares = self.mechanism.shares
+        if isinstance(shares, tuple):
+            named = {str(position): share for position, share in enumerate(shares)}
+            refuse_shares(named, "mechanism.shares", refuse)
+            if 0 in shares:
+                refuse("mechanism.shares holds a 0; every measured level needs a positive share")
+        if self.mechanism.share_ratio <= 0:
+            refuse("mechanism.share_ratio must be a positive fraction")
+
+    def _refuse_input(self, refuse: Refuse) -> None:
+        given = self.input
+        pair = {"origin": given.origin, "destination": given.destination, "areas": given.areas}
+        if (given.trips is None) == (given.table is None):
+            refuse(
+                "input must name either trips, with origin, destination and areas, or a table, "
+                "with levels"
+            )
+        if given.trips is not None:
+            missing = [name for name, value in pair.items() if value is None]
+            if missing:
+                refuse(f"input.{missing[0]} is missing; input.trips needs it")
+            if given.levels or given.public_levels:
+                refuse("input.levels and input.public_levels go with input.table; remove them")
+        else:
+            if given.origin or given.destination or given.destination_areas:
+                refuse(
+                    "input.origin, input.destination and input.destination_areas go with "
+                    "input.trips; remove them"
+                )
+            if not given.levels:
+                refuse("input.levels is missing; list the columns of input.table, coarsest first")
+            if given.areas is None and given.confidential and not given.public_levels:
+                refuse(
+                    "input.areas is missing: the values of the levels decide what is measured, "
+                    "so list them there, or declare them public with input.public_levels = true"
+                )
+            if given.areas is not None and given.public_levels:
+                refuse("input.areas lists the values of the levels; remove input.public_levels")
+        names = [*given.levels, given.origin, given.destination, given.count]
+        named = [name for name in names if name is not None]
+        for name in named:
+            if named.count(name) > 1:
+                refuse(f"input names the column {name!r} twice; each has one meaning")
+        for name in [*given.levels, given.origin, given.destination]:
+            if name in RESERVED:
+                refuse(f"input names a column {name!r}, as files of the run do; rename it")
+
+    def _refuse_privacy(self, refuse: Refuse) -> None:
+        privacy = self.privacy
+        if privacy.delta is not None:
+            refuse_delta(privacy.delta, "privacy.delta", refuse)
+        if privacy.rho is not None and privacy.epsilon is not None:
+            refuse("privacy gives both rho and epsilon; remove one of them")
+        for name in ("rho", "epsilon"):
+            if (loss := getattr(privacy, name)) is not None:
+                refuse_loss(loss, f"privacy.{name}", refuse)
+        if privacy.epsilon is not None and privacy.delta is None:
+            refuse("privacy.delta is missing; privacy.epsilon needs it")
+        is_stability = self.mechanism.name == STABILITY_HISTOGRAM
+        if not privacy.infinite:
+            if is_stability and privacy.epsilon is None:
+                refuse("privacy.epsilon is missing; the stability histogram needs it and delta")
+            if privacy.epsilon is None and privacy.rho is None:
+                refuse("privacy needs epsilon and delta, or rho")
+        if privacy.neighbors == "unbounded" and privacy.total == "invariant":
+            refuse(
+                "privacy.total cannot be invariant when neighbours add or remove a person; "
+                "remove it, or set privacy.neighbors = 'bounded'"
+            )
+        if privacy.neighbors == "bounded" and privacy.trips_per_person > 1 and not privacy.total:
+            refuse(
+                "privacy.total is missing: say 'invariant' if every person makes exactly "
+                f"{privacy.trips_per_person} trips, or 'measured' if that is the most"
+            )

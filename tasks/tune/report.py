@@ -1,0 +1,176 @@
+"""What a search ends with: settings that are ready to run, and the report of the trade-offs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.figures import line_chart
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
+from spineflow.tasks.runs.report_sections import stages_section
+from spineflow.tasks.runs.settings_files import dump_settings
+from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.tune.criterion import described
+from spineflow.tasks.tune.grid import EXACT
+from spineflow.tasks.tune.settings import TuneSettings
+from spineflow.tasks.tune.trials import Outcome, Trial, errors_of, with_losses
+
+SETTINGS = "settings.toml"
+HEADER = """\
+# Settings that a search found; the criterion was that {criterion}.
+# Replace [input] and [privacy] by those of the data to be released.
+"""
+
+
+def release_settings(run: RunDirectory, settings: TuneSettings, best: Outcome) -> Path:
+    """Write the settings of the best outcome to the release, ready to run."""
+    found = with_losses(
+        settings.variants[best.trial.variant], settings.criterion.universe, best.trial.losses
+    )
+    run.unchecked_release.mkdir(exist_ok=True)
+    with replacing(run.unchecked_release / SETTINGS) as part:
+        text = HEADER.format(criterion=described(settings.criterion)) + dump_settings(found)
+        part.write_text(text, encoding="utf-8")
+    if not run.release.exists():
+        os.rename(run.unchecked_release, run.release)
+    return run.release / SETTINGS
+
+
+def write_tuning_report(
+    run: RunDirectory,
+    settings: TuneSettings,
+    outcomes: Sequence[Outcome],
+    found: Mapping[str, Outcome],
+) -> Path:
+    """Write the report: all trials, what each variant needs, and how accurate it is then.
+
+    `found` has the best outcome of each variant that meets the criterion.
+    """
+    sections = [_found(settings, found), _accuracy(run, settings, found)]
+    sections += [_trials(settings, outcomes), stages_section(run)]
+    document = Document(
+        f"Search on {settings.privacy.dataset}",
+        (
+            f"The criterion: {described(settings.criterion)}, on average over "
+            f"{settings.search.replicates} replicates. The search was by "
+            f"{settings.search.method!r}, for {settings.criterion.universe}.",
+        ),
+        tuple(section for section in sections if section is not None),
+        f"{NOT_PRIVATE}: tuned on data that may be disclosed; for choosing settings only",
+    )
+    with replacing(run.report) as part:
+        part.write_text(to_html(document), encoding="utf-8")
+    return run.report
+
+
+def _found(settings: TuneSettings, found: Mapping[str, Outcome]) -> Section:
+    if not found:
+        return Section("What was found", ("No variant meets the criterion within the grid.",))
+    universe = settings.criterion.universe
+    rows, losses = [], []
+    for name, outcome in found.items():
+        spent = with_losses(settings.variants[name], universe, outcome.trial.losses)
+        cost = budget_report(spent.budget_of(universe), spent.schema_of(universe))
+        rows.append(
+            (
+                name,
+                float(outcome.trial.total),
+                _epsilon(cost["epsilon"]["tight"]),
+                outcome.mean,
+                _plus_minus(outcome),
+            )
+        )
+        losses += [
+            (name, geolevel, str(loss), float(loss / outcome.trial.total))
+            for geolevel, loss in outcome.trial.losses.items()
+        ]
+    return Section(
+        "What was found",
+        (
+            "The smallest total of each variant that meets the criterion, and its geolevels.",
+            Table(("variant", "total", "epsilon", "criterion", "standard error"), tuple(rows)),
+            Table(("variant", "geolevel", "loss", "share"), tuple(losses)),
+        ),
+    )
+
+
+def _accuracy(
+    run: RunDirectory, settings: TuneSettings, found: Mapping[str, Outcome]
+) -> Section | None:
+    """Mean absolute errors of each variant at what was found for it."""
+    if not found:
+        return None
+    seeds = range(1, settings.search.replicates + 1)
+    errors = {name: errors_of(run, outcome.trial.name, seeds) for name, outcome in found.items()}
+    first = next(iter(errors.values()))
+    rows = []
+    for quantity, level in first[["quantity", "level"]].itertuples(index=False):
+        cells = [
+            frame.loc[
+                (frame["quantity"] == quantity) & (frame["level"] == level), "mean_absolute_error"
+            ]
+            for frame in errors.values()
+        ]
+        rows.append((quantity, level, *(float(c.iloc[0]) if len(c) else NONE for c in cells)))
+    return Section(
+        "Accuracy at what was found",
+        (
+            "Mean absolute error, averaged over the replicates.",
+            Table(("quantity", "level", *found), tuple(rows)),
+        ),
+    )
+
+
+def _trials(settings: TuneSettings, outcomes: Sequence[Outcome]) -> Section:
+    blocks: list[Figure | Table] = []
+    if settings.search.method == "total":
+        blocks.append(_trade_off(outcomes))
+    rows = tuple(
+        (
+            outcome.trial.variant,
+            _losses(outcome.trial),
+            outcome.mean,
+            _plus_minus(outcome),
+            "yes" if outcome.met else "no",
+        )
+        for outcome in outcomes
+    )
+    blocks.append(Table(("variant", "losses", "criterion", "standard error", "met"), rows))
+    return Section("Trials", tuple(blocks))
+
+
+def _trade_off(outcomes: Sequence[Outcome]) -> Figure:
+    """The criterion against the total, a line for each variant."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.trial.total):
+        point = (float(outcome.trial.total), outcome.mean)
+        lines.setdefault(outcome.trial.variant, []).append(point)
+    title = "The criterion against the total loss"
+    svg = line_chart(
+        {name: tuple(zip(*points, strict=True)) for name, points in lines.items()},
+        title=title,
+        x_label="total loss",
+        y_label="criterion",
+        log_x=True,
+    )
+    return Figure(svg, title)
+
+
+def _losses(trial: Trial) -> str:
+    shown = {
+        geolevel: "exact" if loss == EXACT else f"{float(loss):.4g}"
+        for geolevel, loss in trial.losses.items()
+    }
+    return "; ".join(f"{geolevel} {loss}" for geolevel, loss in shown.items())
+
+
+def _epsilon(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.2f}"
+
+
+def _plus_minus(outcome: Outcome) -> str:
+    error = outcome.standard_error
+    return NONE if error != error else f"{error:.2g}"

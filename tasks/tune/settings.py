@@ -1,0 +1,139 @@
+"""Settings of the tune flow: what is varied, what must be met, and how it is searched for.
+
+[input]                          # as for topdown; confidential = false
+[privacy]
+dataset = "published-2010"
+[topdown]                        # the rest of a topdown settings file
+preset = "pl94_2020_us"
+[variants.aian]                  # settings that win over [topdown]; none: [topdown] alone
+geography = { spine = "aian" }
+[criterion]
+kind = "redistricting"
+[search]
+method = "geolevels"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+from spineflow.tasks.runs.settings import (
+    ExactFraction,
+    ProductSettings,
+    Refuse,
+    Section,
+    WithPreset,
+    merged_tables,
+    refuse_loss,
+)
+from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings, Universe
+
+AS_SET = "as set"
+"""Name of the only variant where none are given."""
+
+
+class Criterion(Section):
+    """What a budget must achieve, on average over the replicates."""
+
+    kind: Literal["redistricting", "error"] = "redistricting"
+    """redistricting: the largest group's share is within 5 points for enough off-spine entities of
+    500 people or more. error: a statistic of the accuracy report is small enough."""
+    share: ExactFraction = Fraction(95, 100)
+    """For redistricting: the share of the entities that must be within 5 points."""
+    universe: Universe = "persons"
+    """Whose budget is searched for."""
+    quantity: str = "total population"
+    answer: str = "all"
+    level: str = "county"
+    size_class: str = "all"
+    statistic: str = "mean_absolute_error"
+    at_most: float | None = None
+    """For error: the largest value of the statistic that will do."""
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Self:
+        if self.kind == "error" and self.at_most is None:
+            raise ValueError("needs at_most, the largest error that will do")
+        if self.kind == "redistricting" and self.universe != "persons":
+            raise ValueError("of kind redistricting is about persons")
+        return self
+
+
+class Search(Section):
+    """How the smallest budget is searched for."""
+
+    method: Literal["fixed", "total", "geolevels"] = "total"
+    """fixed: every variant at its own budget. total: the smallest total at a variant's shares.
+    geolevels: a loss for each geolevel, from the root down, as the TopDown paper tells."""
+    replicates: int = Field(default=3, ge=1)
+    lowest: ExactFraction = Fraction(1, 100)
+    highest: ExactFraction = Fraction(100)
+    step: ExactFraction = Fraction(5, 4)
+    """Ratio of neighbouring points of the grid between the lowest and the highest loss."""
+
+
+class TuneSettings(ProductSettings):
+    """All settings of a search; in the file the variants are what they change in [topdown]."""
+
+    PRODUCT: ClassVar[str] = "tune"
+    NEEDS_PUBLIC_DATA: ClassVar[str] = (
+        "a search spends what no ledger records, and what it finds depends on the data: tune on "
+        "data that may be disclosed, and set input.confidential = false"
+    )
+
+    input: CensusTables
+    criterion: Criterion = Criterion()
+    search: Search = Search()
+    variants: dict[str, TopdownSettings]
+
+    @property
+    def why_not_private(self) -> str:
+        """A search never is."""
+        return "replicates are drawn from fixed seeds, and what is found depends on the data"
+
+    @classmethod
+    def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
+        """The variants as whole topdown settings, each with its preset beneath it."""
+        shared = {name: own[name] for name in ("input", "privacy", "run") if name in own}
+        changes = own.get("variants", {AS_SET: {}})
+        topdown = own.get("topdown", {})
+        if not isinstance(changes, Mapping) or not isinstance(topdown, Mapping):
+            return own
+        base = merged_tables(shared, topdown)
+        rest = {name: value for name, value in own.items() if name != "topdown"}
+        return rest | {
+            "variants": {
+                name: with_preset(TopdownSettings, merged_tables(base, change))
+                if isinstance(change, Mapping)
+                else change
+                for name, change in changes.items()
+            }
+        }
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse a grid without points, and variants that do not read the same input."""
+        search = self.search
+        for name in ("lowest", "highest"):
+            refuse_loss(getattr(search, name), f"search.{name}", refuse)
+        if search.lowest >= search.highest:
+            refuse("search.lowest must be below search.highest")
+        if search.step <= 1:
+            refuse("search.step is the ratio of neighbouring points; it must be above 1")
+        if not 0 < self.criterion.share <= 1:
+            refuse("criterion.share must be positive and at most 1")
+        universe = self.criterion.universe
+        first = next(iter(self.variants.values()))
+        for name, variant in self.variants.items():
+            where = f"variants.{name}"
+            if variant.input != self.input:
+                refuse(f"{where} reads another input; a search compares variants on the same data")
+            if universe not in variant.run.universes:
+                refuse(f"{where}.run.universes lacks {universe}, which the criterion is about")
+            if variant.schema_of(universe) != first.schema_of(universe):
+                refuse(
+                    f"{where}.workload.{universe} has attributes of its own; all must share them"
+                )
+            variant.refuse_what_does_not_fit(lambda text, where=where: refuse(f"{where}: {text}"))

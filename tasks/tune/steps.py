@@ -1,0 +1,42 @@
+"""The steps of a search: reading the input, preparing a trial, running a replicate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.steps import step
+from spineflow.tasks.runs.timing import stopwatch
+from spineflow.tasks.tune.settings import TuneSettings
+from spineflow.tasks.tune.trials import prepare_trial, read_input, replicate_path, run_replicate
+
+
+@step("read tuning data", run_name="read tuning data")
+def read_tuning_data(run_root: str) -> Artifact:
+    """Read the input that all trials share."""
+    run = RunDirectory(Path(run_root))
+    with stopwatch() as seconds:
+        read_input(run, frozen_settings(TuneSettings, run.settings))
+    return Artifact("dataset", seconds=seconds())
+
+
+@step("prepare trial", run_name="prepare-{trial}")
+def prepare(run_root: str, trial: str) -> Artifact:
+    """Build the spine and the constraints of a trial."""
+    with stopwatch() as seconds:
+        prepare_trial(RunDirectory(Path(run_root)), trial)
+    return Artifact(f"trials/{trial}/layout", seconds=seconds())
+
+
+@step("replicate", run_name="replicate-{trial}-{seed}")
+def replicate(run_root: str, trial: str, seed: int) -> Artifact:
+    """Measure, estimate and judge one replicate of a trial."""
+    run = RunDirectory(Path(run_root))
+    path = replicate_path(run, trial, seed)
+    reused = path.exists()
+    with stopwatch() as seconds:
+        if not reused:
+            run_replicate(run, frozen_settings(TuneSettings, run.settings), trial, seed)
+    return run.artifact(path, seconds=seconds(), reused=reused)

@@ -1,0 +1,537 @@
+"""Whole inputs: what is accepted, what is refused, and that no refusal shows a record."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.census import inputs, invariants
+from spineflow.tasks.census.inputs import check_inputs, read_inputs
+from spineflow.tasks.census.invariants import inhabitable
+from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables import readers
+from spineflow.tasks.tables.findings import write_findings
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.validation.expectations import RuleOutcome
+from spineflow.validation.input_rules import count_violations
+
+SHARED = Path(__file__).resolve().parents[3] / ".." / "shared"
+needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
+
+NAMES = {"persons": "people file", "units": "unit file", "geography": "block file"}
+
+
+@dataclass
+class Tables:
+    """The three tables of a county as frames, and the folder that they are written to."""
+
+    directory: Path
+    persons: pd.DataFrame
+    units: pd.DataFrame
+    geography: pd.DataFrame
+
+    def write(self) -> dict[str, Path]:
+        paths = {
+            "persons": self.directory / "persons.parquet",
+            "units": self.directory / "units.parquet",
+            "geography": self.directory / "grfc.txt",
+        }
+        self.persons.to_parquet(paths["persons"], index=False)
+        self.units.to_parquet(paths["units"], index=False)
+        self.geography.to_csv(paths["geography"], sep="|", index=False)
+        return paths
+
+
+@pytest.fixture(scope="module")
+def county(tmp_path_factory):
+    return generate_county(tmp_path_factory.mktemp("county"), persons=900, seed=1)
+
+
+@pytest.fixture(scope="module")
+def expected(county):
+    return read_inputs(persons=county.persons, units=county.units, geography=county.geography)
+
+
+@pytest.fixture
+def tables(county, tmp_path):
+    return Tables(
+        tmp_path,
+        pd.read_parquet(county.persons),
+        pd.read_parquet(county.units),
+        pd.read_csv(county.geography, sep="|", dtype=str),
+    )
+
+
+def check(tables: Tables):
+    return check_inputs(**tables.write(), names=NAMES)
+
+
+def first_row(frame: pd.DataFrame, mask: pd.Series) -> int:
+    return int(np.flatnonzero(mask)[0])
+
+
+def in_unit_of(tables: Tables, code: str) -> pd.Series:
+    return tables.persons["QGQTYP"] == code
+
+
+# Every case changes rows of a valid county, and names the file, the column, the beginning of the
+# rule, and the number of rows that break it.
+
+
+def set_person(column: str, value: object) -> Callable[[Tables], None]:
+    def change(tables: Tables) -> None:
+        at_home = np.flatnonzero(tables.persons["QGQTYP"] == "   ")[[3, 5]]
+        if not isinstance(value, int):
+            tables.persons[column] = tables.persons[column].astype(object).map(str)
+        tables.persons.iloc[at_home, tables.persons.columns.get_loc(column)] = value
+
+    return change
+
+
+def set_block(column: str, value: str) -> Callable[[Tables], None]:
+    def change(tables: Tables) -> None:
+        tables.geography.iloc[[2, 4], tables.geography.columns.get_loc(column)] = value
+
+    return change
+
+
+def drop_column(table: str, column: str) -> Callable[[Tables], None]:
+    def change(tables: Tables) -> None:
+        setattr(tables, table, getattr(tables, table).drop(columns=column))
+
+    return change
+
+
+def unknown_unit(tables: Tables) -> None:
+    tables.persons.loc[[0, 1], "MAFID"] = 987_654_321
+
+
+def unknown_block(tables: Tables) -> None:
+    tables.units.loc[[0, 1], "OIDTB"] = "98765432109"
+
+
+def repeated_unit(tables: Tables) -> None:
+    housing = np.flatnonzero((tables.units["RTYPE"] == "2") & (tables.units["VACS"] == 0))
+    tables.units = pd.concat([tables.units, tables.units.iloc[housing[:1]]], ignore_index=True)
+
+
+def repeated_identifier(tables: Tables) -> None:
+    empty = ~tables.geography["OIDTABBLK"].isin(tables.units["OIDTB"])
+    row = first_row(tables.geography, empty)
+    tables.geography.loc[row, "OIDTABBLK"] = tables.geography.loc[row - 1, "OIDTABBLK"]
+
+
+def repeated_geocode(tables: Tables) -> None:
+    parts = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
+    tables.geography.loc[3, parts] = tables.geography.loc[4, parts]
+
+
+def empty_facility(tables: Tables) -> None:
+    tables.persons = tables.persons[~in_unit_of(tables, "401")]
+
+
+def person_in_vacant_unit(tables: Tables) -> None:
+    vacant = first_row(tables.units, (tables.units["RTYPE"] == "2") & (tables.units["VACS"] != 0))
+    person = first_row(tables.persons, in_unit_of(tables, "   "))
+    tables.persons.loc[person, "MAFID"] = tables.units.loc[vacant, "MAFID"]
+
+
+def person_of_other_code(tables: Tables) -> None:
+    tables.persons.loc[first_row(tables.persons, in_unit_of(tables, "501")), "QGQTYP"] = "502"
+    tables.persons["QGQTYP"] = tables.persons["QGQTYP"].replace("502", "601")
+
+
+def minor_in_nursing(tables: Tables) -> None:
+    tables.persons.loc[first_row(tables.persons, in_unit_of(tables, "301")), "QAGE"] = 17
+
+
+def set_unit(rtype: str, column: str, value: object) -> Callable[[Tables], None]:
+    def change(tables: Tables) -> None:
+        row = first_row(tables.units, tables.units["RTYPE"] == rtype)
+        tables.units[column] = tables.units[column].astype(object).map(str)
+        tables.units.loc[row, column] = value
+
+    return change
+
+
+BROKEN_ROWS = {
+    "no CENRACE": (drop_column("persons", "CENRACE"), "people", "CENRACE", "the column", None),
+    "no OIDTB": (drop_column("units", "OIDTB"), "unit", "OIDTB", "the column OIDTB is", None),
+    "no PLACEFP": (drop_column("geography", "PLACEFP"), "block", "PLACEFP", "the column", None),
+    "CENRACE 00": (set_person("CENRACE", "00"), "people", "CENRACE", "CENRACE must be", 2),
+    "CENRACE 64": (set_person("CENRACE", "64"), "people", "CENRACE", "CENRACE must be", 2),
+    "CENRACE Q7": (set_person("CENRACE", "Q7"), "people", "CENRACE", "CENRACE must be", 2),
+    "CENRACE ²": (set_person("CENRACE", "²"), "people", "CENRACE", "CENRACE must be", 2),
+    "CENRACE blank": (set_person("CENRACE", "  "), "people", "CENRACE", "CENRACE must be", 2),
+    "QAGE 130": (set_person("QAGE", 130), "people", "QAGE", "QAGE must be a whole number", 2),
+    "QAGE -1": (set_person("QAGE", -1), "people", "QAGE", "QAGE must be a whole number", 2),
+    "QAGE blank": (set_person("QAGE", "   "), "people", "QAGE", "QAGE must be a whole", 2),
+    "CENHISP 3": (set_person("CENHISP", "3"), "people", "CENHISP", "CENHISP must be", 2),
+    "QGQTYP 777": (set_person("QGQTYP", "777"), "people", "QGQTYP", "QGQTYP must be blank", 2),
+    "unknown unit": (unknown_unit, "people", "MAFID", "MAFID of every person must", 2),
+    "blank MAFID": (set_person("MAFID", " "), "people", "MAFID", "MAFID must be filled", 2),
+    "unknown block": (unknown_block, "unit", "OIDTB", "OIDTB of every unit must", 2),
+    "repeated unit": (repeated_unit, "unit", "MAFID", "MAFID must be different", 2),
+    "repeated OID": (repeated_identifier, "block", "OIDTABBLK", "OIDTABBLK must be diff", 2),
+    "repeated block": (repeated_geocode, "block", "TABBLK", "every block", 2),
+    "empty facility": (empty_facility, "unit", "MAFID", "every group-quarters facility", 1),
+    "vacant unit": (person_in_vacant_unit, "people", "MAFID", "no person may have", 1),
+    "other QGQTYP": (person_of_other_code, "people", "QGQTYP", "QGQTYP of every person", 1),
+    "minor": (minor_in_nursing, "people", "QAGE", "nobody in a nursing facility", 1),
+    "unit RTYPE 3": (set_unit("2", "RTYPE", "3"), "unit", "RTYPE", "RTYPE must be", 1),
+    "unit QGQTYP 999": (set_unit("4", "QGQTYP", "999"), "unit", "QGQTYP", "QGQTYP must be", 1),
+    "unit QGQTYP none": (set_unit("4", "QGQTYP", ""), "unit", "QGQTYP", "QGQTYP must be f", 1),
+    "house QGQTYP": (set_unit("2", "QGQTYP", "501"), "unit", "QGQTYP", "QGQTYP must be b", 1),
+    "VACS blank": (set_unit("2", "VACS", " "), "unit", "VACS", "VACS must be a digit", 1),
+    "COUSUBFP blank": (set_block("COUSUBFP", ""), "block", "COUSUBFP", "COUSUBFP (county", 2),
+    "PLACEFP 1234": (set_block("PLACEFP", "1234"), "block", "PLACEFP", "PLACEFP (place)", 2),
+    "AIANNHCE 9A9B": (set_block("AIANNHCE", "9A9B"), "block", "AIANNHCE", "AIANNHCE (", 2),
+    "tract blank": (set_block("TABTRACTCE", " "), "block", "TABTRACTCE", "TABTRACTCE (tract", 2),
+    "county 1": (set_block("TABBLKCOU", "1"), "block", "TABBLKCOU", "TABBLKCOU (county)", 2),
+    "state XX": (set_block("TABBLKST", "XX"), "block", "TABBLKST", "TABBLKST (state) must", 2),
+    "OID blank": (set_block("OIDTABBLK", ""), "block", "OIDTABBLK", "OIDTABBLK must be f", 2),
+}
+
+
+@pytest.fixture
+def rules_only(monkeypatch):
+    """Outcomes by the rules themselves, which is faster than by Great Expectations."""
+
+    def judge(rules, evidence):
+        return tuple(
+            RuleOutcome(rule.suite, rule.name, count_violations(rule, evidence) == 0)
+            for rule in rules
+        )
+
+    monkeypatch.setattr(inputs, "run_suites", judge)
+
+
+@pytest.mark.parametrize("case", BROKEN_ROWS)
+def test_broken_rows_are_refused(case, tables, rules_only):
+    change, file, column, rule, count = BROKEN_ROWS[case]
+    change(tables)
+    result = check(tables)
+    with pytest.raises(InputRefused) as refused:
+        result.accepted()
+    finding = result.findings[0]
+    assert finding.file.startswith(file)
+    assert finding.column == column
+    assert finding.rule.startswith(rule)
+    assert finding.count == count
+    message = str(refused.value)
+    assert message.startswith(finding.sentence().removesuffix("."))
+    assert message.endswith(".")
+    assert refused.value.exit_code == 2
+    assert refused.value.__context__ is None and refused.value.__cause__ is None
+    if count is not None:
+        assert f"({count} row" not in message
+        with pytest.raises(InputRefused, match=rf"\({count} rows? breaks? this\)"):
+            result.accepted(with_counts=True)
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        ["CENRACE 00", "QAGE 130", "CENHISP 3", "QGQTYP 777", "COUSUBFP blank", "repeated unit"],
+        ["minor", "other QGQTYP", "vacant unit", "empty facility", "tract blank", "VACS blank"],
+        ["unknown unit", "unknown block", "repeated OID", "unit RTYPE 3", "PLACEFP 1234"],
+        ["blank MAFID", "repeated block", "house QGQTYP", "unit QGQTYP 999", "OID blank"],
+        ["CENRACE blank", "QAGE blank", "unit QGQTYP none", "state XX", "county 1"],
+    ],
+)
+def test_great_expectations_and_counts_agree(cases, tables):
+    for case in cases:
+        BROKEN_ROWS[case][0](tables)
+    result = check(tables)
+    failed = [outcome for outcome in result.outcomes if not outcome.passed]
+    assert len(failed) == len(result.findings) >= len(cases)
+    assert all(finding.count for finding in result.findings)
+
+
+@pytest.mark.usefixtures("rules_only")
+def test_a_rule_that_great_expectations_alone_finds_broken_refuses(tables, monkeypatch):
+    judge = inputs.run_suites
+
+    def stricter(rules, evidence):
+        outcomes = judge(rules, evidence)
+        return (replace(outcomes[0], passed=False), *outcomes[1:])
+
+    monkeypatch.setattr(inputs, "run_suites", stricter)
+    with pytest.raises(InputRefused, match="TABBLKST"):
+        check(tables).accepted(with_counts=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("CENRACE", "64"), ("QAGE", 130), ("CENHISP", "7"), ("QGQTYP", "777"), ("CENRACE", "Qé")],
+)
+def test_no_value_of_a_record_is_shown(column, value, tables, capfd):
+    set_person(column, value)(tables)
+    tables.persons["MAFID"] += 500_000_000
+    result = check(tables)
+    text = " ".join(
+        [
+            *(finding.sentence(with_counts=False) for finding in result.findings),
+            repr(result.outcomes),
+            *capfd.readouterr(),
+        ]
+    )
+    numbers = set(re.findall(r"\w+", text))
+    assert str(value) not in numbers
+    assert not numbers & set(tables.persons["MAFID"].astype(str))
+
+
+def test_every_further_failed_rule_is_counted(tables):
+    set_person("CENRACE", "64")(tables)
+    minor_in_nursing(tables)
+    set_block("COUSUBFP", "")(tables)
+    result = check(tables)
+    assert [finding.column for finding in result.findings] == ["COUSUBFP", "CENRACE", "QAGE"]
+    ended = r"^block file: COUSUBFP .* \(and 2 further rules failed\)\.$"
+    with pytest.raises(InputRefused, match=ended):
+        result.accepted()
+
+
+def test_findings_are_written_with_counts(tables):
+    set_person("CENRACE", "64")(tables)
+    path = tables.directory / "findings.json"
+    write_findings(path, check(tables).findings)
+    [finding] = json.loads(path.read_text())
+    assert finding["count"] == 2
+    assert finding["column"] == "CENRACE"
+
+
+def test_a_valid_county_passes_every_rule(county):
+    result = check_inputs(persons=county.persons, units=county.units, geography=county.geography)
+    assert result.findings == ()
+    assert all(outcome.passed for outcome in result.outcomes)
+    assert {outcome.suite for outcome in result.outcomes} == {
+        "geography",
+        "units",
+        "persons",
+        "cross_table",
+    }
+
+
+def test_result_agrees_with_a_slow_tabulation(expected, tables):
+    result = expected
+    geography = tables.geography
+    geography["geocode"] = geography[
+        ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
+    ].agg("".join, axis=1)
+    units = tables.units.merge(geography, left_on="OIDTB", right_on="OIDTABBLK")
+    people = tables.persons.merge(units[["MAFID", "geocode"]], on="MAFID")
+    hhgq = people["QGQTYP"].str.strip().map(lambda code: int(code[0]) if code else 0)
+    # 801 and 901 are of type 7 with 701; the first digit is the type of the others.
+    hhgq = hhgq.clip(upper=7)
+    cell = (
+        ((hhgq * 2 + (people["QAGE"] >= 18)) * 2 + (people["CENHISP"] == "2")) * 63
+        + people["CENRACE"].astype(int)
+        - 1
+    )
+    counted = people.groupby(["geocode", cell]).size()
+    histogram = result.histograms["persons"].tocoo()
+    codes = result.geography["block_geocode"].to_numpy()
+    actual = {
+        (codes[row], cell): count
+        for row, cell, count in zip(histogram.row, histogram.col, histogram.data, strict=True)
+    }
+    assert actual == counted.to_dict()
+    assert result.histograms["persons"].shape == (len(geography), PERSONS.n_cells)
+
+    housing = units[units["RTYPE"] == "2"]
+    occupancy = housing.groupby(["geocode", housing["VACS"] == 0]).size().unstack(fill_value=0)
+    occupancy = occupancy.reindex(codes, fill_value=0)
+    np.testing.assert_array_equal(result.histograms["units"].toarray(), occupancy.to_numpy())
+
+    invariants = result.invariants.set_index("block_geocode")
+    assert list(invariants.index) == sorted(geography["geocode"])
+    np.testing.assert_array_equal(
+        invariants["housing_units"], housing.groupby("geocode").size().reindex(codes, fill_value=0)
+    )
+    colleges = units[units["QGQTYP"] == "501"].groupby("geocode").size()
+    np.testing.assert_array_equal(invariants["facilities_5"], colleges.reindex(codes, fill_value=0))
+    assert inhabitable(result.invariants).sum() == units["geocode"].nunique()
+    assert result.state_totals == {"35": len(people)}
+    assert list(result.geography) == ["block_geocode", "AIANNHCE", "COUSUBFP", "PLACEFP", "SDUNI"]
+
+
+def test_final_pop_is_not_trusted(tables):
+    tables.units["FINAL_POP"] = 0
+    assert check(tables).accepted().state_totals == {"35": len(tables.persons)}
+
+
+def test_other_schemas_need_their_own_columns_only(tables):
+    tables.persons = tables.persons.drop(columns=["CENHISP"])
+    schema = Schema("persons", ("sex", "age"))
+    result = read_inputs(**tables.write(), person_schema=schema, unit_schema=None)
+    histogram = result.histograms["persons"].toarray().sum(axis=0).reshape(2, 116)
+    ages = tables.persons.groupby([tables.persons["QSEX"], "QAGE"]).size()
+    assert histogram[0, 40] == ages.get(("1", 40), 0)
+    assert histogram.sum() == len(tables.persons)
+    assert "units" not in result.histograms
+    assert not any(outcome.rule == "cenhisp_is_valid" for outcome in result.outcomes)
+
+
+def test_without_a_persons_schema_the_totals_are_still_known(county):
+    result = read_inputs(
+        persons=county.persons, units=county.units, geography=county.geography, person_schema=None
+    )
+    assert list(result.histograms) == ["units"]
+    assert result.histograms["units"].shape[1] == UNITS.n_cells
+    assert result.state_totals == {"35": 900}
+
+
+@pytest.mark.parametrize("as_type", ["integers", "texts", "floats", "categories"])
+def test_types_of_parquet_columns_do_not_matter(as_type, tables, expected):
+    for frame in (tables.persons, tables.units):
+        for column in ("RTYPE", "MAFID", "OIDTB", "QAGE", "CENHISP", "CENRACE", "QGQTYP", "VACS"):
+            if column not in frame:
+                continue
+            numbers = pd.to_numeric(frame[column].astype(str).str.strip(), errors="coerce")
+            frame[column] = {
+                "integers": lambda n: n.astype("Int64"),
+                "texts": lambda n: n.astype("Int64").astype("string"),
+                "floats": lambda n: n.astype(float),
+                "categories": lambda n: n.astype("Int64").astype("string").astype("category"),
+            }[as_type](numbers)
+    paths = tables.write()
+    geography = tables.geography
+    if as_type != "categories":
+        numbers = geography.astype("int64")
+        paths["geography"] = tables.directory / "grfc.parquet"
+        numbers.to_parquet(paths["geography"])
+    result = read_inputs(**paths)
+    assert_same(result, expected, further=as_type == "categories")
+
+
+def assert_same(result, expected, *, further: bool = True) -> None:
+    """Same geography, invariants, totals and histograms."""
+    columns = list(expected.geography) if further else list(expected.geography)[:-1]
+    pd.testing.assert_frame_equal(result.geography[columns], expected.geography[columns])
+    pd.testing.assert_frame_equal(result.invariants, expected.invariants)
+    assert result.state_totals == expected.state_totals
+    for universe, histogram in expected.histograms.items():
+        assert (result.histograms[universe] != histogram).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("layout", "gzipped"),
+    [("delimited", False), ("delimited", True), ("fixed_width", False), ("fixed_width", True)],
+)
+def test_layouts_agree(layout, gzipped, tmp_path, expected):
+    other = generate_county(tmp_path, persons=900, seed=1, layout=layout, gzipped=gzipped)
+    assert_same(
+        read_inputs(persons=other.persons, units=other.units, geography=other.geography),
+        expected,
+    )
+
+
+@pytest.mark.parametrize("table", ["persons", "units", "geography"])
+def test_fsspec_urls(table, county, expected):
+    fsspec = pytest.importorskip("fsspec")
+    paths = {
+        "persons": county.persons,
+        "units": county.units,
+        "geography": county.geography,
+    }
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/county/table", paths[table].read_bytes())
+    paths[table] = "memory://county/table"
+    assert_same(read_inputs(**paths), expected)
+
+
+def test_order_of_rows_does_not_matter(tables, expected):
+    for name in ("persons", "units", "geography"):
+        setattr(tables, name, getattr(tables, name).sample(frac=1, random_state=3))
+    assert_same(read_inputs(**tables.write()), expected)
+
+
+@pytest.mark.parametrize("mafid", ["{}", "U{}"])
+def test_batches_do_not_matter(mafid, tables, monkeypatch):
+    for table in (tables.persons, tables.units):
+        table["MAFID"] = table["MAFID"].map(mafid.format)
+    whole = check(tables).accepted()
+    monkeypatch.setattr(readers, "_BATCH_ROWS", 97)
+    monkeypatch.setattr(inputs, "_UNITS_AT_ONCE", 50)
+    monkeypatch.setattr(invariants, "_UNITS_AT_ONCE", 50)
+    in_batches = check(tables).accepted()
+    assert_same(in_batches, whole)
+    assert (in_batches.identity != whole.identity).nnz == 0
+    np.testing.assert_array_equal(in_batches.unit_block, whole.unit_block)
+    np.testing.assert_array_equal(in_batches.unit_population, whole.unit_population)
+
+    tables.units.loc[[5, 150, 250], "MAFID"] = tables.units.loc[0, "MAFID"]
+    tables.units.loc[[6, 160, 260], "MAFID"] = " "
+    tables.units.loc[[7, 170], "OIDTB"] = "98765432109"
+    broken = check(tables)
+    monkeypatch.undo()
+    assert broken.findings == check(tables).findings
+    assert [finding.count for finding in broken.findings if finding.file == NAMES["units"]] == [
+        3,
+        4,
+        2,
+    ]
+
+
+@needs_shared
+def test_fixed_width_county_equals_the_county_cut_out_of_the_state(tmp_path):
+    data = SHARED / "data"
+    fixed = data / "ri2010_bristol_fixed_width"
+    county = read_inputs(
+        persons=fixed / "CEF20_PER.txt.gz",
+        units=fixed / "CEF20_UNIT.txt.gz",
+        geography=fixed / "GRFC.txt",
+    )
+    lines = (data / "ri2010" / "grfc.txt").read_text().splitlines()
+    blocks = [line for line in lines[1:] if line.split("|")[2] == "001"]
+    (tmp_path / "grfc.txt.gz").write_bytes(gzip.compress("\n".join([lines[0], *blocks]).encode()))
+    in_county = [("OIDTB", "in", {line.split("|")[0] for line in blocks})]
+    units = pq.read_table(data / "ri2010" / "units.parquet", filters=in_county)
+    pq.write_table(units, tmp_path / "units.parquet")
+    of_units = [("MAFID", "in", set(units["MAFID"].to_pylist()))]
+    persons = pq.read_table(data / "ri2010" / "persons.parquet", filters=of_units)
+    pq.write_table(persons, tmp_path / "persons.parquet")
+    cut_out = read_inputs(
+        persons=tmp_path / "persons.parquet",
+        units=tmp_path / "units.parquet",
+        geography=tmp_path / "grfc.txt.gz",
+    )
+    assert_same(county, cut_out)
+    assert county.state_totals == {"44": 49_875}
+
+
+@needs_shared
+def test_totals_of_the_real_state():
+    folder = SHARED / "data" / "ri2010"
+    result = read_inputs(
+        persons=folder / "persons.parquet",
+        units=folder / "units.parquet",
+        geography=folder / "grfc.txt",
+    )
+    assert result.state_totals == {"44": 1_052_567}
+    assert result.histograms["persons"].sum() == 1_052_567
+    assert result.invariants["housing_units"].sum() == 466_117
+    assert result.histograms["units"].sum() == 466_117
+    assert result.invariants.filter(like="facilities_").to_numpy().sum() == 326
+    assert len(result.geography) == 25_181
+
+    published = pd.read_parquet(folder / "published_block_counts.parquet")
+    geocode = result.geography["block_geocode"]
+    published = published.set_index("GEOID").reindex(geocode.str[:11] + geocode.str[12:])
+    by_block = result.histograms["persons"]
+    is_hispanic = PERSONS.levels("hispanic") == 1
+    white = PERSONS.cells_where({"hispanic": [0], "cenrace": [0], "votingage": [1]})
+    np.testing.assert_array_equal(
+        by_block[:, is_hispanic].sum(axis=1), published["pop_hisp"].to_numpy()
+    )
+    np.testing.assert_array_equal(by_block[:, white].sum(axis=1), published["vap_white"].to_numpy())

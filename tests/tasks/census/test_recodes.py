@@ -1,0 +1,63 @@
+"""Recodes agree with the rules, and with the schema."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from spineflow.tasks.census.recodes import (
+    PERSON_RECODES,
+    UNKNOWN,
+    hhgq,
+    occupancy,
+    person_columns,
+    person_levels,
+    votingage,
+)
+from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, PERSONS
+from spineflow.tasks.tables.columns import CodedColumn
+from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
+from spineflow.validation.input_rules import RULES
+
+CANDIDATES = [None, "", "x", "-1", "1.0", "²", *map(str, range(1200)), "9" * 30]
+
+
+@pytest.mark.parametrize("attribute", PERSON_RECODES)
+def test_a_recode_is_defined_exactly_where_the_rule_holds(attribute):
+    column, recode = PERSON_RECODES[attribute]
+    [rule] = [rule for rule in RULES if rule.suite == "persons" and rule.evidence == column]
+    levels = {value: recode(value) for value in CANDIDATES}
+    assert {v for v, level in levels.items() if level != UNKNOWN} == {
+        v for v in CANDIDATES if rule.is_met_by(v)
+    }
+    reached = {level for level in levels.values() if level != UNKNOWN}
+    assert reached == set(range(ATTRIBUTE_SIZES[attribute]))
+
+
+@pytest.mark.parametrize(
+    ("qgqtyp", "level"),
+    [(None, 0), ("101", 1), ("106", 1), ("203", 2), ("301", 3), ("405", 4), ("501", 5)]
+    + [("602", 6), ("701", 7), ("703", UNKNOWN), ("904", 7), ("107", UNKNOWN), ("0", UNKNOWN)],
+)
+def test_group_quarters_types(qgqtyp, level):
+    assert hhgq(qgqtyp) == level
+
+
+def test_bounds_of_voting_age_and_occupancy():
+    assert [votingage(v) for v in ("0", "17", "18", "115", "116")] == [0, 0, 1, 1, UNKNOWN]
+    assert [occupancy(v) for v in ("0", "1", "9", "10", None)] == [1, 0, 0, UNKNOWN, UNKNOWN]
+
+
+def test_levels_number_the_cells_of_the_persons_schema():
+    raw = {"QGQTYP": "501", "QAGE": "020", "CENHISP": "2", "CENRACE": "07"}
+    columns = {
+        name: CodedColumn.from_arrow(pa.array([value]), PERSONS_LAYOUT.field(name))
+        for name, value in raw.items()
+    }
+    levels = {name: person_levels(name, columns) for name in PERSONS.attributes}
+    np.testing.assert_array_equal(PERSONS.cells(levels), [((5 * 2 + 1) * 2 + 1) * 63 + 6])
+
+
+def test_columns_that_a_schema_needs():
+    assert person_columns(PERSONS.attributes) == ("MAFID", "QGQTYP", "QAGE", "CENHISP", "CENRACE")
+    assert person_columns(()) == ("MAFID", "QGQTYP")

@@ -1,0 +1,290 @@
+"""Measuring a run: what is charged, published, reused and refused; and what its rows tell."""
+
+from __future__ import annotations
+
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.detailed_groups.ingest.run import (
+    ingest_input,
+    run_parameters,
+    run_regions,
+    run_universe,
+    tabulate,
+)
+from spineflow.tasks.detailed_groups.ingest.run_files import (
+    measured_file,
+    read_shards,
+    stage_1_file,
+)
+from spineflow.tasks.detailed_groups.measurement.run import (
+    charge_run,
+    check_loss,
+    guarantee_of,
+    has_stage_1,
+    measure_tables_once,
+    measure_totals_once,
+    measurement_files,
+)
+from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, Noise
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.validation.expectations import RuleOutcome
+
+KEY = ["region_type", "region_id", "iteration_code"]
+SMALL = ("mechanism.states=['44']", "mechanism.run_pr=false")
+
+
+@pytest.fixture(autouse=True)
+def quick_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Great Expectations takes seconds; the rules are tested elsewhere."""
+
+    def outcomes(rules, values) -> tuple[RuleOutcome, ...]:
+        return tuple(RuleOutcome(rule.suite, rule.name, True) for rule in rules)
+
+    monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.inputs.run_suites", outcomes)
+
+
+def ingested(folder: Path, groups_input: Path, *overrides: str):
+    """A run of these data, counted but not charged."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "settings.toml"
+    file.write_text(
+        f'input = {{parameters = "{groups_input}/params", data = "{groups_input}/data"}}\n'
+        'privacy = {dataset = "groups"}\n'
+    )
+    settings = load_settings(DetailedGroupsSettings, file, presets=folder, overrides=overrides)
+    run = RunDirectory(folder / "run")
+    run.root.mkdir()
+    start_run(
+        run,
+        product=settings.PRODUCT,
+        settings_text=dump_settings(settings),
+        stamp=settings.stamp,
+    )
+    ingest_input(run, settings)
+    for item in run_parameters(run, settings).budgets:
+        tabulate(run, item.region_type, item.level)
+    return run, settings
+
+
+def measure(run: RunDirectory, settings) -> None:
+    for shard in read_shards(run):
+        if has_stage_1(run, shard):
+            measure_totals_once(run, settings, shard)
+        measure_tables_once(run, settings, shard)
+
+
+def measured(run: RunDirectory) -> pd.DataFrame:
+    files = sorted((run.root / "measurements" / "detailed_groups").rglob("*.parquet"))
+    return pd.concat([pq.read_table(file).to_pandas() for file in files], ignore_index=True)
+
+
+def test_every_group_of_the_universe_has_one_row(measured_groups) -> None:
+    run, settings = measured_groups()
+    frame = measured(run)
+    assert not frame.duplicated(KEY).any()
+    expected = {
+        (item.region_type, region, iteration)
+        for item in run_parameters(run, settings).budgets
+        for region in run_regions(run, item.region_type).ids
+        for iteration in run_universe(run, item.region_type, item.level).codes
+    }
+    assert set(map(tuple, frame[KEY].to_numpy())) == expected
+    assert set(frame["table"]) == {0, 1, 2, 3}
+    assert all(path.exists() for path in measurement_files(run))
+
+
+def test_files_have_the_columns_that_others_read(measured_groups) -> None:
+    run, settings = measured_groups()
+    path = measured_file(run, read_shards(run)[0])
+    assert path.relative_to(run.root).as_posix() == (
+        "measurements/detailed_groups/us/USA/1/00000.parquet"
+    )
+    types = {field.name: str(field.type) for field in pq.read_schema(path)}
+    assert types == {
+        "region_type": "string",
+        "region_id": "string",
+        "iteration_code": "string",
+        "table": "int8",
+        "total_only": "bool",
+        "value": "list<element: int64 not null>",
+        "variance": "double",
+        "plb": "string",
+    }
+    frame = measured(run)
+    lengths = frame["value"].map(len)
+    assert (lengths == frame["table"].map({0: 1, 1: 8, 2: 18, 3: 46})).all()
+    usa = frame[(frame["region_type"] == "USA") & frame["total_only"]]
+    budget = run_parameters(run, settings).budget_of("USA", 2)
+    assert str(budget) in set(usa["plb"])
+
+
+def test_tables_are_those_that_the_published_totals_chose(measured_groups) -> None:
+    run, settings = measured_groups()
+    thresholds = run_parameters(run, settings).thresholds
+    for shard in read_shards(run):
+        if not has_stage_1(run, shard):
+            continue
+        totals = pq.read_table(stage_1_file(run, shard)).to_pandas()
+        tables = pq.read_table(measured_file(run, shard)).to_pandas()
+        tables = tables[~tables["total_only"]]
+        assert totals["iteration_code"].tolist() == tables["iteration_code"].tolist()
+        assert totals["region_id"].tolist() == tables["region_id"].tolist()
+        bounds = thresholds[shard.region_type, shard.level]
+        assert np.digitize(totals["value"], bounds).tolist() == tables["table"].tolist()
+
+
+@pytest.fixture(scope="module")
+def neighbors(groups_input: Path, tmp_path_factory) -> tuple[Path, Path]:
+    """Two inputs: as it is, and with one person of an otherwise rare combination added."""
+    folder = tmp_path_factory.mktemp("neighbors")
+    for name in ("one", "other"):
+        shutil.copytree(groups_input, folder / name)
+    path = folder / "other" / "data" / "person-records.txt"
+    lines = path.read_text().splitlines()
+    state = next(line for line in lines if line.split("|")[3] == "44").split("|")
+    state[8:16] = [f"{1001 + 7 * i}" for i in range(8)]
+    path.write_text("\n".join([*lines, "|".join(state)]) + "\n")
+    return folder / "one", folder / "other"
+
+
+NEVER = ", ".join(["9000000000000000"] * 3)
+TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
+INFINITE_THRESHOLDS = tuple(
+    f"mechanism.thresholds.{name}.{level}=[{NEVER}]" for name in TYPES for level in (1, 2)
+)
+
+
+@pytest.mark.parametrize("noise", ["infinite=true", "seed=3"])
+def test_rows_are_those_of_a_neighbour(neighbors, tmp_path, noise: str) -> None:
+    """Under infinite thresholds only noisy values differ, with noise and without."""
+    frames = []
+    for name, source in zip(("one", "other"), neighbors, strict=True):
+        run, settings = ingested(
+            tmp_path / name,
+            source,
+            *SMALL,
+            *INFINITE_THRESHOLDS,
+            f"privacy.{noise}",
+            "input.confidential=false",
+        )
+        measure(run, settings)
+        frames.append(measured(run))
+        files = {path.relative_to(run.root) for path in measurement_files(run)}
+        assert files == {
+            p.relative_to(run.root) for p in (run.root / "measurements").rglob("*.parquet")
+        }
+    one, other = frames
+    assert one.drop(columns="value").equals(other.drop(columns="value"))
+    assert not one["table"].any()
+    difference = other["value"].str[0] - one["value"].str[0]
+    assert set(difference) == {0, 1}
+    assert (difference[one["region_type"] == "USA"]).sum() <= 2 * 9
+
+
+def test_groups_of_nobody_are_measured_like_others(neighbors, tmp_path) -> None:
+    """Values of groups that are empty in truth are noise, not zeros."""
+    run, settings = ingested(
+        tmp_path, neighbors[0], *SMALL, "privacy.seed=3", "input.confidential=false"
+    )
+    exact, plain = ingested(
+        tmp_path / "exact",
+        neighbors[0],
+        *SMALL,
+        "privacy.infinite=true",
+        "input.confidential=false",
+    )
+    measure(run, settings)
+    measure(exact, plain)
+    frame = measured(run).merge(measured(exact), on=KEY, suffixes=("", "_true"))
+    empty = frame[(frame["table"] == 0) & (frame["value_true"].map(sum) == 0)]
+    assert len(empty) > 100
+    assert (empty["value"].str[0] != 0).mean() > 0.5
+
+
+def test_the_run_is_charged_once_with_theorem_2(groups_input: Path, tmp_path: Path) -> None:
+    run, settings = ingested(tmp_path, groups_input)
+    parameters = run_parameters(run, settings)
+    assert parameters.passes == ("us", "pr")
+    charge_run(run, settings)
+    charge_run(run, settings)
+    spent = summary(open_ledger(Path(settings.privacy.ledger)))["datasets"]["groups"]
+    draws = spent["products"]["detailed-groups"]["draws"]
+    assert len(draws) == 1
+    total = max(parameters.total_of("us"), parameters.total_of("pr"))
+    assert draws[0]["neighbors"] == "unbounded"
+    assert Fraction(draws[0]["parameter"]) == total
+    assert Fraction(spent["rho"]) == 2 * total
+
+
+def test_pure_dp_is_charged_as_such(groups_input: Path, tmp_path: Path) -> None:
+    run, settings = ingested(tmp_path, groups_input, *SMALL, 'mechanism.definition="puredp"')
+    guarantee = guarantee_of(run_parameters(run, settings))
+    assert guarantee.definition == "pure_dp"
+    assert guarantee.bounded_rho == 2 * guarantee.parameter**2
+
+
+def test_a_published_stage_is_never_drawn_again(groups_input: Path, tmp_path: Path) -> None:
+    run, settings = ingested(tmp_path, groups_input, *SMALL)
+    charge_run(run, settings)
+    shard = next(shard for shard in read_shards(run) if shard.region_type == "TRACT")
+    path = measure_totals_once(run, settings, shard)
+    totals = path.read_bytes()
+    with pytest.raises(BudgetRefused):
+        measure_totals_once(run, settings, shard)
+    measure_tables_once(run, settings, shard)
+    assert path.read_bytes() == totals
+    charge_run(run, settings)
+
+    path.unlink()
+    with pytest.raises(BudgetRefused, match="was published by run"):
+        measure_totals_once(run, settings, shard)
+    with pytest.raises(BudgetRefused, match="was published by run"):
+        charge_run(run, settings)
+    path.write_bytes(totals[:-1] + b"x")
+    with pytest.raises(BudgetRefused, match="is not the measurement"):
+        charge_run(run, settings)
+
+
+def test_stage_2_needs_the_published_outcome_of_stage_1(groups_input: Path, tmp_path: Path) -> None:
+    run, settings = ingested(tmp_path, groups_input, *SMALL)
+    charge_run(run, settings)
+    shard = next(shard for shard in read_shards(run) if shard.region_type == "TRACT")
+    with pytest.raises(FileNotFoundError):
+        measure_tables_once(run, settings, shard)
+    assert not measured_file(run, shard).exists()
+
+
+def test_nothing_is_drawn_that_costs_more_than_its_budget() -> None:
+    budget = Fraction(1)
+    parts = (Fraction(1), Fraction(1, 10), Fraction(9, 10))
+    for is_pure in (False, True):
+        enough = LevelNoise(*(Noise(budget * part, 9, is_pure) for part in parts))
+        check_loss(enough, 9, budget)
+        with pytest.raises(BudgetRefused, match="no noise was drawn"):
+            check_loss(enough, 10, budget)
+        too_little = LevelNoise(*(Noise(budget * part, 8, is_pure) for part in parts))
+        with pytest.raises(BudgetRefused):
+            check_loss(too_little, 9, budget)
+
+
+def test_shards_cut_regions_and_measure_the_same(groups_input, tmp_path, monkeypatch) -> None:
+    overrides = (*SMALL, "privacy.infinite=true", "input.confidential=false")
+    whole, settings = ingested(tmp_path / "whole", groups_input, *overrides)
+    measure(whole, settings)
+    monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.run.GROUPS_PER_SHARD", 150)
+    cut, settings = ingested(tmp_path / "cut", groups_input, *overrides)
+    measure(cut, settings)
+    assert len(read_shards(cut)) > len(read_shards(whole))
+    frames = [measured(run).sort_values(KEY, ignore_index=True) for run in (cut, whole)]
+    one, other = (frame.assign(value=frame["value"].map(tuple)) for frame in frames)
+    assert one.equals(other)

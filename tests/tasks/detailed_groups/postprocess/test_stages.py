@@ -1,0 +1,93 @@
+"""The stages through files give what the plain functions give on all groups at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from spineflow.tasks.detailed_groups.postprocess.alone import suppress_alone
+from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets, donate
+from spineflow.tasks.detailed_groups.postprocess.groups import (
+    COUNTED,
+    SCREENED,
+    read_groups,
+    write_groups,
+)
+from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
+from spineflow.tasks.detailed_groups.postprocess.stages import (
+    ALONE,
+    COTERMINOUS,
+    MARGINALS,
+    SUPPRESSED,
+    PassFiles,
+    add_marginals_to_levels,
+    donate_between_levels,
+    final_groups,
+    suppress_alone_levels,
+    suppress_levels,
+)
+from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
+
+TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
+LEVELS = tuple((name, 2) for name in TYPES)
+SETS = coterminous_sets({name: ["0", "1", "2", "2"] for name in ("STATE", "TRACT", "PLACE")})
+COUNTERPARTS = {"1001": "1002", "1003": "1004"}
+
+
+@pytest.fixture
+def files(tmp_path: Path, random_groups) -> PassFiles:
+    """Measurements of every level, each in two files, one of them with other dictionaries."""
+    found = PassFiles(tmp_path / "measured", tmp_path / "derived", LEVELS)
+    measured = random_groups(5)
+    for region_type, _ in LEVELS:
+        own = measured.filter(pc.equal(measured["region_type"], region_type))
+        for name, part in (("a", own.slice(0, 7)), ("b", own.slice(7))):
+            path = found.measured / region_type / "2" / "shards" / f"{name}.parquet"
+            write_groups(path, part.append_column("plb", pa.array(["1/9"] * part.num_rows)))
+    return found
+
+
+def in_order(groups: pa.Table) -> list[dict]:
+    rows = groups.to_pylist()
+    key = ("region_type", "region_id", "iteration_code")
+    return sorted(rows, key=lambda row: tuple(row[name] for name in key))
+
+
+def test_stages_one_after_the_other(files: PassFiles, random_groups) -> None:
+    thresholds = {level: None if level[0] in ("USA", "STATE") else 4 for level in LEVELS}
+    suppress_levels(files, thresholds)
+    add_marginals_to_levels(files, allow_negative_counts=False)
+    donate_between_levels(files, SETS, TYPES)
+    suppress_alone_levels(files, COTERMINOUS, COUNTERPARTS)
+
+    measured = random_groups(5)
+    parts = [
+        suppress(measured.filter(pc.equal(measured["region_type"], name)), thresholds[name, 2])
+        for name in TYPES
+    ]
+    expected = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    assert in_order(read_all(files, SUPPRESSED)) == in_order(expected)
+    expected = add_marginals(expected, allow_negative_counts=False)
+    assert in_order(read_all(files, MARGINALS)) == in_order(expected)
+    expected = donate(expected, SETS.of_rows(expected), TYPES)
+    assert in_order(pa.concat_tables(final_groups(files, COTERMINOUS))) == in_order(expected)
+    expected = suppress_alone(expected, COUNTERPARTS)
+    assert in_order(pa.concat_tables(final_groups(files, ALONE))) == in_order(expected)
+
+
+def read_all(files: PassFiles, stage: str) -> pa.Table:
+    schema = SCREENED if stage == SUPPRESSED else COUNTED
+    return read_groups([files.groups(stage, level) for level in LEVELS], schema)
+
+
+def test_a_level_without_regions(tmp_path: Path) -> None:
+    files = PassFiles(tmp_path / "measured", tmp_path / "derived", (("AIANNH", 2),))
+    assert not files.are_there(SUPPRESSED)
+    suppress_levels(files, {("AIANNH", 2): 3})
+    add_marginals_to_levels(files, allow_negative_counts=True)
+    donate_between_levels(files, SETS, TYPES)
+    suppress_alone_levels(files, MARGINALS, COUNTERPARTS)
+    assert all(files.are_there(stage) for stage in (SUPPRESSED, MARGINALS, COTERMINOUS, ALONE))
+    assert sum(groups.num_rows for groups in final_groups(files, ALONE)) == 0

@@ -1,0 +1,102 @@
+"""What `spineflow budget` tells of a specification."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
+from spineflow.tasks.detailed_groups.release.budget import budget_report, level_figures
+from spineflow.tasks.detailed_groups.settings import ExplorerSettings
+from spineflow.tasks.runs.errors import InputRefused
+
+NOTHING = ExplorerSettings()
+
+
+@pytest.fixture(scope="module")
+def production(shared) -> str:
+    return str(shared / "data" / "safetab" / "spec_2020")
+
+
+def report(folder: str, explorer: ExplorerSettings = NOTHING, *, infinite=False, **overrides):
+    return budget_report(
+        read_parameters(folder, overrides, infinite=infinite),
+        read_specification(folder),
+        explorer,
+        infinite=infinite,
+    )
+
+
+def test_production_budgets(production: str) -> None:
+    found = report(production)
+    assert list(found) == ["us", "pr"]
+    assert found["us"]["native"] == {"neighbors": "unbounded", "rho": "618/125"}
+    assert Fraction(found["us"]["rho"]) == 2 * Fraction("4.944")
+    levels = {(item["region_type"], item["level"]): item for item in found["us"]["levels"]}
+    for key, target, threshold in (
+        (("USA", 2), 3, None),
+        (("STATE", 1), 50, None),
+        (("COUNTY", 2), 11, 21),
+        (("TRACT", 1), 50, 93),
+    ):
+        assert levels[key]["margin_target"] == target
+        assert levels[key]["suppression_threshold"] == threshold
+        assert levels[key]["margin"] <= target
+        assert levels[key]["stability"] == 9
+    assert ("AIANNH", 1) not in levels
+    json.dumps(found)
+
+
+def test_shares_of_a_pass_add_up(production: str) -> None:
+    for one in report(production).values():
+        per_level = sum(
+            Fraction(query["share"]) for query in one["queries"] if "total only" in query["query"]
+        )
+        stages = sum(
+            Fraction(query["share"]) for query in one["queries"] if "stage" in query["query"]
+        )
+        assert per_level == stages == 1
+        assert all(Fraction(query["sigma_squared"]) > 0 for query in one["queries"])
+
+
+def test_budgets_for_targets(production: str) -> None:
+    found = report(production, ExplorerSettings(margin=50, threshold=93))
+    for item in found["us"]["levels"]:
+        needed = item["needed_budget"]
+        assert Fraction(needed["margin"]) == Fraction("0.008")
+        assert round(Fraction(needed["margin_by_formula"]), 3) == Fraction("0.008")
+        is_state = item["region_type"] in ("USA", "STATE")
+        assert needed["threshold"] == (None if is_state else "1/125")
+
+
+def test_pure_dp(groups_input) -> None:
+    folder = str(groups_input / "params")
+    found = report(folder, ExplorerSettings(margin=20), privacy_defn="puredp")["us"]
+    native = Fraction(found["native"]["epsilon"])
+    assert Fraction(found["rho"]) == 2 * native**2
+    assert found["epsilon"]["tight"] == 2 * float(native)
+    assert {item["margin_by_formula"] for item in found["levels"]} == {None}
+    assert all("margin_by_formula" not in item["needed_budget"] for item in found["levels"])
+    assert all(query["sigma_squared"] is None for query in found["queries"])
+
+
+def test_no_noise(groups_input) -> None:
+    found = report(str(groups_input / "params"), infinite=True)["us"]
+    assert (found["rho"], found["native"]["rho"], found["levels"]) == ("inf", "inf", [])
+
+
+def test_noise_that_is_too_wide_is_refused(groups_input) -> None:
+    folder = str(groups_input / "params")
+    tiny = read_parameters(folder, {"privacy_budget_p_level_2_tract": Fraction(1, 10**11)})
+    with pytest.raises(InputRefused, match="budget of TRACT, level 2, .* too wide"):
+        level_figures(tiny, read_specification(folder), "us")
+
+
+def test_targets_that_cannot_be_met(groups_input) -> None:
+    with pytest.raises(InputRefused, match="a chance above 1/2"):
+        report(
+            str(groups_input / "params"),
+            ExplorerSettings(threshold=5),
+            zero_suppression_chance=Fraction(1, 4),
+        )

@@ -1,0 +1,112 @@
+"""Errors are measured in confidence; reports show them for public data alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.tasks.group_sizes.checks.accuracy import (
+    has_truth,
+    l1_error,
+    read_accuracy,
+    write_accuracy,
+)
+from spineflow.tasks.group_sizes.checks.run import check_run
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.release.report import report
+from spineflow.tasks.pages.document import to_markdown
+from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.runs.gate import publish
+
+
+@pytest.fixture(scope="module")
+def released(run_groups, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("groups")
+    dataset = census_like(groups=5000, counties=12, states=4, largest=30)
+    run, settings = run_groups(write_dataset(folder, dataset), folder / "run")
+    check_run(run, settings)
+    publish(run)
+    return run, settings, dataset
+
+
+def test_error_is_the_distance_to_the_truth(released) -> None:
+    run, _, dataset = released
+    write_accuracy(run)
+    accuracy = read_accuracy(run)
+    sizes = pd.read_parquet(run.release / "group_sizes.parquet")
+    county = sizes[sizes["level"] == "county"].set_index(["region", "size"])["count"]
+    truth = dataset.sizes.set_index(["region", "size"])["count"]
+    error = county.sub(truth, fill_value=0).abs().groupby("size").sum()
+    found = accuracy[accuracy["level"] == "county"].set_index("size")
+    assert (found["absolute_error"] == error).all()
+    assert (found["groups"] == truth.groupby("size").sum().reindex(found.index).fillna(0)).all()
+    assert set(found["regions"]) == {12}
+    assert l1_error([np.array([[3, 1]])], [np.array([[1, 2]])]) == [3]
+
+
+def test_reports_show_errors_of_public_data_alone(released) -> None:
+    run, settings, _ = released
+    write_accuracy(run)
+    accuracy = read_accuracy(run)
+    with_error = to_markdown(report(run, settings, accuracy))
+    without = to_markdown(report(run, settings, None))
+    assert "## Error" in with_error
+    assert "| 8 to 15 |" in with_error
+    assert "## Error" not in without
+    for text in (with_error, without):
+        assert "| counts that are not the sum of those below | 0 | 150 |" in text
+        assert "| county | 12 | 1/3 | 1 | 3 | 4.223 |" in text
+        assert "NOT PRIVATE" not in text
+    total = int(accuracy.loc[accuracy["level"] == "county", "absolute_error"].sum())
+    assert f"| county | 12 | {total:,} |" in with_error
+
+
+@pytest.mark.parametrize(
+    ("line", "stamp"),
+    [
+        ("infinite = true", "noise was switched off"),
+        ("seed = 4", "noise can be repeated"),
+        ('[mechanism]\nname = "chain_dp"\ncalibration = "published"', "published scale"),
+    ],
+)
+def test_runs_that_are_not_private_are_stamped(
+    run_groups, tmp_path: Path, line: str, stamp: str
+) -> None:
+    file = write_dataset(tmp_path, census_like(groups=500, counties=6, states=2, largest=10))
+    text = file.read_text()
+    if line.startswith("["):
+        text = text.replace("[mechanism]", line)
+    else:
+        text += f"{line}\n"
+    file.write_text(text)
+    run, settings = run_groups(file, tmp_path / "run")
+    assert not settings.is_private
+    check_run(run, settings)
+    publish(run)
+    document = report(run, settings, None)
+    assert document.stamp.startswith("NOT PRIVATE")
+    assert stamp in document.stamp
+    assert not (tmp_path / "ledger.db").exists()
+    assert (run.release / "group_sizes.csv").read_text().startswith("# NOT PRIVATE\n")
+
+
+def test_a_check_that_fails_withholds_the_release(run_groups, tmp_path: Path) -> None:
+    file = write_dataset(tmp_path, census_like(groups=500, counties=6, states=2, largest=10))
+    run, settings = run_groups(file, tmp_path / "run")
+    shutil.copy(
+        run.unchecked_release / "group_totals.csv", run.unchecked_release / "group_sizes.csv"
+    )
+    with pytest.raises(CheckFailed, match="The check 'validity' of groups failed"):
+        check_run(run, settings)
+    assert not run.release.exists()
+
+
+def test_the_truth_may_be_deleted(released) -> None:
+    run, _, _ = released
+    assert has_truth(run)
+    shutil.rmtree(run.confidential)
+    assert not has_truth(run)
+    assert read_accuracy(run) is None

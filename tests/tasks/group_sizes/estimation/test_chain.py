@@ -1,0 +1,111 @@
+"""The chain program is solved to its integer optimum."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.group_sizes.estimation.chain import chain_optimum, isotonic_integers
+from spineflow.tasks.group_sizes.measurement.vectors import true_vector
+from spineflow.tasks.group_sizes.workload.mechanisms import CHAINED_CUMULATIVE_GROUP_SIZES
+
+
+def instance(rng: np.random.Generator, reference, *, levels, children, sizes, total, noise):
+    """A random hierarchy with noisy chained counts, weights and a total.
+
+    The last count of every level is exact, so that its distance is that of the total.
+    """
+    hierarchy = reference.random_hierarchy(rng, most_levels=levels, most_children=children)
+    n_sizes, n_groups = int(rng.integers(1, sizes + 1)), int(rng.integers(0, total + 1))
+    n_counts = hierarchy.n_leaves * n_sizes
+    truth = rng.multinomial(n_groups, np.full(n_counts, 1 / n_counts))
+    noisy = []
+    for level in hierarchy.sum_up(truth.reshape(hierarchy.n_leaves, n_sizes)):
+        chain = true_vector(CHAINED_CUMULATIVE_GROUP_SIZES, level)
+        noisy.append(chain + rng.integers(-noise, noise + 1, level.shape))
+    weights = [1] * len(noisy) if rng.random() < 0.5 else rng.integers(1, 9, len(noisy)).tolist()
+    return hierarchy, noisy, n_groups, weights
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(-6, 9), st.integers(1, 4)), min_size=1, max_size=6),
+    st.integers(-2, 3),
+    st.integers(0, 6),
+)
+def test_isotonic_integers_are_the_closest(places, low, width) -> None:
+    values, weight = np.array(places).T
+    found = isotonic_integers((values * weight)[None, :], weight, low=low, high=low + width)[0]
+    assert (np.diff(found) >= 0).all()
+    assert found.min() >= low
+    assert found.max() <= low + width
+
+    def cost(x) -> int:
+        return int((weight * (np.array(x) - values) ** 2).sum())
+
+    candidates = itertools.combinations_with_replacement(range(low, low + width + 1), len(values))
+    assert cost(found) == min(cost(x) for x in candidates)
+
+
+def test_optimum_of_small_instances_by_brute_force(reference) -> None:
+    rng = np.random.default_rng(1)
+    checked = 0
+    while checked < 150:
+        hierarchy, noisy, total, weights = instance(
+            rng, reference, levels=3, children=2, sizes=3, total=5, noise=4
+        )
+        if hierarchy.n_leaves * noisy[0].shape[1] > 6:
+            continue
+        found = chain_optimum(noisy, hierarchy, total, weights)
+        least = min(
+            reference.chain_cost(counts, noisy, hierarchy, weights)
+            for counts in reference.all_counts(hierarchy.n_leaves, noisy[0].shape[1], total)
+        )
+        assert found.min() >= 0
+        assert found.sum() == total
+        assert reference.chain_cost(found, noisy, hierarchy, weights) == least
+        checked += 1
+
+
+def test_optimum_of_medium_instances_by_cost_tables(reference) -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(100):
+        hierarchy, noisy, total, weights = instance(
+            rng, reference, levels=4, children=4, sizes=8, total=60, noise=12
+        )
+        found = chain_optimum(noisy, hierarchy, total, weights)
+        assert found.min() >= 0
+        assert found.sum() == total
+        assert reference.chain_cost(found, noisy, hierarchy, weights) == reference.chain_by_tables(
+            noisy, hierarchy, total, weights
+        )
+
+
+def test_optimum_by_the_integer_program(reference) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        hierarchy, noisy, total, weights = instance(
+            rng, reference, levels=3, children=3, sizes=4, total=9, noise=6
+        )
+        found = chain_optimum(noisy, hierarchy, total, weights)
+        cost = reference.chain_cost(found, noisy, hierarchy, weights)
+        least = reference.by_integer_program(noisy, hierarchy, total, weights, is_chain=True)
+        assert cost == least
+
+
+def test_without_noise_the_counts_come_back(reference) -> None:
+    rng = np.random.default_rng(5)
+    hierarchy = reference.hierarchy_of([4], [3, 1, 2, 5])
+    truth = rng.poisson(0.4, (hierarchy.n_leaves, 30))
+    noisy = [
+        true_vector(CHAINED_CUMULATIVE_GROUP_SIZES, level) for level in hierarchy.sum_up(truth)
+    ]
+    assert (chain_optimum(noisy, hierarchy, int(truth.sum()), [4, 2, 1]) == truth).all()
+
+
+def test_sums_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(OverflowError):
+        isotonic_integers(np.array([[1 << 59, 0]]), np.array([1, 1]), low=0, high=1)

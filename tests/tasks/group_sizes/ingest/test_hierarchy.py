@@ -1,0 +1,124 @@
+"""Region hierarchies from files: what is read, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.tasks.group_sizes.ingest.findings import RuleTally
+from spineflow.tasks.group_sizes.ingest.hierarchy import (
+    hierarchy_of_geography,
+    hierarchy_of_rows,
+    read_hierarchy,
+    stored_hierarchy,
+    write_hierarchy,
+)
+from spineflow.tasks.tables.findings import UnreadableInput
+
+ROWS = [
+    ("county", "b2", "B"),
+    ("county", "a1", "A"),
+    ("nation", "US", ""),
+    ("state", "B", "US"),
+    ("county", "b1", "B"),
+    ("state", "A", "US"),
+]
+
+
+def frame(rows) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["level", "region", "parent"], dtype=object)
+
+
+def tally() -> RuleTally:
+    return RuleTally({"regions": "regions.csv"})
+
+
+def as_text(hierarchy) -> list[tuple[str, list[str], list[int]]]:
+    return [
+        (level.name, level.region.tolist(), level.parent.tolist()) for level in hierarchy.levels
+    ]
+
+
+EXPECTED = [
+    ("nation", ["US"], [-1]),
+    ("state", ["A", "B"], [0, 0]),
+    ("county", ["a1", "b1", "b2"], [0, 1, 1]),
+]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_rows_in_any_order_make_the_same_hierarchy(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"regions.{ending}"
+    if ending == "csv":
+        frame(ROWS).to_csv(path, index=False)
+    else:
+        frame(ROWS).to_parquet(path)
+    found = read_hierarchy(str(path), path.name, tally())
+    assert as_text(found) == EXPECTED
+
+
+def test_codes_may_repeat_on_different_levels() -> None:
+    rows = [("nation", "1", ""), ("state", "1", "1"), ("state", "2", "1"), ("county", "1", "2")]
+    rows += [("county", "2", "1")]
+    found = hierarchy_of_rows(frame(rows), tally())
+    assert as_text(found)[2] == ("county", ["2", "1"], [0, 1])
+
+
+def test_one_region_alone_is_a_hierarchy() -> None:
+    found = hierarchy_of_rows(frame([("city", "here", "")]), tally())
+    assert found.n_regions == (1,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([("", "x", "US")], "level and region must be filled"),
+        ([("county", "a1", "B")], "a1 of level county has more"),
+        ([("state/1", "C", "US")], "names of levels"),
+        ([("nation", "CA", "")], "one level must have no parents"),
+        ([("county", "c1", "C")], "c1 of level county has a parent that is not in state"),
+        ([("county", "c1", "US")], "c1 of level county has a parent that is not in state"),
+        ([("state", "C", "US")], "C of level state has no regions of county below it"),
+        ([("tract", "t1", "a1")], "of level county has no regions of tract below it"),
+        ([("district", "d1", "A"), ("district", "d2", "B")], "the same for all regions"),
+    ],
+)
+def test_broken_hierarchies_are_refused(rows, sentence: str) -> None:
+    found = tally()
+    assert hierarchy_of_rows(frame(ROWS + rows), found) is None
+    assert sentence in found.findings()[0].sentence()
+    assert [outcome.passed for outcome in found.outcomes()].count(False) >= 1
+
+
+def test_a_hierarchy_without_root_is_refused() -> None:
+    found = tally()
+    assert hierarchy_of_rows(frame([("state", "A", "US"), ("state", "B", "US")]), found) is None
+    assert "one level must have no parents" in found.findings()[0].rule
+
+
+def test_missing_columns_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "regions.csv"
+    path.write_text("level,region\nnation,US\n")
+    with pytest.raises(UnreadableInput, match="the column parent is missing"):
+        read_hierarchy(str(path), path.name, tally())
+
+
+def test_nation_states_and_counties_of_a_geography() -> None:
+    blocks = pd.DataFrame(
+        {"block_geocode": [f"{county}{'0' * 11}" for county in ("44003", "09001", "44001")]}
+    )
+    assert as_text(hierarchy_of_geography(blocks)) == [
+        ("US", ["0"], [-1]),
+        ("State", ["09", "44"], [0, 0]),
+        ("County", ["09001", "44001", "44003"], [0, 1, 1]),
+    ]
+
+
+def test_a_stored_hierarchy_is_read_back(tmp_path: Path) -> None:
+    hierarchy = hierarchy_of_rows(frame(ROWS), tally())
+    write_hierarchy(tmp_path / "regions.parquet", hierarchy)
+    found = stored_hierarchy(tmp_path / "regions.parquet")
+    assert as_text(found) == EXPECTED
+    assert np.array_equal(found.leaves[0], hierarchy.leaves[0])

@@ -1,0 +1,208 @@
+"""Whole inputs of the three kinds, and how settings that do not fit them are refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.ledger.digests import PERSON_COLUMNS
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+
+REGIONS = "level,region,parent\ncity,NYC,\nzone,a,NYC\nzone,b,NYC\n"
+SIZES = "region,size,count\na,1,3\nb,2,4\na,5,1\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "regions.csv").write_text(REGIONS)
+    (tmp_path / "sizes.csv").write_text(SIZES)
+    return tmp_path
+
+
+def settings_of(folder: Path, text: str) -> GroupSizesSettings:
+    path = folder / "settings.toml"
+    path.write_text(text)
+    return load_settings(GroupSizesSettings, path, presets=folder)
+
+
+def sizes_settings(folder: Path, *, groups="true", mechanism="", privacy="") -> GroupSizesSettings:
+    return settings_of(
+        folder,
+        '[input]\nsizes = "sizes.csv"\nregions = "regions.csv"\n'
+        f"[invariants]\ngroups = {groups}\n[mechanism]\nlargest_size = 5\n{mechanism}\n"
+        f'[privacy]\ndataset = "d"\nepsilon = "1"\n{privacy}\n',
+    )
+
+
+def test_sizes_and_regions(folder: Path) -> None:
+    found = check_groups(sizes_settings(folder, groups="8"))
+    assert all(outcome.passed for outcome in found.outcomes)
+    assert found.result.hierarchy.names == ("city", "zone")
+    assert found.result.counts.toarray().tolist() == [[3, 0, 0, 0, 1], [0, 4, 0, 0, 0]]
+
+
+def test_a_total_that_does_not_match_is_refused(folder: Path) -> None:
+    found = check_groups(sizes_settings(folder, groups="9"))
+    with pytest.raises(InputRefused, match=r"sizes.csv: the number of groups must be that of"):
+        found.accepted()
+    assert not found.outcomes[-1].passed
+
+
+def test_findings_hold_counts_that_messages_keep_to_themselves(folder: Path) -> None:
+    (folder / "sizes.csv").write_text(SIZES + "c,1,1\nc,2,1\n")
+    found = check_groups(sizes_settings(folder))
+    with pytest.raises(InputRefused) as refused:
+        found.accepted()
+    assert "2" not in str(refused.value)
+    with pytest.raises(InputRefused, match=r"\(2 rows break this\)"):
+        found.accepted(with_counts=True)
+
+
+def test_a_file_that_is_missing_is_refused(folder: Path) -> None:
+    (folder / "sizes.csv").unlink()
+    with pytest.raises(InputRefused, match=r"sizes.csv: the file does not exist"):
+        check_groups(sizes_settings(folder)).accepted()
+    (folder / "regions.csv").unlink()
+    with pytest.raises(InputRefused, match=r"regions.csv: the file does not exist"):
+        check_groups(sizes_settings(folder)).accepted()
+    with pytest.raises(InputRefused, match=r"regions.csv: the file does not exist"):
+        public_hierarchy(sizes_settings(folder))
+
+
+def test_a_broken_hierarchy_is_refused_before_the_sizes_are_read(folder: Path) -> None:
+    (folder / "regions.csv").write_text(REGIONS + "zone,c,LA\n")
+    (folder / "sizes.csv").unlink()
+    with pytest.raises(InputRefused, match="c of level zone has a parent that is not in city"):
+        check_groups(sizes_settings(folder)).accepted()
+    with pytest.raises(InputRefused, match="c of level zone"):
+        public_hierarchy(sizes_settings(folder))
+
+
+def test_records_make_the_groups_that_a_table_of_sizes_would(folder: Path) -> None:
+    rows = [("a", 1)] * 3 + [("b", 2)] * 4 + [("a", 5)]
+    records = pd.DataFrame(
+        [
+            (f"{unit}-{i}", f"u{unit}", region)
+            for unit, (region, size) in enumerate(rows)
+            for i in range(size)
+        ],
+        columns=["person", "unit", "region"],
+    )
+    records.to_csv(folder / "records.csv", index=False)
+    settings = settings_of(
+        folder,
+        '[input]\nrecords = "records.csv"\nregions = "regions.csv"\n[invariants]\ngroups = true\n'
+        '[mechanism]\nlargest_size = 5\n[privacy]\ndataset = "d"\nepsilon = "1"\n',
+    )
+    from_records = check_groups(settings).accepted()
+    from_sizes = check_groups(sizes_settings(folder)).accepted()
+    assert (from_records.counts != from_sizes.counts).nnz == 0
+    assert from_records.digests(b"key") == from_sizes.digests(b"key")
+
+
+def test_census_tables_count_every_unit(county: Path, tmp_path: Path) -> None:
+    text = "".join(
+        f'{table} = "{county / file}"\n'
+        for table, file in (
+            ("persons", "persons.parquet"),
+            ("units", "units.parquet"),
+            ("geography", "grfc.txt"),
+        )
+    )
+    text = f'[input]\n{text}[privacy]\ndataset = "d"\nepsilon = "1"\n[mechanism]\n'
+    settings = settings_of(tmp_path, text)
+    assert settings.smallest_size == 0
+    found = check_groups(settings).accepted()
+    persons = pd.read_parquet(county / "persons.parquet")
+    units = pd.read_parquet(county / "units.parquet")
+    assert found.hierarchy.names == ("US", "State", "County")
+    assert found.counts.sum() == len(units)
+    sizes = persons.groupby("MAFID").size().value_counts()
+    counted = found.counts.toarray()[0]
+    assert counted[0] == len(units) - sizes.sum()
+    assert all(counted[size] == count for size, count in sizes.items())
+    assert set(found.digests(b"key")) == {"persons", "units"}
+    assert PERSON_COLUMNS[0] == "block_geocode"
+    assert public_hierarchy(settings).n_regions == found.hierarchy.n_regions
+
+    with pytest.raises(InputRefused, match="no unit may have more than 3 persons"):
+        check_groups(settings_of(tmp_path, f"{text}largest_size = 3\n")).accepted()
+
+
+def test_a_plan_follows_the_settings(folder: Path) -> None:
+    settings = sizes_settings(
+        folder,
+        mechanism='name = "chain_dp"\nlevels = {zone = "3/4", city = "1/4"}',
+        privacy='neighbors = "bounded"',
+    )
+    plan = plan_of(settings, check_groups(settings).accepted().hierarchy, 8)
+    assert [(level.level, level.sensitivity, level.scale) for level in plan.levels] == [
+        ("city", 2, Fraction(8)),
+        ("zone", 4, Fraction(16, 3)),
+    ]
+    assert (plan.mechanism, plan.groups, plan.n_sizes) == ("chain_dp", 8, 5)
+
+
+def test_a_plan_that_does_not_fit_is_refused(folder: Path) -> None:
+    settings = sizes_settings(folder, mechanism='levels = {zone = "3/4", borough = "1/4"}')
+    hierarchy = public_hierarchy(settings)
+    with pytest.raises(InputRefused, match="the levels of the hierarchy are city, zone"):
+        plan_of(settings, hierarchy, 8)
+    settings = sizes_settings(folder).model_copy(
+        update={"privacy": settings.privacy.model_copy(update={"epsilon": Fraction("1e-12")})}
+    )
+    assert plan_of(settings, hierarchy, 8).levels[0].scale == 2 * 10**12
+    with pytest.raises(InputRefused, match="would not fit 64-bit integers"):
+        plan_of(settings, hierarchy, 1 << 60)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (('regions = "regions.csv"\n', ""), "the section input needs records and regions"),
+        (('sizes = "s"', 'sizes = "s"\nrecords = "r"'), "the section input needs records"),
+        (("groups = true", "groups = false"), "declare it with invariants.groups = true"),
+        (("groups = true", "groups = -4"), "invariants.groups is negative"),
+        (('epsilon = "1"', 'epsilon = "0"'), "privacy.epsilon must be a positive fraction"),
+        (('epsilon = "1"', 'epsilon = "-1/2"'), "privacy.epsilon must be a positive fraction"),
+        (('epsilon = "1"', "epsilon = 0.5"), "must be an exact fraction in quotes"),
+        (('epsilon = "1"', ""), "the setting 'privacy.epsilon' is missing"),
+        (('name = "topdown"', 'name = "top_down"'), "there are hierarchical, hierarchical_dp"),
+        (('name = "topdown"', 'levels = {a = "1/2"}'), "mechanism.levels sums to 1/2"),
+        (('name = "topdown"', 'levels = {a = "1", b = "0"}'), "a share of 0"),
+        (('name = "topdown"', "largest_size = 0"), "mechanism.largest_size"),
+        (('name = "topdown"', 'calibration = "published"'), "the published calibration"),
+        (("[invariants]\ngroups = true", ""), "declare it with invariants.groups = true"),
+    ],
+)
+def test_settings_that_cannot_be_run_are_refused(tmp_path: Path, change, sentence: str) -> None:
+    text = (
+        '[input]\nsizes = "s"\nregions = "regions.csv"\n[invariants]\ngroups = true\n'
+        '[mechanism]\nname = "topdown"\n[privacy]\ndataset = "d"\nepsilon = "1"\n'
+    )
+    settings_of(tmp_path, text)
+    with pytest.raises(InputRefused, match=sentence):
+        settings_of(tmp_path, text.replace(*change))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("[invariants]\ngroups = 5", "invariants.groups is not for census tables"),
+        ("[mechanism]\nsmallest_size = 1", "smallest_size must be 0 for census tables"),
+        ("[mechanism]\nlargest_quantity = 2", "largest_quantity must be 1 for census tables"),
+    ],
+)
+def test_settings_that_do_not_fit_census_tables(tmp_path: Path, line: str, sentence: str) -> None:
+    text = (
+        '[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
+        '[privacy]\ndataset = "d"\nepsilon = "1"\n'
+    )
+    settings_of(tmp_path, text)
+    with pytest.raises(InputRefused, match=sentence):
+        settings_of(tmp_path, f"{text}{line}\n")

@@ -1,0 +1,138 @@
+"""Tables of sizes and of persons, as counts of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.group_sizes.ingest.findings import RuleTally
+from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
+
+REGIONS = np.array(["01", "02"], dtype=object)
+SIZES = pd.DataFrame(
+    {"region": ["01", "02", "01", "02"], "size": [1, 3, 1, 2], "count": [4, 2, 1, 0]}
+)
+RECORDS = pd.DataFrame(
+    {
+        "person": [f"p{i}" for i in range(7)],
+        "unit": ["a", "b", "b", "c", "c", "c", "d"],
+        "region": ["01", "01", "01", "02", "02", "02", "02"],
+        "quantity": [1, 1, 1, 1, 0, 1, 1],
+    }
+)
+
+
+def tally() -> RuleTally:
+    return RuleTally({"sizes": "t.csv", "records": "t.csv"})
+
+
+def write(frame: pd.DataFrame, folder: Path, ending: str) -> str:
+    path = folder / f"t.{ending}"
+    if ending == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep="|" if ending == "txt" else ",")
+    return str(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
+def test_sizes_add_up_by_region_and_size(ending: str, tmp_path: Path) -> None:
+    found = tally()
+    counts = count_sizes(write(SIZES, tmp_path, ending), "t", REGIONS, (1, 3), found)
+    assert counts.toarray().tolist() == [[5, 0, 0], [0, 0, 2]]
+    assert found.is_clean
+
+
+def test_regions_as_integers_are_the_same_regions(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"region": [1, 2], "size": [2, 2], "count": [7, 8]}), path)
+    counts = count_sizes(str(path), "t", REGIONS, (0, 2), tally())
+    assert counts.toarray().tolist() == [[0, 0, 7], [0, 0, 8]]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "sentence"),
+    [
+        ("region", "03", "region must be a region of the finest level"),
+        ("region", "", "region must be a region of the finest level"),
+        ("size", "0", "size must be a whole number from 1 to 3"),
+        ("size", "4", "size must be a whole number from 1 to 3"),
+        ("size", "2.5", "size must be a whole number from 1 to 3"),
+        ("size", "", "size must be a whole number from 1 to 3"),
+        ("count", "-1", "count must be a whole number, at least 0"),
+        ("count", "many", "count must be a whole number, at least 0"),
+        ("count", "", "count must be a whole number, at least 0"),
+    ],
+)
+def test_rows_that_break_a_rule_are_counted_and_left_out(
+    column: str, value: str, sentence: str, tmp_path: Path
+) -> None:
+    frame = SIZES.astype(str)
+    frame.loc[1, column] = value
+    found = tally()
+    counts = count_sizes(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), found)
+    (finding,) = found.findings()
+    assert finding.rule.startswith(sentence)
+    assert finding.count == 1
+    assert value in ("", "0") or value not in finding.sentence().replace("from 1 to 3", "")
+    assert counts.sum() == 5
+
+
+@pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
+def test_units_of_persons_are_counted_by_their_size(ending: str, tmp_path: Path) -> None:
+    found = tally()
+    counts = count_records(write(RECORDS, tmp_path, ending), "t", REGIONS, (1, 3), 1, found)
+    assert counts.toarray().tolist() == [[1, 1, 0], [1, 1, 0]]
+    assert found.is_clean
+
+
+def test_without_quantities_every_person_counts_once(tmp_path: Path) -> None:
+    frame = RECORDS.drop(columns="quantity")
+    counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 1, tally())
+    assert counts.toarray().tolist() == [[1, 1, 0], [1, 0, 1]]
+
+
+def test_quantities_up_to_the_declared_one(tmp_path: Path) -> None:
+    frame = RECORDS.assign(quantity=[3, 1, 1, 2, 0, 0, 1])
+    counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 3, tally())
+    assert counts.toarray().tolist() == [[0, 1, 1], [1, 1, 0]]
+
+
+def spoil(column: str, value: str | None, row: int = 4) -> Callable[[pd.DataFrame], None]:
+    def change(frame: pd.DataFrame) -> None:
+        frame.loc[row, column] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (spoil("person", "p0"), "person must be filled, and stand in one row alone"),
+        (spoil("person", None), "person must be filled, and stand in one row alone"),
+        (spoil("unit", None), "unit must be filled in every row"),
+        (spoil("region", "09"), "region must be a region of the finest level"),
+        (spoil("region", "01"), "all rows of a unit must have the same region"),
+        (spoil("quantity", "2"), "quantity must be 1, 0 or empty"),
+        (spoil("quantity", "0", 6), "the quantities of a unit must add to a size from 1 to 3"),
+        (spoil("unit", "c", 6), "the quantities of a unit must add to a size from 1 to 3"),
+    ],
+)
+def test_records_that_break_a_rule_are_told(change, sentence: str, tmp_path: Path) -> None:
+    frame = RECORDS.assign(quantity=["1", "1", "1", "1", "1", "1", "1"]).astype(object)
+    change(frame)
+    found = tally()
+    count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 1, found)
+    assert found.findings()[0].rule.startswith(sentence)
+    assert found.findings()[0].count == 1
+
+
+def test_empty_groups_are_counted_where_they_are_admitted(tmp_path: Path) -> None:
+    frame = RECORDS.assign(quantity=[0, 1, 1, 1, 0, 1, 1])
+    counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (0, 3), 1, tally())
+    assert counts.toarray().tolist() == [[1, 0, 1, 0], [0, 1, 1, 0]]

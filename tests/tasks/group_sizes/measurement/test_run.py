@@ -1,0 +1,160 @@
+"""Charging and measuring: what the ledger is told, and what is published once."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.ingest.run import ingest_groups
+from spineflow.tasks.group_sizes.ingest.run_files import measurement_file, plan_file, read_plan
+from spineflow.tasks.group_sizes.measurement.run import (
+    charge_run,
+    cost_report,
+    guarantee_of,
+    measure_level,
+)
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.ledger.ledger import open_ledger, set_cap, summary
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+
+
+def settings_of(folder: Path, *overrides: str) -> GroupSizesSettings:
+    dataset = census_like(groups=900, counties=9, states=3, largest=40)
+    file = write_dataset(folder, dataset)
+    return load_settings(GroupSizesSettings, file, presets=folder, overrides=overrides)
+
+
+def ingested(folder: Path, settings: GroupSizesSettings) -> RunDirectory:
+    run = RunDirectory(folder / "run")
+    run.root.mkdir()
+    text = dump_settings(settings)
+    start_run(run, product="group-sizes", settings_text=text, stamp=settings.stamp)
+    ingest_groups(run, settings)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "rho"), [("unbounded", Fraction(2)), ("bounded", Fraction(1, 2))]
+)
+def test_the_ledger_is_charged_epsilon_between_the_neighbours_meant(
+    tmp_path: Path, neighbors: str, rho: Fraction
+) -> None:
+    settings = settings_of(tmp_path, f"privacy.neighbors={neighbors}")
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    charge_run(run, settings)
+    spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["census-like"]
+    (draw,) = spent["products"]["group-sizes"]["draws"]
+    assert draw["definition"] == "pure_dp"
+    assert draw["parameter"] == "1"
+    assert draw["neighbors"] == neighbors
+    assert Fraction(spent["rho"]) == guarantee_of(read_plan(run)).bounded_rho == rho
+
+
+def test_a_cap_stops_the_run_before_anything_is_drawn(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    run = ingested(tmp_path, settings)
+    set_cap(open_ledger(tmp_path / "ledger.db"), "census-like", Fraction(1))
+    with pytest.raises(BudgetRefused, match="cap"):
+        charge_run(run, settings)
+    assert not (run.root / "measurements").exists()
+
+
+def test_levels_are_published_once(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    measure_level(run, settings, "state")
+    path = measurement_file(run, "state")
+    before = path.read_bytes()
+    table = pq.read_table(path).to_pandas()
+    assert table["geocode"].tolist() == ["01", "02", "03"]
+    assert set(table["query_name"]) == {"cumulative_group_sizes_dpq"}
+    assert set(table["plb"]) == {"1/3"}
+    assert all(len(value) == 40 for value in table["value"])
+    assert np.isclose(table["variance"], 1 / (np.cosh(1 / 3) - 1)).all()
+    with pytest.raises(BudgetRefused, match="was published by run"):
+        measure_level(run, settings, "state")
+    path.unlink()
+    with pytest.raises(BudgetRefused, match="never drawn again"):
+        measure_level(run, settings, "state")
+    path.write_bytes(before)
+    charge_run(run, settings)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("epsilon", "10", "the plan's epsilon is 10, not 1"),
+        ("bounded", True, "the plan's bounded is True, not False"),
+        ("largest_size", 41, "the plan's largest_size is 41"),
+        ("levels", [], "levels"),
+    ],
+)
+def test_a_plan_that_was_tampered_with_stops_the_run(
+    tmp_path: Path, key: str, value: object, sentence: str
+) -> None:
+    settings = settings_of(tmp_path)
+    run = ingested(tmp_path, settings)
+    plan = json.loads(plan_file(run).read_text()) | {key: value}
+    plan_file(run).write_text(json.dumps(plan))
+    with pytest.raises(BudgetRefused, match=sentence):
+        charge_run(run, settings)
+    assert not summary(open_ledger(tmp_path / "ledger.db"))["datasets"]
+
+
+def test_too_little_noise_stops_the_run(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    run = ingested(tmp_path, settings)
+    plan = json.loads(plan_file(run).read_text())
+    plan["levels"][2]["scale"] = "299/100"
+    plan_file(run).write_text(json.dumps(plan))
+    with pytest.raises(BudgetRefused, match="the noise of county does not cover its sensitivity"):
+        charge_run(run, settings)
+
+
+def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "privacy.infinite=true")
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    measure_level(run, settings, "nation")
+    assert not (tmp_path / "ledger.db").exists()
+    table = pq.read_table(measurement_file(run, "nation"))
+    assert table["plb"].to_pylist() == ["inf"]
+    assert table["value"][0].as_py()[-1] == 900
+    path = measurement_file(run, "nation")
+    assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
+    cost = cost_report(read_plan(run))
+    assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
+    with pytest.raises(ValueError, match="guarantees nothing"):
+        guarantee_of(read_plan(run))
+
+
+def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "mechanism.name=chain_dp", "mechanism.calibration=published")
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    assert not (tmp_path / "ledger.db").exists()
+    assert cost_report(read_plan(run))["rho"] == "inf"
+    with pytest.raises(ValueError, match="guarantees nothing"):
+        guarantee_of(read_plan(run))
+
+
+def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "mechanism.name=chain_dp")
+    cost = cost_report(read_plan(ingested(tmp_path, settings)))
+    assert cost["neighbors"] == "unbounded"
+    assert cost["rho"] == "2"
+    assert [(q["geolevel"], q["sensitivity"], q["scale"]) for q in cost["queries"]] == [
+        ("nation", 1, "3"),
+        ("state", 3, "9"),
+        ("county", 9, "27"),
+    ]
+    json.dumps(cost)

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.census.schema import PERSONS, UNITS
+from spineflow.tasks.ledger.accounting import (
+    SAFETAB_P,
+    Guarantee,
+    compose,
+    delta_tight,
+    epsilon_simple,
+    epsilon_tight,
+    rho_from_epsilon_simple,
+)
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.costs import (
+    attribute_share,
+    block_within_share,
+    budget_report,
+    check_budget,
+    guarantee_of,
+)
+
+DELTA = Fraction(1, 10**10)
+PRODUCTION_PERSONS = Fraction(293764, 114921)
+PRODUCTION_UNITS = Fraction(11417641, 152349649)
+
+
+def shares(denominator: int, **numerators: int) -> dict[str, Fraction]:
+    return {name: Fraction(n, denominator) for name, n in numerators.items()}
+
+
+UNITS_BUDGET = Budget(
+    universe="units",
+    mechanism="discrete_gaussian",
+    total=PRODUCTION_UNITS,
+    delta=DELTA,
+    geolevel_shares={
+        "US": Fraction(1, 205),
+        "State": Fraction(1, 205),
+        "County": Fraction(7, 82),
+        "Tract": Fraction(364, 1025),
+        "Block_Group": Fraction(1759, 4100),
+        "Block": Fraction(99, 820),
+    },
+    query_shares={
+        name: {"detailed": Fraction(1)}
+        for name in ("US", "State", "County", "Tract", "Block_Group", "Block")
+    },
+)
+
+PERSONS_BUDGET = Budget(
+    universe="persons",
+    mechanism="discrete_gaussian",
+    total=PRODUCTION_PERSONS,
+    delta=DELTA,
+    geolevel_shares=shares(4099, State=2239, County=440, Block=1420),
+    query_shares={
+        "State": shares(10, total=4, hhinstlevels=1, detailed=5),
+        "County": {"total": Fraction(1)},
+        "Block": {
+            "hispanic * cenrace": Fraction(1, 3),
+            "votingage": Fraction(1, 6),
+            "detailed": Fraction(1, 2),
+            "cenrace": Fraction(0),
+        },
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("rho", "epsilon"),
+    [(PRODUCTION_PERSONS, 17.14), (PRODUCTION_UNITS, 2.47)],
+)
+def test_tight_conversion_gives_the_reported_production_figures(rho, epsilon):
+    assert round(epsilon_tight(rho, DELTA), 2) == epsilon
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [("1.095", 11.14), ("0.1885", 4.36)])
+def test_simple_bound_gives_the_april_2021_figures(rho, epsilon):
+    assert round(epsilon_simple(Fraction(rho), DELTA), 2) == epsilon
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.01, 1.0, 40.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-10, 1e-30])
+def test_tight_conversion_is_the_minimum_over_alpha_and_below_the_simple_bound(rho, delta):
+    alphas = 1 + np.exp(np.linspace(-12, 25, 20001))
+    epsilons = alphas * rho + (
+        alphas * np.log1p(-1 / alphas) - np.log(alphas - 1) - math.log(delta)
+    ) / (alphas - 1)
+    found = epsilon_tight(rho, delta)
+    assert found <= max(epsilons.min(), 0) + 1e-12
+    assert found == pytest.approx(max(epsilons.min(), 0), rel=1e-4, abs=1e-12)
+    assert found <= epsilon_simple(rho, delta)
+
+
+@pytest.mark.parametrize("rho", [Fraction(1, 100), PRODUCTION_PERSONS])
+def test_delta_and_epsilon_are_each_others_inverse(rho):
+    for delta in (1e-4, 1e-10):
+        assert delta_tight(rho, epsilon_tight(rho, delta)) == pytest.approx(delta, rel=1e-6)
+    assert delta_tight(rho, 0.0) <= 1
+
+
+def test_nothing_spent_costs_nothing():
+    assert epsilon_tight(Fraction(0), DELTA) == epsilon_simple(Fraction(0), DELTA) == 0
+    assert delta_tight(Fraction(0), 1.0) == 0
+
+
+def test_delta_below_the_smallest_float_is_converted():
+    tiny = Fraction(1, 10**400)
+    log_inverse = 400 * math.log(10)
+    assert epsilon_simple(Fraction(1), tiny) == pytest.approx(1 + 2 * math.sqrt(log_inverse))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.fractions(min_value=Fraction(1, 1000), max_value=50),
+    st.integers(min_value=1, max_value=40),
+)
+def test_rho_from_epsilon_is_a_close_lower_bound(epsilon, digits):
+    delta = Fraction(1, 10**digits)
+    rho = rho_from_epsilon_simple(epsilon, delta)
+    assert isinstance(rho, Fraction)
+    spent = epsilon_simple(rho, delta)
+    assert spent <= float(epsilon) * (1 + 1e-13)
+    assert spent >= float(epsilon) * (1 - 1e-10)
+
+
+def test_rho_from_epsilon_refuses_what_has_no_rho():
+    with pytest.raises(InputRefused, match="epsilon is 0"):
+        rho_from_epsilon_simple(Fraction(0), DELTA)
+    with pytest.raises(InputRefused, match="delta is 2"):
+        rho_from_epsilon_simple(Fraction(1), Fraction(2))
+
+
+def test_bounded_figures_of_every_kind_of_guarantee():
+    half = Fraction(1, 2)
+    assert Guarantee("zcdp", half).bounded_rho == half
+    assert Guarantee("zcdp", half, "unbounded").bounded_rho == 2
+    safetab = Guarantee("zcdp", half, "unbounded", bounded_factor=SAFETAB_P)
+    assert safetab.bounded_rho == 1
+    assert Guarantee("pure_dp", half).bounded_rho == Fraction(1, 8)
+    assert Guarantee("pure_dp", half, "unbounded").bounded_rho == half
+
+
+def test_composition_adds_rho_and_delta():
+    total = compose(
+        [
+            Guarantee("zcdp", PRODUCTION_PERSONS),
+            Guarantee("zcdp", PRODUCTION_UNITS),
+            Guarantee("pure_dp", Fraction(1), "unbounded", delta=Fraction(1, 10**8)),
+        ]
+    )
+    assert total.parameter == PRODUCTION_PERSONS + PRODUCTION_UNITS + 2
+    assert total.delta == Fraction(1, 10**8)
+    assert compose([]).parameter == 0
+
+
+def test_attributes_are_charged_for_the_queries_that_use_them():
+    state, block = Fraction(2239, 4099), Fraction(1420, 4099)
+    assert attribute_share(PERSONS_BUDGET, PERSONS, "hhgq") == (
+        state * Fraction(6, 10) + block * Fraction(1, 2)
+    )
+    assert attribute_share(PERSONS_BUDGET, PERSONS, "votingage") == (
+        state * Fraction(5, 10) + block * Fraction(2, 3)
+    )
+    assert attribute_share(PERSONS_BUDGET, PERSONS, "cenrace") == (
+        state * Fraction(5, 10) + block * Fraction(5, 6)
+    )
+    assert attribute_share(UNITS_BUDGET, UNITS, "occupancy") == 1
+
+
+def test_block_within_is_what_the_geolevels_below_spend():
+    assert block_within_share(UNITS_BUDGET, "Block_Group") == Fraction(99, 820)
+    assert block_within_share(UNITS_BUDGET, "Tract") == Fraction(99, 820) + Fraction(1759, 4100)
+    assert block_within_share(UNITS_BUDGET, "US") == 1 - Fraction(1, 205)
+    assert block_within_share(UNITS_BUDGET, "Block") == 0
+
+
+def test_report_holds_what_is_needed_to_recompute_it():
+    report = json.loads(json.dumps(budget_report(PERSONS_BUDGET, PERSONS)))
+    assert Fraction(report["rho"]) == PRODUCTION_PERSONS
+    assert Fraction(report["delta"]) == DELTA
+    assert round(report["epsilon"]["tight"], 2) == 17.14
+    assert report["epsilon"]["simple"] == epsilon_simple(PRODUCTION_PERSONS, DELTA)
+    assert list(report["attributes"]) == list(PERSONS.attributes)
+    assert list(report["block_within"]) == ["State", "County"]
+    assert report["block_within"]["County"] == epsilon_tight(
+        PRODUCTION_PERSONS * Fraction(1420, 4099), DELTA
+    )
+    queries = report["queries"]
+    assert len(queries) == 7
+    assert sum(Fraction(query["share"]) for query in queries) == 1
+    for query in queries:
+        spent = Fraction(query["share"]) * PRODUCTION_PERSONS
+        assert Fraction(query["sigma_squared"]) * spent == 1
+
+
+def test_report_of_pure_dp():
+    budget = replace(UNITS_BUDGET, mechanism="discrete_laplace", total=Fraction(3), delta=None)
+    report = budget_report(budget, UNITS)
+    assert report["epsilon"] == {"tight": 3.0, "simple": 3.0}
+    assert Fraction(report["rho"]) == Fraction(9, 2)
+    assert report["block_within"]["Block_Group"] == pytest.approx(3 * 99 / 820)
+    state = report["queries"][1]
+    assert Fraction(state["scale"]) == Fraction(2 * 205, 3)
+    assert guarantee_of(budget) == Guarantee("pure_dp", Fraction(3))
+
+
+def test_report_of_an_infinite_budget():
+    report = json.loads(json.dumps(budget_report(replace(UNITS_BUDGET, infinite=True), UNITS)))
+    assert report["rho"] == report["epsilon"]["tight"] == "inf"
+    assert {query["sigma_squared"] for query in report["queries"]} == {"0"}
+
+
+def test_sound_budgets_pass():
+    check_budget(PERSONS_BUDGET)
+    check_budget(UNITS_BUDGET)
+    check_budget(replace(UNITS_BUDGET, infinite=True, total=Fraction(0), delta=None))
+    check_budget(replace(UNITS_BUDGET, mechanism="discrete_laplace", delta=None))
+
+
+def with_query_shares(**query_shares) -> dict:
+    return {"query_shares": {**UNITS_BUDGET.query_shares, **query_shares}}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"mechanism": "gaussian"}, "mechanism 'gaussian' is unknown; use 'discrete_gaussian'"),
+        ({"total": Fraction(0)}, "rho is 0; give a positive fraction"),
+        ({"total": Fraction(-1, 2)}, "rho is -1/2"),
+        ({"total": 2.5}, "rho is the float 2.5; give an exact fraction"),
+        ({"delta": None}, "delta is missing"),
+        ({"delta": Fraction(1)}, "delta is 1; give a fraction between 0 and 1"),
+        ({"delta": 1e-10}, "delta is the float"),
+        (
+            {"geolevel_shares": {**UNITS_BUDGET.geolevel_shares, "US": Fraction(2, 205)}},
+            "shares of the geolevels add to 206/205; change them",
+        ),
+        (
+            {"geolevel_shares": {**UNITS_BUDGET.geolevel_shares, "Prim": Fraction(0)}},
+            "geolevel 'Prim' needs both a share and query shares",
+        ),
+        (
+            with_query_shares(Tract={"detailed": Fraction(9, 10)}),
+            "query shares of geolevel Tract add to 9/10",
+        ),
+        (
+            with_query_shares(Tract={"detailed": Fraction(3, 2), "total": Fraction(-1, 2)}),
+            "Tract: that of 'total' is -1/2; shares are not negative",
+        ),
+        (with_query_shares(Tract={"detailed": 1.0}), "'detailed' is the float 1.0"),
+    ],
+)
+def test_unsound_budgets_are_refused_with_the_remedy(change, sentence):
+    with pytest.raises(InputRefused) as refused:
+        check_budget(replace(UNITS_BUDGET, **change))
+    assert sentence in str(refused.value)
+    assert str(refused.value).startswith("[budget.units]")

@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import stat
+from fractions import Fraction
+
+import pytest
+from spineflow.tasks.ledger.accounting import SAFETAB_P, Guarantee
+from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.ledger import (
+    Draw,
+    charge,
+    open_ledger,
+    record_publication,
+    refuse_redraw,
+    set_cap,
+    summary,
+)
+from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
+
+FORK = multiprocessing.get_context("fork")
+N_RUNS = 12
+
+
+def draw(rho=Fraction(1, 2), name="persons") -> Draw:
+    return Draw(name, "discrete_gaussian", Guarantee("zcdp", rho))
+
+
+def charge_run(ledger, run_id="run-1", draws=None, **changes) -> bool:
+    asked = {
+        "dataset": "ri2010",
+        "product": "topdown",
+        "inputs": {"persons": InputDigest("aa", ("bb", "cc"))},
+        **changes,
+    }
+    return charge(ledger, run_id=run_id, draws=[draw()] if draws is None else draws, **asked)
+
+
+def n_charged(ledger, dataset="ri2010") -> int:
+    products = summary(ledger)["datasets"][dataset]["products"]
+    return sum(len(product["draws"]) for product in products.values())
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return open_ledger(tmp_path / "ledger.db")
+
+
+def test_what_a_killed_maker_of_a_ledger_left_is_removed(tmp_path) -> None:
+    left = [tmp_path / ".ledger.db.0a.unpublished", tmp_path / "ledger.db.key.0a.part"]
+    others = tmp_path / ".other.db.0a.unpublished"
+    for path in (*left, others):
+        path.touch()
+    open_ledger(tmp_path / "ledger.db")
+    assert not any(path.exists() for path in left)
+    assert others.exists()
+
+
+def test_a_ledger_that_is_held_for_too_long_is_named_with_the_remedy(ledger, monkeypatch) -> None:
+    monkeypatch.setattr("spineflow.tasks.ledger.ledger.BUSY_SECONDS", 0.1)
+    holder = sqlite3.connect(ledger.path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(BudgetRefused, match="is locked.*end the program that holds it"):
+        charge_run(ledger)
+    holder.close()
+    assert charge_run(ledger)
+
+
+def in_processes(target, arguments) -> list[int]:
+    """Exit codes of processes that start their work together."""
+    barrier = FORK.Barrier(len(arguments))
+    processes = [FORK.Process(target=target, args=(barrier, *args)) for args in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
+
+
+def charge_at_once(barrier, path, run_id):
+    barrier.wait()
+    try:
+        charge_run(open_ledger(path), run_id, [draw(Fraction(1, 5))])
+    except BudgetRefused:
+        os._exit(3)
+    os._exit(0)
+
+
+def open_at_once(barrier, path):
+    barrier.wait()
+    open_ledger(path)
+    os._exit(0)
+
+
+def test_of_twelve_runs_at_once_a_cap_for_five_lets_five_pass(ledger):
+    set_cap(ledger, "ri2010", Fraction(11, 10))
+    arguments = [(ledger.path, f"run-{number}") for number in range(N_RUNS)]
+    codes = in_processes(charge_at_once, arguments)
+    assert sorted(codes) == [0] * 5 + [3] * 7
+    assert n_charged(ledger) == 5
+    assert Fraction(summary(ledger)["datasets"]["ri2010"]["rho"]) == 1
+
+
+def test_one_run_in_twelve_processes_is_charged_once(ledger):
+    codes = in_processes(charge_at_once, [(ledger.path, "run-1")] * N_RUNS)
+    assert codes == [0] * N_RUNS
+    assert n_charged(ledger) == 1
+
+
+def test_processes_that_start_together_make_one_ledger(tmp_path):
+    path = tmp_path / "folder" / "ledger.db"
+    assert in_processes(open_at_once, [(path,)] * N_RUNS) == [0] * N_RUNS
+    assert sorted(item.name for item in path.parent.iterdir()) == ["ledger.db", "ledger.db.key"]
+    assert summary(open_ledger(path))["datasets"] == {}
+
+
+def charge_and_die(path):
+    charge_run(open_ledger(path))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_run_killed_after_its_charge_resumes_under_it(ledger):
+    process = FORK.Process(target=charge_and_die, args=(ledger.path,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert n_charged(ledger) == 1
+    assert charge_run(open_ledger(ledger.path), must_be_charged=True) is False
+    assert n_charged(ledger) == 1
+
+
+def test_key_and_ledger_are_private_files(ledger):
+    for path in (ledger.path, ledger.key_path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(ledger.key()) == 32
+    assert open_ledger(ledger.path).key() == ledger.key()
+
+
+def test_summary_has_native_and_composed_figures_by_product(ledger):
+    charge_run(ledger, "run-1", [draw(), draw(Fraction(1, 8), "units")])
+    safetab = Guarantee("zcdp", Fraction(1, 4), "unbounded", bounded_factor=SAFETAB_P)
+    charge_run(ledger, "run-2", [Draw("us", "discrete_gaussian", safetab)], product="safetab")
+    trips = Guarantee("pure_dp", Fraction(1), "bounded", delta=Fraction(1, 10**8))
+    charge_run(ledger, "run-3", [Draw("trips", "discrete_laplace", trips)], product="trips")
+    set_cap(ledger, "ri2010", Fraction(2))
+    found = summary(ledger)["datasets"]["ri2010"]
+    rhos = {product: Fraction(item["rho"]) for product, item in found["products"].items()}
+    assert rhos == {
+        "topdown": Fraction(5, 8),
+        "safetab": Fraction(1, 2),
+        "trips": Fraction(1, 2),
+    }
+    assert Fraction(found["rho"]) == Fraction(13, 8)
+    assert Fraction(found["remaining"]) == Fraction(3, 8)
+    assert Fraction(found["delta"]) == Fraction(1, 10**8)
+    native = found["products"]["safetab"]["draws"][0]
+    assert (native["parameter"], native["neighbors"], native["bounded_rho"]) == (
+        "1/4",
+        "unbounded",
+        "1/2",
+    )
+    assert found["epsilon"]["tight"] < found["epsilon"]["simple"]
+
+
+def test_without_a_cap_everything_is_recorded(ledger):
+    assert charge_run(ledger, draws=[draw(Fraction(1000))])
+    assert summary(ledger)["datasets"]["ri2010"]["cap"] is None
+
+
+def test_a_charge_may_reach_the_cap_but_not_pass_it(ledger):
+    set_cap(ledger, "ri2010", Fraction(1))
+    charge_run(ledger, "run-1", [draw(Fraction(1, 3))])
+    with pytest.raises(BudgetRefused, match="cap 1, and this run needs 3/4 .*set-cap"):
+        charge_run(ledger, "run-2", [draw(Fraction(1, 2)), draw(Fraction(1, 4), "units")])
+    assert n_charged(ledger) == 1
+    assert charge_run(ledger, "run-3", [draw(Fraction(2, 3))])
+    set_cap(ledger, "ri2010", Fraction(2))
+    assert charge_run(ledger, "run-2", [draw(Fraction(1, 2))])
+
+
+def test_a_cap_below_what_is_spent_is_refused(ledger):
+    charge_run(ledger)
+    with pytest.raises(BudgetRefused, match="has spent rho 1/2 .*set it higher"):
+        set_cap(ledger, "ri2010", Fraction(1, 3))
+    set_cap(ledger, "ri2010", Fraction(1, 2))
+
+
+@pytest.mark.parametrize("cap", [0, Fraction(-1), 1.5, True])
+def test_a_cap_is_a_positive_exact_fraction(ledger, cap):
+    with pytest.raises(InputRefused, match="positive exact fraction"):
+        set_cap(ledger, "ri2010", cap)
+
+
+def test_known_people_under_another_name_are_refused(ledger):
+    charge_run(ledger)
+    for digest in (InputDigest("aa"), InputDigest("cc", ("cc",)), InputDigest("dd", ("bb",))):
+        with pytest.raises(BudgetRefused, match='set \\[privacy\\] dataset = "ri2010"'):
+            charge_run(ledger, "run-2", dataset="other", inputs={"persons": digest})
+    assert list(summary(ledger)["datasets"]) == ["ri2010"]
+    assert charge_run(ledger, "run-2", dataset="other", inputs={"persons": InputDigest("ee")})
+    assert charge_run(ledger, "run-3", inputs={"persons": InputDigest("bb", ("bb",))})
+
+
+@pytest.mark.parametrize(
+    ("changes", "differing"),
+    [
+        ({"draws": [draw(Fraction(1, 3))]}, "bounded_rho, parameter"),
+        ({"inputs": {"persons": InputDigest("zz")}}, "inputs"),
+        ({"dataset": "other"}, "dataset"),
+        ({"product": "trips"}, "product"),
+    ],
+)
+def test_a_run_is_not_charged_again_for_something_else(ledger, changes, differing):
+    charge_run(ledger)
+    with pytest.raises(BudgetRefused, match=f"with another {differing}; resume it as it was"):
+        charge_run(ledger, **changes)
+    assert n_charged(ledger) == 1
+
+
+def test_a_run_can_be_charged_for_further_draws(ledger):
+    charge_run(ledger)
+    assert charge_run(ledger, draws=[draw(), draw(Fraction(1, 9), "units")])
+    assert n_charged(ledger) == 2
+
+
+def test_a_run_that_was_charged_needs_its_row(ledger):
+    with pytest.raises(BudgetRefused, match="does not hold the charge"):
+        charge_run(ledger, must_be_charged=True)
+
+
+def test_a_key_whose_ledger_was_never_made_gets_one(ledger):
+    key = ledger.key()
+    ledger.path.unlink()
+    assert open_ledger(ledger.path).key() == key
+
+
+@pytest.mark.parametrize("use", [charge_run, lambda ledger: set_cap(ledger, "d", Fraction(1))])
+def test_a_ledger_with_charges_or_caps_must_stay(ledger, use):
+    use(ledger)
+    assert stat.S_IMODE(ledger.key_path.stat().st_mode) == 0o600
+    ledger.path.unlink()
+    with pytest.raises(BudgetRefused, match="was used before and is missing"):
+        open_ledger(ledger.path)
+
+
+def test_a_published_measurement_is_neither_redrawn_nor_replaced(ledger):
+    refuse_redraw(ledger, "run-1", "Block/00000.parquet")
+    record_publication(ledger, "run-1", "Block/00000.parquet", "aa")
+    record_publication(ledger, "run-1", "Block/00000.parquet", "aa")
+    with pytest.raises(BudgetRefused, match="never drawn again"):
+        refuse_redraw(ledger, "run-1", "Block/00000.parquet")
+    with pytest.raises(BudgetRefused, match="is not the measurement"):
+        record_publication(ledger, "run-1", "Block/00000.parquet", "bb")
+    refuse_redraw(ledger, "run-2", "Block/00000.parquet")
+
+
+def test_a_ledger_missing_after_use_is_refused(ledger, tmp_path):
+    charge_run(ledger)
+    ledger.path.unlink()
+    with pytest.raises(BudgetRefused, match="was used before and is missing"):
+        open_ledger(ledger.path)
+    with pytest.raises(BudgetRefused, match="is missing"):
+        open_ledger(tmp_path / "never.db", must_exist=True)
+    with pytest.raises(BudgetRefused, match="cannot be made or opened"):
+        open_ledger(tmp_path / "no_folder" / "never.db", must_exist=True)
+    assert not (tmp_path / "never.db").exists()
+    with pytest.raises(BudgetRefused, match="cannot be used"):
+        charge_run(ledger)
+
+
+def test_a_missing_open_damaged_or_foreign_key_is_refused(ledger, tmp_path):
+    key = ledger.key_path.read_text()
+    ledger.key_path.chmod(0o644)
+    with pytest.raises(BudgetRefused, match="chmod it to 0600"):
+        open_ledger(ledger.path)
+    ledger.key_path.chmod(0o600)
+    ledger.key_path.write_text(key[:-9])
+    with pytest.raises(BudgetRefused, match=r"ledger\.db\.key (is damaged|cannot be read)"):
+        open_ledger(ledger.path)
+    ledger.key_path.write_text(open_ledger(tmp_path / "other.db").key().hex())
+    with pytest.raises(BudgetRefused, match="that of another ledger"):
+        open_ledger(ledger.path)
+    ledger.key_path.unlink()
+    with pytest.raises(BudgetRefused, match="key .* cannot be read"):
+        open_ledger(ledger.path)
+
+
+def overwrite_middle(path):
+    content = bytearray(path.read_bytes())
+    content[5000:20000] = os.urandom(15000)
+    path.write_bytes(content)
+
+
+def contradict_itself(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE draws SET bounded_rho = '1/100'")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"not a database " * 500),
+        lambda path: path.write_bytes(path.read_bytes()[:4096]),
+        overwrite_middle,
+        contradict_itself,
+        lambda path: (path.unlink(), path.mkdir()),
+    ],
+    ids=["empty", "garbage", "truncated", "overwritten", "contradicts itself", "folder"],
+)
+def test_a_damaged_ledger_is_refused(ledger, damage):
+    charge_run(ledger)
+    damage(ledger.path)
+    with pytest.raises(BudgetRefused, match=r"ledger\.db cannot be used .*restore it"):
+        open_ledger(ledger.path)
+
+
+def without_rights(path, folder_mode, ledger_mode):
+    path.chmod(ledger_mode)
+    path.parent.chmod(folder_mode)
+    if os.getuid() == 0:
+        for item in (path, path.parent, path.with_name("ledger.db.key")):
+            os.chown(item, 65534, 65534)
+        for folder in path.parents[1:4]:
+            folder.chmod(0o755)
+        os.setgid(65534)
+        os.setuid(65534)
+    try:
+        charge_run(open_ledger(path), "run-2")
+    except BudgetRefused:
+        os._exit(3)
+    os._exit(0)
+
+
+@pytest.mark.parametrize(
+    ("folder_mode", "ledger_mode", "code"),
+    [(0o700, 0o600, 0), (0o700, 0o400, 3), (0o500, 0o600, 3)],
+)
+def test_an_unwritable_ledger_is_refused(tmp_path, folder_mode, ledger_mode, code):
+    ledger = open_ledger(tmp_path / "folder" / "ledger.db")
+    charge_run(ledger)
+    process = FORK.Process(target=without_rights, args=(ledger.path, folder_mode, ledger_mode))
+    process.start()
+    process.join()
+    ledger.path.parent.chmod(0o700)
+    assert process.exitcode == code
+
+
+def test_a_place_where_no_ledger_can_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BudgetRefused, match=r"set \[privacy\] ledger to a file"):
+        open_ledger(tmp_path / "file" / "ledger.db")

@@ -1,0 +1,133 @@
+"""The lock of a run directory: one owner, named to others, gone with its process."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.runs.directory import (
+    LOCK,
+    RunDirectory,
+    remove_derived,
+    remove_unfinished,
+    start_run,
+)
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from spineflow.tasks.runs.directory import RunDirectory
+with RunDirectory(Path(sys.argv[1])).locked():
+    print("locked", flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+def start_holder(run: RunDirectory) -> subprocess.Popen:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(run.root)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "locked\n"
+    return holder
+
+
+def test_a_second_owner_is_refused_and_told_who_the_first_is(run: RunDirectory) -> None:
+    holder = start_holder(run)
+    try:
+        since = json.loads((run.root / LOCK).read_text())["since"]
+        named = f"in use by process {holder.pid} on {socket.gethostname()} since {since}; wait"
+        with pytest.raises(SpineflowError, match=named), run.locked():
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_the_lock_of_a_killed_owner_is_stale(run: RunDirectory) -> None:
+    holder = start_holder(run)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert json.loads((run.root / LOCK).read_text())["pid"] == holder.pid
+    with run.locked():
+        assert json.loads((run.root / LOCK).read_text())["pid"] == os.getpid()
+
+
+def test_a_lock_that_another_machine_left_names_it_but_does_not_hold(run: RunDirectory) -> None:
+    run.root.mkdir()
+    (run.root / LOCK).write_text('{"pid": 1, "host": "gone", "since": "2026-01-01T00:00:00Z"}\n')
+    with run.locked():
+        assert json.loads((run.root / LOCK).read_text())["host"] == socket.gethostname()
+
+
+def test_an_owner_that_could_not_say_its_name(run: RunDirectory) -> None:
+    run.root.mkdir()
+    with (run.root / LOCK).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(SpineflowError, match="in use by another process"), run.locked():
+            pass
+
+
+def test_a_file_system_without_locks_is_refused(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(SpineflowError, match="has no locks"), run.locked():
+        pass
+
+
+def test_a_run_that_was_killed_before_its_manifest_begins_again(run: RunDirectory) -> None:
+    run.confidential.mkdir(parents=True)
+    for name in (LOCK, "settings.toml.0a1b2c3d.part", "manifest.json.0a1b2c3d.part"):
+        (run.root / name).touch()
+    start_run(run, product="topdown", settings_text="")
+    assert run.read_manifest()["status"] == "running"
+    assert not list(run.root.glob("*.part"))
+
+
+def test_a_folder_with_files_of_others_is_refused_and_left_alone(run: RunDirectory) -> None:
+    run.root.mkdir()
+    (run.root / "movie.part").touch()
+    with pytest.raises(InputRefused, match="not empty and holds no run"):
+        start_run(run, product="topdown", settings_text="")
+    assert (run.root / "movie.part").exists()
+
+
+def test_what_killed_writers_left_is_removed(run: RunDirectory) -> None:
+    measured = run.dpqueries("persons", "US", "00000")
+    measured.parent.mkdir(parents=True)
+    left = [run.root / "manifest.json.0a.part", measured.with_name(".00000.parquet.0a.unpublished")]
+    for path in (measured, *left):
+        path.touch()
+    remove_unfinished(run)
+    assert measured.exists()
+    assert not any(path.exists() for path in left)
+
+
+def test_outcomes_of_the_input_outlive_what_is_derived(run: RunDirectory) -> None:
+    run.checks.mkdir(parents=True)
+    for name in ("rules.json", "checks.json"):
+        (run.checks / name).touch()
+    (run.root / "estimates").mkdir()
+    remove_derived(run)
+    assert [path.name for path in run.checks.iterdir()] == ["rules.json"]
+    assert not (run.root / "estimates").exists()

@@ -1,0 +1,91 @@
+"""What the settings of every product say of runs whose noise protects nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.products.settings import ProductsSettings
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.trips.settings import TripsSettings
+
+PRESETS = Path(__file__).resolve().parents[3] / "flows" / "settings"
+
+SIZES = """\
+[input]
+sizes = "sizes.parquet"
+regions = "regions.csv"
+[invariants]
+groups = true
+[privacy]
+dataset = "d"
+epsilon = "1"
+"""
+TRIPS = """\
+[input]
+trips = "trips.parquet"
+origin = "o"
+destination = "d"
+areas = "areas.csv"
+[privacy]
+dataset = "d"
+rho = "1"
+"""
+PRODUCTS = """\
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = false
+[privacy]
+dataset = "d"
+[products.topdown]
+preset = "pl94_2020_us"
+[products.group-sizes]
+privacy = { epsilon = "1" }
+"""
+
+
+def loaded(
+    folder: Path, model: type[ProductSettings], text: str, *overrides: str
+) -> ProductSettings:
+    file = folder / "settings.toml"
+    file.write_text(text, encoding="utf-8")
+    return load_settings(model, file, presets=PRESETS, overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "override", "why"),
+    [
+        (TripsSettings, TRIPS, "privacy.infinite=true", "noise was switched off"),
+        (TripsSettings, TRIPS, "privacy.seed=0", "noise can be repeated from the seed"),
+        (GroupSizesSettings, SIZES, "privacy.seed=4", "noise can be repeated from the seed"),
+        (GroupSizesSettings, SIZES, "mechanism.calibration=published", "the published scale"),
+    ],
+)
+def test_what_is_not_private_says_why_and_needs_public_data(
+    tmp_path: Path, model: type[ProductSettings], text: str, override: str, why: str
+) -> None:
+    with pytest.raises(InputRefused, match="testing only: set input.confidential = false"):
+        loaded(tmp_path, model, text, override)
+    settings = loaded(tmp_path, model, text, override, "input.confidential=false")
+    assert not settings.is_private
+    assert settings.stamp.startswith("NOT PRIVATE: noise")
+    assert why in settings.stamp
+
+    private = loaded(tmp_path, model, text, "input.confidential=false")
+    assert private.is_private
+    assert private.stamp is None
+
+
+def test_products_are_private_together_or_not_at_all(tmp_path: Path) -> None:
+    assert loaded(tmp_path, ProductsSettings, PRODUCTS).is_private
+    assert not loaded(tmp_path, ProductsSettings, PRODUCTS, "privacy.seed=1").is_private
+    published = "products.group-sizes.mechanism.calibration=published"
+    with pytest.raises(InputRefused, match="one is private and one is not .noise has the publish"):
+        loaded(tmp_path, ProductsSettings, PRODUCTS, published)
+    with pytest.raises(InputRefused, match="set privacy.infinite and privacy.seed in .privacy."):
+        loaded(tmp_path, ProductsSettings, PRODUCTS, "products.topdown.privacy.seed=1")

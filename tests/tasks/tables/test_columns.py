@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.tables import columns
+from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, canonical_text, is_blank_key
+from spineflow.tasks.tables.layouts import Field
+
+NUMBER = Field("N", "number")
+CODE = Field("C", "code", width=5)
+TEXT = Field("T", "text")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        (NUMBER, " 028", "28"),
+        (NUMBER, 28, "28"),
+        (NUMBER, 28.0, "28"),
+        (NUMBER, "000", "0"),
+        (NUMBER, "-3", "-3"),
+        (NUMBER, 1.5, "1.5"),
+        (NUMBER, float("nan"), None),
+        (NUMBER, float("inf"), "inf"),
+        (NUMBER, "   ", None),
+        (NUMBER, None, None),
+        (NUMBER, "²", "²"),
+        (CODE, 47, "00047"),
+        (CODE, "47", "47"),
+        (CODE, " 00047 ", "00047"),
+        (TEXT, "007", "007"),
+        (TEXT, 7, "7"),
+    ],
+)
+def test_canonical_text(field, value, text):
+    assert canonical_text(value, field) == text
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.one_of(st.none(), st.integers(-2, 130), st.just(None))))
+def test_coded_columns_keep_every_row(values):
+    column = CodedColumn.from_arrow(pa.array(values, type=pa.int64()), NUMBER)
+    assert column.texts().tolist() == [canonical_text(value, NUMBER) for value in values]
+    assert sum(column.counts().values()) == len(values)
+    assert len(set(column.values)) == len(column.values)
+
+
+def test_dictionaries_and_plain_arrays_agree():
+    texts = pa.array([" 1", "01", None, "2", " "])
+    plain = CodedColumn.from_arrow(texts, NUMBER)
+    coded = CodedColumn.from_arrow(texts.dictionary_encode(), NUMBER)
+    assert plain.texts().tolist() == coded.texts().tolist() == ["1", "1", None, "2", None]
+    assert plain.counts() == {"1": 2, None: 2, "2": 1}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([7, 30, 7, None]),
+        pa.array(["7", "030", " 07", " "]),
+        pa.array(["7", "030", " 07", ""], type=pa.large_string()),
+        pa.array([7.0, 30.0, 7.0, None]),
+        pa.array(["7", "030", "07", None]).dictionary_encode(),
+    ],
+)
+def test_identifiers_of_digits_are_numbers(keys):
+    index = KeyIndex(keys)
+    assert index.is_blank.tolist() == [False, False, False, True]
+    assert index.is_repeated.tolist() == [True, False, True, False]
+    for wanted in (pa.array([30, 7, 8, None]), pa.array(["30", "0007", "x", " "])):
+        assert index.positions(wanted).tolist() == [1, 0, -1, -1]
+
+
+def test_other_identifiers_are_texts():
+    index = KeyIndex(pa.array(["A1", "2", "02", "A1", None]))
+    assert index.is_repeated.tolist() == [True, False, False, True, False]
+    assert index.positions(pa.array([" A1", "02", "2", "3", None])).tolist() == [0, 2, 1, -1, -1]
+    assert index.positions(pa.array([2, 3])).tolist() == [1, -1]
+
+
+def test_identifiers_of_22_digits_are_exact():
+    keys = pa.array(["1234567890123456789012", "1234567890123456789013"])
+    assert KeyIndex(keys).positions(keys).tolist() == [0, 1]
+
+
+def test_an_index_without_identifiers_finds_nothing():
+    index = KeyIndex(pa.array([None, None], type=pa.string()))
+    assert index.positions(pa.array(["1", None])).tolist() == [-1, -1]
+    assert not index.is_repeated.any()
+
+
+def test_inexact_floats_identify_nothing():
+    np.testing.assert_array_equal(
+        is_blank_key(pa.array([1.0, 1.5, 2.0**60, None])), [False, True, True, True]
+    )
+
+
+IDENTIFIERS = st.one_of(
+    st.none(),
+    st.integers(-3, 30).map(str),
+    st.sampled_from(["", " ", "007", " 7 ", "A", "a", "A\0", "é", "²", "9" * 18, "9" * 19]),
+)
+NUMBERS = st.one_of(st.none(), st.integers(-2, 9), st.integers(10**18 - 2, 10**18))
+
+
+def naive_labels(keys, is_numeric):
+    texts = [(key or "").strip() for key in keys]
+    return [int(text) if is_numeric and is_number(text) else text for text in texts]
+
+
+def is_number(text):
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+@pytest.mark.parametrize("n_hashes", [1, 3, None])
+@pytest.mark.parametrize("is_coded", [False, True])
+@settings(deadline=None, max_examples=60)
+@given(
+    parts=st.lists(st.lists(IDENTIFIERS, max_size=12), min_size=1, max_size=3),
+    wanted=st.lists(IDENTIFIERS, max_size=15),
+)
+def test_identifiers_are_found_whatever_their_hashes(n_hashes, is_coded, parts, wanted):
+    def arrow(keys):
+        array = pa.array(keys, pa.string())
+        return array.dictionary_encode() if is_coded else array
+
+    hashes = columns._hashes
+    with pytest.MonkeyPatch.context() as patch:
+        if n_hashes:
+            patch.setattr(columns, "_hashes", lambda texts: hashes(texts) % n_hashes)
+        patch.setattr(columns, "_ROWS_AT_ONCE", 5)
+        index = KeyIndex(pa.chunked_array([arrow(part) for part in parts]))
+        found = index.positions(arrow(wanted))
+    keys = sum(parts, [])
+    is_numeric = all(is_number(key.strip()) for key in keys if key and key.strip())
+    labels = naive_labels(keys, is_numeric)
+    assert found.tolist() == [
+        labels.index(label) if label != "" and label in labels else -1
+        for label in naive_labels(wanted, is_numeric)
+    ]
+    assert index.is_blank.tolist() == [label == "" for label in labels]
+    assert index.is_repeated.tolist() == [
+        label != "" and labels.count(label) > 1 for label in labels
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(indexed=st.lists(NUMBERS, max_size=12), wanted=st.lists(NUMBERS, max_size=12))
+def test_integers_are_found_like_their_texts(indexed, wanted):
+    expected = [indexed.index(key) if key is not None and key in indexed else -1 for key in wanted]
+    for of_index in (pa.int64(), pa.string()):
+        index = KeyIndex(pa.array(indexed, pa.int64()).cast(of_index))
+        for of_keys in (pa.int64(), pa.string()):
+            keys = pa.array(wanted, pa.int64()).cast(of_keys)
+            assert index.positions(keys).tolist() == expected

@@ -1,0 +1,121 @@
+"""Pages on the input's rules: public ones without counts, confidential ones with counts only."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE
+from spineflow.tasks.tables.outcomes import write_input_outcomes
+from spineflow.tasks.topdown.ingest.generate import generate_county
+
+AGE, RACE = "842739", "97351"
+"""Values of two records that no rule allows."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run whose input broke two rules."""
+    folder = tmp_path_factory.mktemp("docs")
+    files = generate_county(folder, persons=600, seed=2, layout="delimited")
+    persons = pd.read_csv(files.persons, sep="|", dtype=str, keep_default_na=False)
+    persons.loc[3:6, "QAGE"] = AGE
+    persons.loc[8, "CENRACE"] = RACE
+    persons.to_csv(files.persons, sep="|", index=False)
+    check = check_inputs(persons=files.persons, units=files.units, geography=files.geography)
+    run = RunDirectory(folder / "run")
+    write_input_outcomes(run, check.outcomes, check.findings, stamp=None)
+    return run
+
+
+def public_pages(run: RunDirectory) -> dict[str, str]:
+    return {
+        path.name: html.unescape(path.read_text(encoding="utf-8"))
+        for path in (run.checks / "data_docs").iterdir()
+    }
+
+
+def test_every_suite_has_a_page_with_every_expectation(run: RunDirectory) -> None:
+    pages = public_pages(run)
+    assert set(pages) == {
+        "index.html",
+        "geography.html",
+        "units.html",
+        "persons.html",
+        "cross_table.html",
+    }
+    rules = json.loads((run.checks / "rules.json").read_text())
+    assert {frozenset(rule) for rule in rules} == {frozenset({"suite", "rule", "passed"})}
+    for rule in rules:
+        outcome = "passed" if rule["passed"] else "FAILED"
+        heading = f"<h2>{rule['rule'].replace('_', ' ')}: {outcome}</h2>"
+        assert heading in pages[f"{rule['suite']}.html"]
+    persons = pages["persons.html"]
+    assert "QAGE values must belong to this set: 0 1 2 3 … 115.</td><td>FAILED" in persons
+    assert "QAGE values must never be null.</td><td>passed" in persons
+    assert re.search(r'href="persons.html">persons</a>.*FAILED', pages["index.html"])
+
+
+def test_public_pages_hold_no_count_and_no_value(run: RunDirectory) -> None:
+    for page in public_pages(run).values():
+        text = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+        assert AGE not in text
+        assert RACE not in text
+        assert "rows that break" not in text
+        # The digits that remain are those of the rules: of codes, ages, widths and rule totals.
+        assert not re.search(r"\b600\b", text)
+
+
+def test_counts_are_on_the_confidential_page_and_values_nowhere(run: RunDirectory) -> None:
+    text = (run.confidential / "data_docs" / "index.html").read_text(encoding="utf-8")
+    assert re.search(r"QAGE must be a whole number.*?<td class=\"number\">4</td>", text)
+    assert re.search(r"CENRACE must be a code.*?<td class=\"number\">1</td>", text)
+    assert AGE not in text
+    assert RACE not in text
+
+
+def test_pages_need_nothing_from_elsewhere(run: RunDirectory) -> None:
+    for page in run.root.rglob("data_docs/*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "http" not in text
+        assert "<script" not in text
+
+
+def test_pages_of_a_run_that_is_not_private_say_so(run: RunDirectory, tmp_path: Path) -> None:
+    stamped = RunDirectory(tmp_path / "run")
+    stamp = f"{NOT_PRIVATE}: noise was switched off"
+    write_input_outcomes(stamped, (), (), stamp=stamp)
+    for page in stamped.root.rglob("data_docs/*.html"):
+        assert stamp in page.read_text(encoding="utf-8")
+    for page in run.root.rglob("data_docs/*.html"):
+        assert NOT_PRIVATE not in page.read_text(encoding="utf-8")
+
+
+def test_the_pages_open_in_a_browser(run: RunDirectory, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("needs chromium")
+    for page, words in (("index.html", "Suites"), ("persons.html", "qage is valid: FAILED")):
+        shown = subprocess.run(
+            [
+                chromium,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--user-data-dir={tmp_path / 'profile'}",
+                "--dump-dom",
+                (run.checks / "data_docs" / page).as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert words in shown.stdout, shown.stderr

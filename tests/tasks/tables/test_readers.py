@@ -1,0 +1,372 @@
+"""Files that can be read in several forms, and files that cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.tables import readers
+from spineflow.tasks.tables.findings import UnreadableInput
+from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT, LAYOUTS
+from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.topdown.ingest.generate import generate_county
+
+PERSON_COLUMNS = ("MAFID", "QAGE", "CENHISP", "CENRACE", "QGQTYP")
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    """Bytes of each table of one county, by layout."""
+    contents = {}
+    for layout in ("parquet", "delimited", "fixed_width"):
+        files = generate_county(tmp_path_factory.mktemp(layout), persons=600, seed=2, layout=layout)
+        contents[layout] = {
+            "persons": files.persons.read_bytes(),
+            "units": files.units.read_bytes(),
+            "geography": files.geography.read_bytes(),
+        }
+    return contents
+
+
+def read(path: Path, table: str = "persons", columns: tuple[str, ...] = PERSON_COLUMNS):
+    """All rows of a file as texts without surrounding blanks."""
+    batches = list(read_batches(InputFile(table, str(path), "people"), Selection(columns)))
+    frames = [pd.DataFrame({k: v.to_pylist() for k, v in b.items()}) for b in batches]
+    frame = pd.concat(frames, ignore_index=True)
+    return frame.apply(lambda column: column.astype(str).str.strip().str.lstrip("0"))
+
+
+@pytest.fixture
+def expected(content, tmp_path):
+    path = tmp_path / "expected.parquet"
+    path.write_bytes(content["parquet"]["persons"])
+    return read(path)
+
+
+def variants(content: dict[str, dict[str, bytes]]) -> dict[str, bytes]:
+    delimited = content["delimited"]["persons"]
+    fixed = content["fixed_width"]["persons"]
+    header, rows = delimited.split(b"\n", 1)
+    return {
+        "pipes": delimited,
+        "commas": delimited.replace(b"|", b","),
+        "tabs": delimited.replace(b"|", b"\t"),
+        "blanks in the header": header.replace(b"|", b" | ") + b"\n" + rows,
+        "carriage returns": delimited.replace(b"\n", b"\r\n"),
+        "byte order mark": b"\xef\xbb\xbf" + delimited,
+        "no last line end": delimited[:-1],
+        "blank lines": delimited.replace(b"\n", b"\n\n", 3) + b"\n\n",
+        "gzip": gzip.compress(delimited),
+        "Parquet, gzip": gzip.compress(content["parquet"]["persons"]),
+        "gzip members": gzip.compress(delimited[:5000]) + gzip.compress(delimited[5000:]),
+        "fixed": fixed,
+        "fixed, carriage returns": fixed.replace(b"\n", b"\r\n"),
+        "fixed, byte order mark": b"\xef\xbb\xbf" + fixed,
+        "fixed, no last line end": fixed[:-1],
+        "fixed, gzip": gzip.compress(fixed),
+    }
+
+
+VARIANTS = (
+    "pipes",
+    "commas",
+    "tabs",
+    "blanks in the header",
+    "carriage returns",
+    "byte order mark",
+    "no last line end",
+    "blank lines",
+    "gzip",
+    "Parquet, gzip",
+    "gzip members",
+    "fixed",
+    "fixed, carriage returns",
+    "fixed, byte order mark",
+    "fixed, no last line end",
+    "fixed, gzip",
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_of_text_read_the_same(variant, content, expected, tmp_path):
+    path = tmp_path / "persons"
+    path.write_bytes(variants(content)[variant])
+    pd.testing.assert_frame_equal(read(path), expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("layout", ["delimited", "fixed_width"])
+def test_small_blocks_read_the_same(layout, content, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 1000)
+    path = tmp_path / "persons"
+    path.write_bytes(content[layout]["persons"])
+    pd.testing.assert_frame_equal(read(path), expected, check_dtype=False)
+
+
+def test_quoted_values(tmp_path):
+    path = tmp_path / "grfc.csv"
+    names = ",".join(f'"{name}"' for name in GEOGRAPHY_LAYOUT.names)
+    path.write_text(names + ',"NAME"\n' + '"1","44","001","000100","1","1000","9999","1","2","a,b"')
+    selection = Selection(GEOGRAPHY_LAYOUT.names, with_others=True)
+    [batch] = read_batches(InputFile("geography", str(path), "blocks"), selection)
+    assert batch["NAME"].to_pylist() == ["a,b"]
+    assert batch["TABBLKCOU"].to_pylist() == ["001"]
+
+
+def test_columns_that_nobody_reads_may_be_repeated_or_unnamed(content, expected, tmp_path):
+    path = tmp_path / "persons.txt"
+    lines = content["delimited"]["persons"].decode().splitlines()
+    path.write_text("\n".join([lines[0] + "|X|X||", *(line + "|a|b|c|d" for line in lines[1:])]))
+    pd.testing.assert_frame_equal(read(path), expected, check_dtype=False)
+
+
+def without_rows(table: dict[str, bytes]) -> bytes:
+    frame = pq.read_table(pa.BufferReader(table["persons"]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(frame.slice(0, 0), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def with_type(table: dict[str, bytes], column: str, values: pa.Array) -> bytes:
+    frame = pq.read_table(pa.BufferReader(table["persons"]))
+    position = frame.column_names.index(column)
+    sink = pa.BufferOutputStream()
+    pq.write_table(frame.set_column(position, column, values), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def changed(content: dict[str, dict[str, bytes]]) -> dict[str, tuple[bytes, str, int | None]]:
+    """Contents of a bad persons file, words of the refusal, and the count of wrong lines."""
+    parquet, delimited, fixed = (
+        content[layout]["persons"] for layout in ("parquet", "delimited", "fixed_width")
+    )
+    header, rows = delimited.split(b"\n", 1)
+    first, second, others = fixed.split(b"\n", 2)
+    fixed_lines = "every line must have 91 characters"
+    ragged = "every row must have as many fields"
+    n_rows = rows.count(b"\n")
+    lists = pa.array([[1]] * n_rows)
+    latin = pa.array([b"\xe9"] * n_rows).view(pa.string())
+    return {
+        "empty": (b"", "the file is empty", None),
+        "white": (b" \n\n", "the file is empty", None),
+        "gzip of nothing": (gzip.compress(b""), "the file is empty", None),
+        "header only": (header, "holds no rows", None),
+        "header line only": (header + b"\r\n\r\n", "holds no rows", None),
+        "Parquet without rows": (without_rows(content["parquet"]), "holds no rows", None),
+        "truncated gzip": (gzip.compress(delimited)[:-900], "gzip file is truncated", None),
+        "gzip without its end": (gzip.compress(fixed)[:-4], "gzip file is truncated", None),
+        "gzip header only": (gzip.compress(fixed)[:12], "gzip file is truncated", None),
+        "damaged gzip": (
+            gzip.compress(delimited)[:2000] + b"0000" + gzip.compress(delimited)[2004:],
+            "gzip file is truncated or damaged",
+            None,
+        ),
+        "short line": (b"\n".join([first, second[:-1], others]), fixed_lines, 1),
+        "long lines": (b"\n".join([first + b"1", second + b"1", others]), fixed_lines, 2),
+        "short last line": (fixed[:-3], fixed_lines, 1),
+        "lines of two lengths": (b"\n".join([first[:-1], second + b"1", others]), fixed_lines, 2),
+        "one line end is another": (
+            b"\r\n".join([first, second + b"\n" + others]),
+            fixed_lines,
+            None,
+        ),
+        "no line ends": (fixed.replace(b"\n", b""), fixed_lines, 1),
+        "units as persons": (content["fixed_width"]["units"], fixed_lines, None),
+        "Latin-1": (header + b"\n" + rows[:4000] + b"\xe9" + rows[4001:], "are not UTF-8", None),
+        "Latin-1 at the end": (delimited[:-1] + b"\xc3", "are not UTF-8", None),
+        "Latin-1, fixed": (fixed[:400] + b"\xe9" + fixed[401:], "are not UTF-8", None),
+        "UTF-16": (delimited.decode().encode("utf-16"), "are not UTF-8", None),
+        "letters, fixed": (fixed.replace(b"  ", "é".encode(), 1), "are not ASCII", None),
+        "semicolons": (delimited.replace(b"|", b";"), "the header is not the CEF column", None),
+        "header with semicolons": (
+            header.replace(b"|", b";") + b"\n" + rows,
+            "the header is not the CEF column names",
+            None,
+        ),
+        "header with commas": (header.replace(b"|", b",") + b"\n" + rows, ragged, n_rows),
+        "no header": (rows, "the header is not the CEF column names", None),
+        "ragged row": (delimited[:-1] + b"|1\n", ragged, 1),
+        "short rows": (delimited + b"3|1\n3|1\n", ragged, 2),
+        "open quote": (
+            b"\n".join([header + b"|X", *(row + b'|"x' for row in rows.splitlines())]),
+            "every row must be one line",
+            None,
+        ),
+        "repeated column": (
+            header.replace(b"RELSHIP", b"CENRACE") + b"\n" + rows,
+            "the column CENRACE occurs more than once",
+            None,
+        ),
+        "no column": (header.replace(b"QAGE", b"AGE") + b"\n" + rows, "the column QAGE is", None),
+        "truncated Parquet": (parquet[:-200], "Parquet file is truncated", None),
+        "damaged Parquet": (
+            parquet[:300] + bytes(len(parquet) // 2) + parquet[300 + len(parquet) // 2 :],
+            "Parquet file is truncated or damaged",
+            None,
+        ),
+        "magic only": (b"PAR1", "Parquet file is truncated", None),
+        "truncated Parquet, gzip": (
+            gzip.compress(parquet[:-200]),
+            "Parquet file is truncated",
+            None,
+        ),
+        "lists": (with_type(content["parquet"], "QAGE", lists), "QAGE is neither integers", None),
+        "Latin-1, Parquet": (
+            with_type(content["parquet"], "CENRACE", latin),
+            "CENRACE holds bytes that are not UTF-8",
+            None,
+        ),
+        "Latin-1 key, Parquet": (
+            with_type(content["parquet"], "MAFID", latin),
+            "MAFID holds bytes that are not UTF-8",
+            None,
+        ),
+    }
+
+
+BAD_FILES = (
+    "empty",
+    "white",
+    "gzip of nothing",
+    "header only",
+    "header line only",
+    "Parquet without rows",
+    "truncated gzip",
+    "gzip without its end",
+    "gzip header only",
+    "damaged gzip",
+    "short line",
+    "long lines",
+    "short last line",
+    "lines of two lengths",
+    "one line end is another",
+    "no line ends",
+    "units as persons",
+    "Latin-1",
+    "Latin-1 at the end",
+    "Latin-1, fixed",
+    "UTF-16",
+    "letters, fixed",
+    "semicolons",
+    "header with semicolons",
+    "header with commas",
+    "no header",
+    "ragged row",
+    "short rows",
+    "open quote",
+    "repeated column",
+    "no column",
+    "truncated Parquet",
+    "damaged Parquet",
+    "magic only",
+    "truncated Parquet, gzip",
+    "lists",
+    "Latin-1, Parquet",
+    "Latin-1 key, Parquet",
+)
+
+
+def test_every_bad_file_is_listed(content):
+    assert set(BAD_FILES) == set(changed(content))
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_files_are_refused(case, content, tmp_path):
+    data, words, count = changed(content)[case]
+    path = tmp_path / "persons"
+    path.write_bytes(data)
+    with pytest.raises(UnreadableInput) as refused:
+        read(path)
+    finding = refused.value.finding
+    assert finding.file == "people"
+    assert words in finding.rule
+    if count is not None:
+        assert finding.count == count
+    text = finding.sentence().replace("every line must have 91 characters", "")
+    assert not any(character.isdigit() for character in text.replace("UTF-8", ""))
+
+
+def test_further_parquet_columns_that_are_no_texts_are_left_out(content, tmp_path):
+    rows = content["delimited"]["geography"].decode().splitlines()
+    names = rows[0].split("|")
+    columns = dict(zip(names, zip(*(row.split("|") for row in rows[1:]), strict=True), strict=True))
+    n_blocks = len(rows) - 1
+    table = pa.table({**columns, "SHAPE": [b"\0"] * n_blocks, "AREA": [1.5] * n_blocks})
+    path = tmp_path / "grfc.parquet"
+    pq.write_table(table, path)
+    selection = Selection(GEOGRAPHY_LAYOUT.names, with_others=True)
+    [batch] = read_batches(InputFile("geography", str(path), "blocks"), selection)
+    assert list(batch) == [*GEOGRAPHY_LAYOUT.names, "SDUNI", "AREA"]
+
+
+def test_repeated_parquet_columns(content, tmp_path):
+    table = pq.read_table(pa.BufferReader(content["parquet"]["persons"]))
+    repeated = pa.Table.from_arrays([*table.columns, table["QAGE"]], [*table.column_names, "QAGE"])
+    pq.write_table(repeated, tmp_path / "persons.parquet")
+    with pytest.raises(UnreadableInput, match="QAGE occurs more than once"):
+        read(tmp_path / "persons.parquet")
+
+
+def test_a_bad_file_ends_the_check_with_a_clean_refusal(content, tmp_path):
+    paths = {}
+    for table in ("persons", "units", "geography"):
+        paths[table] = tmp_path / table
+        paths[table].write_bytes(content["delimited"][table])
+    paths["persons"].write_bytes(content["delimited"]["persons"] + b"3|100000001|x\n")
+    check = check_inputs(**paths)
+    assert [(o.suite, o.passed) for o in check.outcomes] == [
+        ("geography", True),
+        ("units", True),
+        ("persons", False),
+    ]
+    with pytest.raises(Exception, match="must have as many fields") as refused:
+        check.accepted()
+    assert refused.value.exit_code == 2
+    assert refused.value.__context__ is None and refused.value.__cause__ is None
+
+
+def test_a_text_file_is_no_parquet_file_by_name(content, tmp_path):
+    path = tmp_path / "persons.parquet"
+    path.write_bytes(content["delimited"]["persons"])
+    with pytest.raises(UnreadableInput, match="Parquet file is truncated or damaged"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("missing.txt", "does not exist"),
+        ("missing/file.txt", "does not exist"),
+        ("", "does not exist"),
+        (".", "is a directory"),
+        ("bad\0name", "cannot be opened"),
+        ("x" * 5000, "cannot be opened"),
+        ("nothing://x/y", "cannot be opened"),
+        ("memory://missing/file", "does not exist"),
+    ],
+)
+@pytest.mark.parametrize("table", LAYOUTS)
+def test_paths_that_cannot_be_opened(path, words, table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnreadableInput, match=words) as refused:
+        list(read_batches(InputFile(table, path, "the file"), Selection(("MAFID",))))
+    assert refused.value.finding.remedy.startswith(f"correct the path input.{table}")
+
+
+def test_a_file_inside_a_file_does_not_exist(tmp_path):
+    (tmp_path / "a").write_text("x")
+    with pytest.raises(UnreadableInput, match="does not exist"):
+        read(tmp_path / "a" / "persons.parquet")
+
+
+def test_geography_without_a_header(tmp_path):
+    path = tmp_path / "grfc.txt"
+    path.write_text("20000000000 44 001\n")
+    with pytest.raises(UnreadableInput, match="not a header with the CEF column names"):
+        read(path, "geography", GEOGRAPHY_LAYOUT.names)

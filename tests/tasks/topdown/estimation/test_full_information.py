@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from spineflow.flows.running import PRESETS
+from spineflow.tasks.census.schema import PERSONS
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
+from spineflow.tasks.topdown.estimation.full_information import (
+    combine_shard,
+    estimate_shard,
+    fitted_precisions,
+)
+from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from spineflow.tasks.topdown.estimation.replicate import (
+    lay_out,
+    measure,
+    read_dataset,
+    with_estimator,
+    with_seed,
+)
+from spineflow.tasks.topdown.estimation.spine_estimates import Group, GroupedEstimates
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.workload.queries import marginal_query
+
+NAMES = ("total", "hhinstlevels", "hhgq", "hispanic * cenrace", "votingage", "detailed")
+
+
+@pytest.fixture(scope="module")
+def algebra() -> QueryAlgebra:
+    queries = [marginal_query(PERSONS, name) for name in NAMES]
+    forbidden = PERSONS.cells_where({"hhgq": (3,), "votingage": (0,)})
+    return QueryAlgebra.build(PERSONS, queries, PERSONS.levels("hhgq"), forbidden)
+
+
+def grams_of(algebra: QueryAlgebra, types, names=NAMES) -> np.ndarray:
+    cells = algebra.cells_of(np.isin(np.arange(8), types))
+    return np.stack([algebra.gram(marginal_query(PERSONS, name), cells) for name in names])
+
+
+def test_weights_of_a_combination_of_queries_are_found_again(algebra):
+    grams = grams_of(algebra, range(8))
+    weights = np.array([7.0, 0.5, 0.1, 2.0, 0.3, 1.0])
+    variance = np.linalg.inv((weights[:, None, None, None] * grams).sum(0))
+    assert np.allclose(fitted_precisions(variance, grams, weights), weights)
+    found = fitted_precisions(variance, grams, np.ones(6))
+    assert np.allclose(found, weights, rtol=1e-3)
+
+
+def test_queries_that_tell_the_same_stay_near_the_start(algebra):
+    """Without group quarters, hhgq and hhinstlevels are the total again."""
+    grams = grams_of(algebra, [0])
+    weights = np.array([7.0, 0.5, 0.1, 2.0, 0.3, 1.0])
+    variance = np.linalg.inv((weights[:, None, None, None] * grams).sum(0))
+    assert np.allclose(fitted_precisions(variance, grams, weights), weights)
+    found = fitted_precisions(variance, grams, 2 * weights)
+    assert np.isclose(found[:3].sum(), 7.6, rtol=1e-3)
+    assert np.allclose(found[3:], weights[3:], rtol=1e-2)
+
+
+def test_the_total_alone_gets_the_inverse_of_its_variance(algebra):
+    rng = np.random.default_rng(3)
+    cells = algebra.cells_of(np.isin(np.arange(8), [0, 2, 5]))
+    root = rng.normal(size=(4, cells.size, cells.size))
+    variance = root @ root.swapaxes(1, 2)
+    h = algebra.total_vector(cells.size)
+    found = fitted_precisions(variance, grams_of(algebra, [0, 2, 5], ["total"]), np.ones(1))
+    assert np.allclose(found, 1 / (h @ variance[0] @ h), rtol=1e-5)
+
+
+def test_weights_are_never_negative_and_exact_totals_do_no_harm(algebra):
+    """An exact total leaves a singular covariance, which the fit leaves out."""
+    grams = grams_of(algebra, [0])
+    variance = np.stack([np.eye(2) * s for s in (1.0, 9.0, 0.1, 5.0)])
+    variance[0] = [[1, -1], [-1, 1]]
+    found = fitted_precisions(variance, grams, np.ones(6))
+    assert (found >= 0).all() and found.any()
+
+
+def test_combined_files_come_back(algebra, tmp_path: Path):
+    rng = np.random.default_rng(4)
+    can_have = np.zeros((5, 8), dtype=bool)
+    can_have[:, 0] = True
+    can_have[[1, 4], 3] = True
+    groups = []
+    for rows in (np.array([0, 2, 3]), np.array([1, 4])):
+        cells = algebra.cells_of(can_have[rows[0]])
+        square = (rows.size, 4, cells.size, cells.size)
+        estimates = LinearEstimates(
+            rng.normal(size=(rows.size, cells.size, 126)), rng.normal(size=square), np.zeros(square)
+        )
+        estimates.diffuse[1] = rng.normal(size=square[1:])
+        groups.append(Group(rows, cells, estimates))
+    written = GroupedEstimates(algebra, can_have, tuple(groups))
+    geocode = np.array(["a", "b", "c", "d", "e"], dtype=object)
+    write_combined(tmp_path / "x.parquet", geocode, written)
+    asked = np.array(["e", "d", "b"], dtype=object)
+    found = read_combined([tmp_path / "x.parquet"], asked, algebra)
+    assert np.array_equal(found.can_have, can_have[[4, 3, 1]])
+    assert np.allclose(found.means(), written.means()[[4, 3, 1]])
+    wide = {group.cells.size: group for group in found.groups}
+    assert np.array_equal(wide[3].estimates.variance[1], groups[1].estimates.variance[0])
+    assert np.array_equal(wide[3].estimates.diffuse[0], groups[1].estimates.diffuse[1])
+    assert not wide[2].estimates.diffuse.any()
+    with pytest.raises(ValueError, match="missing, or stand twice"):
+        read_combined([tmp_path / "x.parquet"], np.array(["a", "z"], dtype=object), algebra)
+
+
+@pytest.fixture(scope="module")
+def measured(county: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Settings and a measured replicate of the generated county."""
+    folder = tmp_path_factory.mktemp("full")
+    text = (
+        f'preset = "pl94_2020_us"\n[input]\npersons = "{county / "persons.parquet"}"\n'
+        f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
+        'confidential = false\n[privacy]\ndataset = "county"\n'
+    )
+    (folder / "settings.toml").write_text(text)
+    settings = load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
+    settings = with_seed(with_estimator(settings, "full_information"), 5)
+    dataset = read_dataset(settings, folder / "dataset")
+    layout = lay_out(dataset, settings, folder / "layout")
+    return settings, measure(layout, settings, folder / "measured")
+
+
+def test_combining_again_or_estimating_elsewhere_gives_the_same_bytes(measured, tmp_path: Path):
+    settings, run = measured
+    spine = read_spine(run.spine("persons"))
+    shards = read_shards(run.spine("persons"))
+    contents = []
+    for copy in ("one", "two"):
+        other = replace(run, root=tmp_path / copy)
+        other.root.mkdir()
+        for name in ("spine", "measurements"):
+            (other.root / name).symlink_to(run.root / name)
+        for shard in reversed(shards[1:]):
+            combine_shard(other, settings, "persons", spine, shard)
+        for shard in shards:
+            estimate_shard(other, settings, "persons", spine, shard)
+        contents.append(
+            {
+                path.relative_to(other.root): path.read_bytes()
+                for name in ("combined", "estimates")
+                for path in sorted((other.root / name).rglob("*.parquet"))
+            }
+        )
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == 2 * len(shards) - 1

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from spineflow.tasks.topdown.workload.queries import marginal_query
+
+ASKED = {
+    PERSONS: ("total", "hhinstlevels", "hhgq", "votingage * cenrace", "hispanic", "detailed"),
+    Schema("persons", ("hhgq", "hispanic", "votingage")): ("hhinstlevels * hispanic", "detailed"),
+    Schema("persons", ("sex", "hispanic")): ("total", "sex", "detailed"),
+    Schema("persons", ("hhgq",)): ("hhinstlevels", "detailed"),
+    UNITS: ("detailed",),
+}
+SCHEMAS = pytest.mark.parametrize("schema", ASKED, ids=lambda schema: "x".join(schema.attributes))
+
+
+def algebra_of(schema: Schema, zero=True) -> QueryAlgebra:
+    types = np.zeros(schema.n_cells, dtype=np.int64)
+    forbidden = np.zeros(schema.n_cells, dtype=bool)
+    if "hhgq" in schema.attributes:
+        types = schema.levels("hhgq")
+        if zero and "votingage" in schema.attributes:
+            forbidden = schema.cells_where({"hhgq": (3,), "votingage": (0,)})
+    queries = [marginal_query(schema, name) for name in ASKED[schema]]
+    return QueryAlgebra.build(schema, queries, types, forbidden)
+
+
+def can_have(schema: Schema, *types: int) -> np.ndarray:
+    mask = np.zeros(8 if "hhgq" in schema.attributes else 1, dtype=bool)
+    mask[list(types) if len(mask) > 1 else 0] = True
+    return mask
+
+
+def possible(algebra: QueryAlgebra, cells: np.ndarray) -> np.ndarray:
+    """Cells of the schema that the core cells stand for."""
+    ones = np.ones((1, cells.size, algebra.n_coordinates))
+    return np.flatnonzero(np.abs(algebra.histograms(ones, cells)[0]) > 1e-9)
+
+
+def test_redistricting_schema_has_small_matrices():
+    algebra = algebra_of(PERSONS)
+    assert [PERSONS.attributes[axis] for axis in algebra.core] == ["hhgq", "votingage"]
+    assert [len(columns) for columns in algebra.components] == [1, 1, 62, 62]
+    assert algebra.cells_of(can_have(PERSONS, 0)).size == 2
+    assert algebra.cells_of(can_have(PERSONS, *range(8))).size == 15
+
+
+def test_an_attribute_is_free_if_nothing_tells_its_levels_apart():
+    algebra = algebra_of(PERSONS, zero=False)
+    assert [PERSONS.attributes[axis] for axis in algebra.core] == ["hhgq"]
+    assert algebra_of(UNITS).core == ()
+
+
+@SCHEMAS
+def test_coordinates_are_orthonormal(schema):
+    algebra = algebra_of(schema)
+    cells = algebra.cells_of(can_have(schema, 0, 3, 5))
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2, cells.size, algebra.n_coordinates))
+    histograms = algebra.histograms(x, cells)
+    assert np.allclose((histograms**2).sum(1), (x**2).sum((1, 2)))
+    assert np.allclose(algebra.coordinates(histograms, cells), x)
+    h = algebra.total_vector(cells.size)
+    assert np.allclose(histograms.sum(1), x[:, :, 0] @ h)
+
+
+@SCHEMAS
+@pytest.mark.parametrize("types", [(0,), (0, 3, 4, 6), (3,), tuple(range(8))])
+def test_information_is_that_of_the_matrices(schema, types):
+    algebra = algebra_of(schema)
+    cells = algebra.cells_of(can_have(schema, *types))
+    if not cells.size:
+        pytest.skip("nothing is possible")
+    rng = np.random.default_rng(2)
+    queries = [marginal_query(schema, name) for name in ASKED[schema]]
+    measurements = {
+        query.name: QueryMeasurement(
+            query, rng.integers(-9, 9, (3, query.n_rows)), rng.uniform(0.1, 2, 3)
+        )
+        for query in queries
+    }
+    a, b = algebra.information(measurements, cells)
+    x = rng.normal(size=(3, cells.size, algebra.n_coordinates))
+    histograms = algebra.histograms(x, cells)
+    ax = np.empty_like(x)
+    for component, columns in enumerate(algebra.components):
+        ax[:, :, columns] = a[:, component] @ x[:, :, columns]
+    expected_ax = np.zeros_like(histograms)
+    expected_b = np.zeros_like(histograms)
+    for m in measurements.values():
+        weighted = m.query.matrix.T * m.precision[0]
+        for i in range(3):
+            weighted = m.precision[i] * m.query.matrix.T
+            expected_ax[i] += weighted @ (m.query.matrix @ histograms[i])
+            expected_b[i] += weighted @ m.values[i]
+    inside = possible(algebra, cells)
+    assert np.allclose(algebra.histograms(ax, cells)[:, inside], expected_ax[:, inside])
+    assert np.allclose(algebra.histograms(b, cells)[:, inside], expected_b[:, inside])
+
+
+def test_gram_of_the_total_sees_the_constant_coordinate_alone():
+    algebra = algebra_of(PERSONS)
+    cells = algebra.cells_of(can_have(PERSONS, 0, 1))
+    gram = algebra.gram(marginal_query(PERSONS, "total"), cells)
+    assert np.array_equal(gram[0], np.full((4, 4), 126.0))
+    assert not gram[1:].any()

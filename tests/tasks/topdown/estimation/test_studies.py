@@ -1,0 +1,107 @@
+"""Replicate studies of the estimators: how accurate they are, and that budget buys accuracy."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.flows.running import PRESETS
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.quantities import TOTAL_POPULATION
+from spineflow.tasks.topdown.estimation.replicate import study, with_estimator
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+PRODUCTION = Fraction(293764, 114921)
+QUERIES = ["total", "hispanic * cenrace", "detailed"]
+
+
+def settings_of(folder: Path, tables: Path) -> TopdownSettings:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "settings.toml"
+    path.write_text(
+        f'preset = "pl94_2020_us"\n[input]\npersons = "{tables / "persons.parquet"}"\n'
+        f'units = "{tables / "units.parquet"}"\ngeography = "{tables / "grfc.txt"}"\n'
+        'confidential = false\n[privacy]\ndataset = "study"\n[run]\nuniverses = ["persons"]\n'
+    )
+    return load_settings(TopdownSettings, path, presets=PRESETS)
+
+
+def with_rho(settings: TopdownSettings, rho: Fraction) -> TopdownSettings:
+    persons = settings.budget["persons"].model_copy(update={"rho": rho})
+    return settings.model_copy(update={"budget": {**settings.budget, "persons": persons}})
+
+
+def without_noise(settings: TopdownSettings) -> TopdownSettings:
+    privacy = settings.privacy.model_copy(update={"infinite": True})
+    return settings.model_copy(update={"privacy": privacy})
+
+
+def by_seed(frame: pd.DataFrame, choice: str) -> pd.DataFrame:
+    """Mean absolute errors: a row a seed, a column a query and geolevel."""
+    kept = frame[(frame["choice"] == choice) & frame["query"].isin(QUERIES)]
+    return kept.pivot(index="seed", columns=["query", "geolevel"], values="mean_absolute_error")
+
+
+def score(difference: pd.DataFrame) -> pd.Series:
+    """Mean over its standard error; 0 where nothing ever differs."""
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    return (difference.mean() / error.where(error > 0, np.inf)).fillna(0)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study") / "tables"
+    generate_county(folder, persons=8000, seed=4)
+    return folder
+
+
+@pytest.mark.soak
+def test_full_information_beats_topdown_beats_blocks(tables: Path, tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, tables)
+    names = ("block_by_block", "topdown", "full_information")
+    choices = {name: with_estimator(settings, name) for name in names}
+    frame = pd.concat(study(choices, range(30), tmp_path / "study"))
+    blocks, topdown, full = (by_seed(frame, name) for name in names)
+    compared = score(full - topdown)
+    for geolevel in ("US", "State", "Tract", "Block_Group"):
+        assert compared["hispanic * cenrace", geolevel] < -2
+        assert compared["detailed", geolevel] < -2
+    # A county's number of people is known and shared by two tracts: no worse is all there can be.
+    assert compared["total", "Tract"] < 2
+    assert compared["total", "Block_Group"] < -2
+    assert (score(topdown - blocks) < -2).all()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("estimator", ["topdown", "full_information"])
+def test_budget_always_buys_accuracy(estimator: str, tables: Path, tmp_path: Path) -> None:
+    """From production to a thousand times its rho; with an infinite budget nothing is wrong."""
+    settings = with_estimator(settings_of(tmp_path, tables), estimator)
+    choices = {
+        str(times): with_rho(settings, PRODUCTION * times)
+        for times in (1, 3, 10, 30, 100, 300, 1000)
+    }
+    choices["inf"] = without_noise(settings)
+    frame = pd.concat(study(choices, range(20), tmp_path / "study"))
+    errors = {choice: by_seed(frame, choice) for choice in choices}
+    for less, more in zip(choices, list(choices)[1:], strict=False):
+        assert (score(errors[more] - errors[less]) <= 2).all(), (less, more)
+    assert (errors["1"].mean() > errors["1000"].mean()).any()
+    assert not errors["inf"].to_numpy().any()
+
+
+@pytest.mark.slow
+def test_redistricting_criterion_holds_on_a_real_state(shared: Path, tmp_path: Path) -> None:
+    def criterion(run, settings) -> pd.DataFrame:
+        rows = compute_figures(run, settings).criterion
+        return rows[(rows["population"] == TOTAL_POPULATION) & ~rows["on_spine"]]
+
+    settings = settings_of(tmp_path, shared / "data" / "ri2010")
+    (rows,) = study({"production": settings}, [0], tmp_path / "study", criterion)
+    assert rows["entities"].sum() > 800
+    assert np.average(rows["share_within"].fillna(0), weights=rows["entities"]) >= 0.95

@@ -1,0 +1,102 @@
+"""Shards take what is theirs of a run's files, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.answers.noisy import read_constraints
+from spineflow.tasks.census.histograms import read_histogram
+from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
+from spineflow.tasks.topdown.measurement.run import shard_histograms
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
+
+
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows of every row group that is read, as they are read."""
+    rows: list[int] = []
+    read = pq.ParquetFile.read_row_group
+
+    def counted(file: pq.ParquetFile, number: int, *arguments, **named):
+        table = read(file, number, *arguments, **named)
+        rows.append(table.num_rows)
+        return table
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    return rows
+
+
+@pytest.mark.parametrize("universe", ["persons", "units"])
+def test_histograms_of_shards_are_those_of_their_geounits(cut_county, universe: str) -> None:
+    run, settings = cut_county
+    spine, n_cells = read_spine(run.spine(universe)), settings.schema_of(universe).n_cells
+    blocks = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=n_cells).toarray()
+    for geolevel in spine.names:
+        level = spine.geolevel(geolevel)
+        expected = np.zeros((len(level), n_cells), dtype=np.int64)
+        np.add.at(expected, spine.ancestors(geolevel), blocks)
+        shards = [s for s in read_shards(run.spine(universe)) if s.geolevel == geolevel]
+        found = [shard_histograms(run, universe, spine, s, n_cells).toarray() for s in shards]
+        np.testing.assert_array_equal(np.concatenate(found), expected)
+
+
+def test_a_shard_reads_the_rows_of_its_blocks_alone(cut_county, rows_read: list[int]) -> None:
+    """Of the block histograms a shard reads the row groups that its blocks stand in.
+
+    A shard's blocks are a few stretches of the file: two for each branch of the spine that it has
+    a part of. How long the file is, does not matter.
+    """
+    run, settings = cut_county
+    spine, n_cells = read_spine(run.spine("persons")), settings.schema_of("persons").n_cells
+    with pq.ParquetFile(run.histogram("persons")) as file:
+        n_rows, n_groups = file.metadata.num_rows, file.num_row_groups
+        rows_of_group = file.metadata.row_group(0).num_rows
+    assert n_groups > 8
+    shards = [s for s in read_shards(run.spine("persons")) if s.geolevel == "Block"]
+    assert len(shards) > 6
+    for shard in shards:
+        rows_read.clear()
+        found = shard_histograms(run, "persons", spine, shard, n_cells)
+        assert sum(rows_read) <= found.nnz + 4 * rows_of_group < n_rows
+    root = read_shards(run.spine("persons"))[0]
+    rows_read.clear()
+    shard_histograms(run, "persons", spine, root, n_cells)
+    assert sum(rows_read) == n_rows
+    assert max(rows_read) == rows_of_group
+
+
+def test_records_outside_the_spine_are_refused_at_the_root(cut_county) -> None:
+    """What a spine lost would be missing from every answer."""
+    run, settings = cut_county
+    spine, n_cells = read_spine(run.spine("persons")), settings.schema_of("persons").n_cells
+    others = spine.block_geocode.copy()
+    counts = read_histogram(run.histogram("persons"), others, n_cells=n_cells).sum(axis=1)
+    others[np.argmax(counts)] = "0" * 16
+    root = read_shards(run.spine("persons"))[0]
+    with pytest.raises(ValueError, match="not asked for"):
+        shard_histograms(run, "persons", replace(spine, block_geocode=others), root, n_cells)
+
+
+@pytest.mark.parametrize("universe", ["persons", "units"])
+def test_constraints_of_shards_add_up_the_invariants_of_their_blocks(
+    cut_county, universe: str
+) -> None:
+    run, _ = cut_county
+    spine = read_spine(run.spine(universe))
+    invariants = read_invariants(run.invariants).set_index("block_geocode")
+    columns = ["housing_units"] if universe == "units" else list(FACILITY_COLUMNS)
+    of_block = invariants.loc[spine.block_geocode, columns].to_numpy()
+    name, sign = ("total_con", "=") if universe == "units" else ("hhgq_total_lb_con", ">=")
+    for shard in read_shards(run.spine(universe)):
+        sums = pd.DataFrame(of_block).groupby(spine.ancestors(shard.geolevel)).sum().to_numpy()
+        path = run.constraints(universe, shard.geolevel, shard.name)
+        geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
+        found = read_constraints(path, geocode)[name, sign]
+        assert found.holds.all()
+        values = found.values[:, -len(columns) :]
+        np.testing.assert_array_equal(values, sums[shard.start : shard.stop])

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
+from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_persons
+from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
+from spineflow.tasks.topdown.release.tabulations.variables import (
+    RACE_COMBINATIONS,
+    tables_of,
+    variable_matrix,
+    variables_of,
+)
+
+STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
+
+
+@pytest.fixture(scope="module")
+def written(exact, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("tables")
+    assert write_tables(exact.tabulation, directory) == table_files(directory)
+    return directory / "tables"
+
+
+@pytest.fixture(scope="module")
+def counted(exact, sql_tables) -> dict[str, pd.DataFrame]:
+    return sql_tables(exact.inputs)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_tables_are_those_that_sql_counts_from_the_records(written, counted, stem: str) -> None:
+    found = pq.read_table(written / f"{stem}.parquet").to_pandas().set_index("GEOCODE")
+    expected = counted[stem]
+    assert found.index.tolist() == expected.index.tolist()
+    assert len(found) > 1 or stem in ("040_state", "280_aian_area")
+    variables = [*variables_of(PERSONS), *variables_of(UNITS)]
+    assert list(expected) == variables
+    wrong = found[variables].to_numpy() != expected.to_numpy()
+    assert not wrong.any(), np.array(variables)[wrong.any(axis=0)]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_text_and_parquet_hold_the_same(written, stem: str) -> None:
+    table = pq.read_table(written / f"{stem}.parquet").to_pandas()
+    codes = [name for name in table if not name.startswith(("P0", "H0"))]
+    text = pd.read_csv(written / f"{stem}.csv", dtype=dict.fromkeys(codes, str))
+    assert list(text) == list(table)
+    assert (text.to_numpy() == table.to_numpy()).all()
+    level = SUMMARY_LEVELS[stem[:3]]
+    assert codes == ["SUMLEV", "GEOID", "GEOCODE", *level.parts]
+    assert (table["GEOCODE"] == table[list(level.parts)].agg("".join, axis=1)).all()
+    assert (table["GEOID"] == f"{level.code}0000US" + table["GEOCODE"]).all()
+
+
+def test_run_that_is_not_private_is_stamped(exact, written, tmp_path: Path) -> None:
+    write_tables(exact.tabulation, tmp_path, is_private=False)
+    for path in table_files(tmp_path):
+        private = written / path.name
+        if path.suffix == ".csv":
+            assert path.read_text() == "# NOT PRIVATE\n" + private.read_text()
+        else:
+            assert pq.read_schema(path).metadata == {b"spineflow": b"NOT PRIVATE"}
+            assert pq.read_schema(private).metadata is None
+
+
+def test_batches_do_not_change_the_rows(exact) -> None:
+    table = exact.tabulation.level(SUMMARY_LEVELS["150"])
+    whole = table.rows(0, len(table.entities))
+    assert (np.vstack([rows for _, rows in table.batches(7)]) == whole).all()
+
+
+def test_variables_of_smaller_schemas() -> None:
+    assert tables_of(PERSONS) == ("P1", "P2", "P3", "P4", "P5")
+    assert tables_of(UNITS) == ("H1",)
+    assert tables_of(Schema("persons", ("votingage", "cenrace"))) == ("P1", "P3")
+    assert tables_of(Schema("persons", ("sex", "age"))) == ()
+    assert variables_of(Schema("persons", ("hhgq",))) == tuple(
+        f"P005{number:04d}" for number in range(1, 11)
+    )
+    assert len(variables_of(PERSONS)) == 71 + 73 + 71 + 73 + 10
+
+
+def test_ages_tell_who_is_of_voting_age() -> None:
+    schema = Schema("persons", ("age", "cenrace"))
+    names = variables_of(schema)
+    matrix = variable_matrix(schema).toarray()
+    ages = schema.levels("age")
+    assert ((matrix[:, names.index("P0030001")] == 1) == (ages >= 18)).all()
+
+
+def test_combinations_of_races_go_by_size_then_by_race() -> None:
+    assert len(RACE_COMBINATIONS) == 63
+    assert RACE_COMBINATIONS[:8] == ((0,), (1,), (2,), (3,), (4,), (5,), (0, 1), (0, 2))
+    assert RACE_COMBINATIONS[-1] == tuple(range(6))
+
+
+def test_persons_outside_the_geography_are_refused(exact) -> None:
+    fewer = exact.geography["block_geocode"].to_numpy()[::2]
+    with pytest.raises(ValueError, match="outside the geography"):
+        count_persons(exact.directory / "mdf_persons.parquet", fewer)
+
+
+def test_one_universe_alone_has_its_own_tables(exact) -> None:
+    tabulation = tabulate(exact.directory, exact.geography, ("units",))
+    assert tabulation.variables == ("H0010001", "H0010002", "H0010003")
+
+
+def test_blocks_whose_number_does_not_tell_the_block_group() -> None:
+    geography = pd.DataFrame({"block_geocode": ["4400100010012001", "4400100010022001"]}).assign(
+        COUSUBFP="00001", PLACEFP="99999", AIANNHCE="9999"
+    )
+    blocks = entities_of(geography, SUMMARY_LEVELS["750"])
+    assert blocks.geocode.to_pylist() == ["4400100010012001", "4400100010022001"]
+    assert len(entities_of(geography, SUMMARY_LEVELS["160"])) == 0

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.topdown.release import microdata
+from spineflow.tasks.topdown.release.microdata import (
+    read_block_estimates,
+    write_persons,
+    write_units,
+)
+
+BLOCKS = ["4400103010011000", "4400103010021001", "4400302010011000", "7200302010011000"]
+
+
+def estimates(*rows: tuple[str, int, int]) -> pa.Table:
+    return pa.table(
+        {
+            "block_geocode": [row[0] for row in rows],
+            "cell": [row[1] for row in rows],
+            "count": [row[2] for row in rows],
+        },
+        schema=pa.schema({"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()}),
+    )
+
+
+def invariants(**facilities: list[int]) -> pd.DataFrame:
+    frame = pd.DataFrame({"block_geocode": BLOCKS, "housing_units": 9})
+    for kind in range(1, 8):
+        frame[f"facilities_{kind}"] = facilities.get(f"type_{kind}", [0] * len(BLOCKS))
+    return frame
+
+
+def person_cell(hhgq: int, votingage: int, hispanic: int, cenrace: int) -> int:
+    return ((hhgq * 2 + votingage) * 2 + hispanic) * 63 + cenrace - 1
+
+
+def test_rows_of_persons(tmp_path):
+    files = write_persons(
+        estimates(
+            (BLOCKS[2], person_cell(3, 1, 0, 63), 1),
+            (BLOCKS[0], person_cell(7, 1, 1, 2), 1),
+            (BLOCKS[0], person_cell(0, 0, 0, 1), 2),
+        ),
+        PERSONS,
+        tmp_path,
+    )
+    assert files.n_rows == 4
+    assert files.csv.read_text() == (
+        "SCHEMA_TYPE_CODE|SCHEMA_BUILD_ID|TABBLKST|TABBLKCOU|TABTRACTCE|TABBLKGRPCE|TABBLK|"
+        "EPNUM|RTYPE|GQTYPE_PL|VOTING_AGE|CENHISP|CENRACE\n"
+        "MPD|1.1.0|44|001|030100|1|1000|0|3|0|1|1|01\n"
+        "MPD|1.1.0|44|001|030100|1|1000|1|3|0|1|1|01\n"
+        "MPD|1.1.0|44|001|030100|1|1000|2|5|7|2|2|02\n"
+        "MPD|1.1.0|44|003|020100|1|1000|3|5|3|2|1|63\n"
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "mdf_persons.csv",
+        "mdf_persons.parquet",
+    }
+
+
+def test_rows_of_units(tmp_path):
+    files = write_units(
+        estimates((BLOCKS[1], 1, 2), (BLOCKS[1], 0, 1), (BLOCKS[0], 1, 1)),
+        invariants(type_1=[0, 1, 0, 0], type_7=[0, 1, 0, 1]),
+        UNITS,
+        tmp_path,
+    )
+    assert files.n_rows == 7
+    assert files.csv.read_text() == (
+        "SCHEMA_TYPE_CODE|SCHEMA_BUILD_ID|TABBLKST|TABBLKCOU|TABTRACTCE|TABBLKGRPCE|TABBLK|"
+        "RTYPE|HH_STATUS\n"
+        "MUD|1.1.0|44|001|030100|1|1000|2|1\n"
+        "MUD|1.1.0|44|001|030100|2|1001|2|2\n"
+        "MUD|1.1.0|44|001|030100|2|1001|2|1\n"
+        "MUD|1.1.0|44|001|030100|2|1001|2|1\n"
+        "MUD|1.1.0|44|001|030100|2|1001|4|0\n"
+        "MUD|1.1.0|44|001|030100|2|1001|4|0\n"
+        "MUD|1.1.0|72|003|020100|1|1000|4|0\n"
+    )
+
+
+def same_content(files: microdata.MicrodataFiles) -> pd.DataFrame:
+    """The Parquet file's rows, after comparing them with the text's."""
+    table = pq.read_table(files.parquet)
+    types = {f.name: int if f.type == pa.int64() else str for f in table.schema}
+    frame = table.to_pandas()
+    text = pd.read_csv(files.csv, sep="|", dtype=types, comment="#")
+    pd.testing.assert_frame_equal(frame, text, check_dtype=False)
+    return frame
+
+
+def test_parquet_columns_are_plain_text_and_an_integer(tmp_path):
+    files = write_persons(estimates((BLOCKS[0], 0, 3)), PERSONS, tmp_path)
+    same_content(files)
+    schema = pq.read_schema(files.parquet)
+    assert {f.name for f in schema if f.type != pa.string()} == {"EPNUM"}
+    assert schema.field("EPNUM").type == pa.int64()
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    counts=st.dictionaries(
+        st.tuples(st.sampled_from(BLOCKS), st.integers(0, 2015)), st.integers(1, 9), max_size=12
+    ),
+    rows_per_batch=st.integers(1, 20),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_batches_do_not_matter_nor_does_the_order(tmp_path_factory, counts, rows_per_batch, seed):
+    rows = [(block, cell, count) for (block, cell), count in counts.items()]
+    folder = tmp_path_factory.mktemp("release")
+    whole = write_persons(estimates(*rows), PERSONS, folder)
+    shuffled = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows))]
+    parts = write_persons(
+        estimates(*shuffled), PERSONS, folder / "parts", rows_per_batch=rows_per_batch
+    )
+    assert whole.csv.read_bytes() == parts.csv.read_bytes()
+    frame = same_content(parts)
+    assert len(frame) == parts.n_rows == sum(counts.values())
+    assert frame["EPNUM"].to_list() == list(range(len(frame)))
+    expected = [
+        (block, cell) for (block, cell), count in sorted(counts.items()) for _ in range(count)
+    ]
+    code = frame[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]].sum(axis=1)
+    cell = [
+        person_cell(int(gq), int(age) - 1, int(hispanic) - 1, int(race))
+        for gq, age, hispanic, race in zip(
+            frame["GQTYPE_PL"],
+            frame["VOTING_AGE"],
+            frame["CENHISP"],
+            frame["CENRACE"],
+            strict=True,
+        )
+    ]
+    assert list(zip(code, cell, strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("attributes", "columns", "first", "last"),
+    [
+        (
+            ("sex", "hhgq", "hispanic"),
+            ["RTYPE", "GQTYPE_PL", "CENHISP", "QSEX"],
+            ["3", "0", "1", "1"],
+            ["5", "7", "2", "2"],
+        ),
+        (("age", "cenrace"), ["VOTING_AGE", "CENRACE", "QAGE"], ["1", "01", "0"],
+         ["2", "63", "115"]),
+        (("votingage", "age"), ["VOTING_AGE", "QAGE"], ["1", "0"], ["2", "115"]),
+        (("occupancy",), ["OCCUPANCY"], ["0"], ["1"]),
+    ],
+)  # fmt: skip
+def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, columns, first, last):
+    schema = Schema("persons", attributes)
+    rows = [(BLOCKS[0], 0, 1), (BLOCKS[0], schema.n_cells - 1, 1)]
+    frame = same_content(write_persons(estimates(*rows), schema, tmp_path))
+    assert list(frame.columns[8:]) == columns
+    assert frame.iloc[0, 8:].to_list() == first
+    assert frame.iloc[1, 8:].to_list() == last
+
+
+def test_voting_age_by_age_starts_at_eighteen(tmp_path):
+    schema = Schema("persons", ("age",))
+    rows = [(BLOCKS[0], age, 1) for age in (17, 18)]
+    frame = same_content(write_persons(estimates(*rows), schema, tmp_path))
+    assert frame["VOTING_AGE"].to_list() == ["1", "2"]
+
+
+def test_units_without_occupancy_have_no_status(tmp_path):
+    schema = Schema("units", ("sex",))
+    frame = same_content(write_units(estimates((BLOCKS[0], 0, 1)), invariants(), schema, tmp_path))
+    assert list(frame.columns[7:]) == ["RTYPE"]
+
+
+@pytest.mark.parametrize("universe", ["persons", "units"])
+def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
+    def write(folder: Path, is_private: bool):
+        table = estimates((BLOCKS[0], 0, 2))
+        if universe == "persons":
+            return write_persons(table, PERSONS, folder, is_private=is_private)
+        return write_units(table, invariants(), UNITS, folder, is_private=is_private)
+
+    private = write(tmp_path / "private", True)
+    stamped = write(tmp_path / "stamped", False)
+    assert not pq.read_schema(private.parquet).metadata
+    assert pq.read_schema(stamped.parquet).metadata == {b"spineflow": b"NOT PRIVATE"}
+    assert stamped.csv.read_text() == "# NOT PRIVATE\n" + private.csv.read_text()
+    pd.testing.assert_frame_equal(same_content(private), same_content(stamped))
+
+
+def test_no_rows_give_files_with_columns(tmp_path):
+    persons = write_persons(estimates(), PERSONS, tmp_path)
+    units = write_units(estimates(), invariants(), UNITS, tmp_path)
+    assert persons.n_rows == units.n_rows == 0
+    assert same_content(persons).shape == (0, 13)
+    assert same_content(units).shape == (0, 9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("440010301001100", 0, 1)], "16 digits"),
+        ([("44001030100110OO", 0, 1)], "16 digits"),
+        ([(BLOCKS[0], 2016, 1)], "between 0 and 2015"),
+        ([(BLOCKS[0], -1, 1)], "between 0 and 2015"),
+        ([(BLOCKS[0], 0, 0)], "below 1"),
+        ([(BLOCKS[0], 0, 1), (BLOCKS[0], 0, 2)], "given twice"),
+    ],
+)
+def test_estimates_that_are_none_are_refused(tmp_path, rows, message):
+    with pytest.raises(ValueError, match=message):
+        write_persons(estimates(*rows), PERSONS, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cells_of_units_outside_the_schema_do_not_become_facilities(tmp_path):
+    with pytest.raises(ValueError, match="outside the schema"):
+        write_units(estimates((BLOCKS[0], 2, 1)), invariants(), UNITS, tmp_path)
+
+
+def test_failed_writer_leaves_the_earlier_files(tmp_path, monkeypatch):
+    files = write_persons(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
+    before = files.csv.read_bytes(), files.parquet.read_bytes()
+
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(microdata, "_batches", fail)
+    with pytest.raises(RuntimeError):
+        write_persons(estimates((BLOCKS[0], 0, 2)), PERSONS, tmp_path)
+    assert before == (files.csv.read_bytes(), files.parquet.read_bytes())
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_text_file_appears_last(tmp_path, monkeypatch):
+    """Its presence tells that the Parquet file is there as well."""
+    published = []
+    replace = os.replace
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: (published.append(Path(new).name), replace(old, new))
+    )
+    write_persons(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
+    assert published == ["mdf_persons.parquet", "mdf_persons.csv"]
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
+def test_block_estimates_are_read_with_block_geocodes(tmp_path, text):
+    """On an optimised spine a Block's geocode is longer and ends with the block's own."""
+    folder = tmp_path / "estimates" / "persons" / "Block"
+    folder.mkdir(parents=True)
+    for part, block in enumerate(BLOCKS[:2]):
+        table = pa.table({"geocode": ["0441000100" + block], "cell": [part], "count": [3]})
+        table = table.set_column(0, "geocode", table["geocode"].cast(text))
+        pq.write_table(table, folder / f"{part}.parquet")
+    table = read_block_estimates(tmp_path, "persons")
+    assert table.to_pydict() == {
+        "block_geocode": BLOCKS[:2],
+        "cell": [0, 1],
+        "count": [3, 3],
+    }
+    assert write_persons(table, PERSONS, tmp_path / "release").n_rows == 6
+
+
+def test_missing_block_estimates_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no block estimates of units"):
+        read_block_estimates(tmp_path, "units")

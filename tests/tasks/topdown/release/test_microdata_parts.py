@@ -1,0 +1,99 @@
+"""Microdata of a country are written some blocks at a time, and say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.answers.estimates import write_estimates
+from spineflow.tasks.census.invariants import read_invariants
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.measurement.run import shard_histograms
+from spineflow.tasks.topdown.release.microdata import (
+    block_estimate_parts,
+    read_block_estimates,
+    write_persons,
+    write_units,
+)
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
+
+BLOCKS_PER_PART = 10
+
+
+@pytest.fixture(scope="module")
+def estimated(cut_county) -> RunDirectory:
+    """A run whose block estimates are the truth."""
+    run, settings = cut_county
+    for universe in ("persons", "units"):
+        spine, n_cells = read_spine(run.spine(universe)), settings.schema_of(universe).n_cells
+        for shard in read_shards(run.spine(universe)):
+            if shard.geolevel == "Block":
+                write_estimates(
+                    run.estimates(universe, "Block", shard.name),
+                    spine.geolevel("Block").geocode[shard.start : shard.stop],
+                    shard_histograms(run, universe, spine, shard, n_cells),
+                )
+    return run
+
+
+@pytest.mark.parametrize("universe", ["persons", "units"])
+def test_parts_hold_every_block_once_and_in_order(estimated: RunDirectory, universe: str) -> None:
+    whole = read_block_estimates(estimated.root, universe).to_pandas()
+    parts = [
+        table.to_pandas()
+        for table in block_estimate_parts(estimated, universe, blocks_per_part=BLOCKS_PER_PART)
+    ]
+    assert len(parts) > 4
+    assert sum(map(len, parts)) == len(whole)
+    for part, following in zip(parts, parts[1:], strict=False):
+        assert part["block_geocode"].nunique() <= BLOCKS_PER_PART
+        assert part["block_geocode"].max() < following["block_geocode"].min()
+
+
+def test_a_part_reads_the_files_of_its_shards_alone(
+    estimated: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file is read for one part or two and once more for each branch, not for every part."""
+    read: list[str] = []
+    original = pq.read_table
+
+    def counted(path: Path, **named):
+        read.append(str(path))
+        return original(path, **named)
+
+    monkeypatch.setattr(pq, "read_table", counted)
+    parts = list(block_estimate_parts(estimated, "persons", blocks_per_part=BLOCKS_PER_PART))
+    files = [path for path in read if "estimates" in path]
+    assert len(files) < len(set(files)) * len(parts) / 2
+
+
+@pytest.mark.parametrize("universe", ["persons", "units"])
+def test_microdata_do_not_depend_on_the_parts(
+    cut_county, estimated: RunDirectory, tmp_path: Path, universe: str
+) -> None:
+    _, settings = cut_county
+    schema = settings.schema_of(universe)
+    texts, tables = [], []
+    for blocks_per_part in (BLOCKS_PER_PART, 1 << 16):
+        folder = tmp_path / str(blocks_per_part)
+        parts = block_estimate_parts(estimated, universe, blocks_per_part=blocks_per_part)
+        if universe == "persons":
+            files = write_persons(parts, schema, folder, rows_per_batch=100)
+        else:
+            invariants = read_invariants(estimated.invariants)
+            files = write_units(parts, invariants, schema, folder, rows_per_batch=100)
+        texts.append(files.csv.read_bytes())
+        tables.append(pq.read_table(files.parquet))
+        assert tables[-1].num_rows == files.n_rows
+    assert texts[0] == texts[1]
+    assert tables[0].equals(tables[1])
+
+
+def test_parts_out_of_order_are_refused(cut_county, estimated: RunDirectory, tmp_path) -> None:
+    _, settings = cut_county
+    parts = list(block_estimate_parts(estimated, "persons", blocks_per_part=BLOCKS_PER_PART))
+    with pytest.raises(ValueError, match="order of their blocks"):
+        write_persons(parts[::-1], settings.schema_of("persons"), tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.geography.generate import AIAN_RANGES, NationalSizes, generate_geography
+from spineflow.geography.levels import Spine
+from spineflow.geography.spine import SpineRules, build_spine
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.spine.files import BLOCKS, GEOUNITS, read_spine, write_spine
+
+NAMES = ("US", "State", "County", "Tract", "Block_Group", "Block")
+
+
+@pytest.fixture(scope="module")
+def spine() -> Spine:
+    sizes = NationalSizes(
+        blocks=400, tracts=24, counties=6, places=9, mcds=9, aian_areas=3, states=2
+    )
+    geography, facilities = generate_geography(sizes, seed=1)
+    return build_spine(
+        geography,
+        geolevel_shares={name: Fraction(1, 6) for name in NAMES},
+        kind="optimized",
+        rules=SpineRules(aian_ranges=AIAN_RANGES),
+        is_pure=False,
+        group_quarters=facilities,
+    )
+
+
+def test_what_is_written_is_read(spine: Spine, tmp_path: Path) -> None:
+    write_spine(spine, tmp_path)
+    again = read_spine(tmp_path)
+    assert (again.kind, again.names) == (spine.kind, spine.names)
+    np.testing.assert_array_equal(again.block_geocode, spine.block_geocode)
+    np.testing.assert_array_equal(again.block_row, spine.block_row)
+    for level, expected in zip(again.geolevels, spine.geolevels, strict=True):
+        assert level.plb_shares == expected.plb_shares
+        for field in ("geocode", "parent", "plb_share_code", "is_aian", "bypassed", "n_blocks"):
+            np.testing.assert_array_equal(getattr(level, field), getattr(expected, field))
+    assert list(pd.read_parquet(tmp_path / GEOUNITS)) == [
+        "geolevel",
+        "geocode",
+        "parent",
+        "plb_share",
+        "is_aian",
+        "bypassed",
+        "n_blocks",
+    ]
+    assert list(pd.read_parquet(tmp_path / BLOCKS)) == ["block_geocode", *NAMES]
+
+
+def test_a_spine_is_read_once_while_its_files_stay(spine: Spine, tmp_path: Path) -> None:
+    write_spine(spine, tmp_path)
+    first = read_spine(tmp_path)
+    assert read_spine(tmp_path) is first
+    write_spine(spine, tmp_path)
+    assert read_spine(tmp_path) is not first
+
+
+@pytest.mark.parametrize(
+    "column, value, words",
+    [
+        ("parent", "99", "is an orphan"),
+        ("plb_share", None, "without a share"),
+        ("plb_share", "1/7", "do not add to exactly 1"),
+    ],
+)
+def test_spoilt_files_are_refused(
+    spine: Spine, tmp_path: Path, column: str, value: str | None, words: str
+) -> None:
+    folder = tmp_path / "persons"
+    write_spine(spine, folder)
+    geounits = pd.read_parquet(folder / GEOUNITS)
+    is_county = geounits["geolevel"] == "County"
+    geounits[column] = geounits[column].where(~is_county, value)
+    geounits.to_parquet(folder / GEOUNITS)
+    with pytest.raises(InputRefused, match=f"spine/persons: .*{words}"):
+        read_spine(folder)
+
+
+def test_a_cycle_is_refused(spine: Spine, tmp_path: Path) -> None:
+    write_spine(spine, tmp_path)
+    geounits = pd.read_parquet(tmp_path / GEOUNITS)
+    tract = geounits[geounits["geolevel"] == "Tract"].iloc[0]
+    geounits.loc[geounits["geocode"] == tract["parent"], "parent"] = tract["geocode"]
+    geounits.to_parquet(tmp_path / GEOUNITS)
+    with pytest.raises(InputRefused, match="is its own ancestor"):
+        read_spine(tmp_path)

@@ -1,0 +1,332 @@
+"""Whole runs without an orchestrator: every mechanism, every kind of neighbours, and the truth."""
+
+from __future__ import annotations
+
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.ledger.ledger import open_ledger, set_cap, summary
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.errors import BudgetRefused, InputRefused, SpineflowError
+from spineflow.tasks.runs.files import NOT_PRIVATE
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.trips.checks.accuracy import ACCURACY, read_accuracy
+from spineflow.tasks.trips.checks.in_process import run_in_process, tree_to_table
+from spineflow.tasks.trips.estimation.run import ONLY_SHARD, estimate_once
+from spineflow.tasks.trips.ingest.files import leaves_file, read_tree
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+from spineflow.tasks.trips.ingest.run import ingest_input
+from spineflow.tasks.trips.measurement import run as measuring
+from spineflow.tasks.trips.measurement.files import (
+    NodeShard,
+    estimates_files,
+    measured_file,
+    read_cuts,
+    read_nodes,
+)
+from spineflow.tasks.trips.measurement.run import charge_run, cut_level, measure_once, plan_of
+from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload import budget as workload_budget
+from spineflow.validation.outcome import CHECKS_FILE
+
+SMALL = CountrySize(regions=3, provinces=8, municipalities=40, pairs=500, commuters=60_000)
+
+
+@pytest.fixture(scope="module")
+def country(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("country")
+    generate_country(folder, SMALL, seed=5)
+    return folder
+
+
+def started(country: Path, folder: Path, *overrides: str) -> tuple[RunDirectory, TripsSettings]:
+    for name in ("trips.parquet", "areas.csv", "settings.toml"):
+        shutil.copy(country / name, folder / name)
+    settings = load_settings(
+        TripsSettings, folder / "settings.toml", presets=folder, overrides=overrides
+    )
+    run = RunDirectory(folder / "run")
+    run.root.mkdir()
+    start_run(run, product="trips", settings_text=dump_settings(settings), stamp=settings.stamp)
+    return run, settings
+
+
+def finished(country: Path, folder: Path, *overrides: str) -> RunDirectory:
+    run, settings = started(country, folder, *overrides)
+    run_in_process(run, settings)
+    return run
+
+
+MECHANISMS = {
+    "inftda": (),
+    "keeps small values": ("mechanism.remove_small_values=last",),
+    "origin tree": ("mechanism.tree=origin",),
+    "l2": ("mechanism.name=tda_l2",),
+    "highs": ("mechanism.name=tda_chebyshev",),
+    "all nodes": ("mechanism.name=inftda_full_information", "mechanism.projection=euclidean"),
+    "selected nodes": (
+        "mechanism.name=inftda_full_information",
+        "mechanism.most_nodes=1",
+        "mechanism.shares=optimised",
+    ),
+    "unbounded": ("privacy.neighbors=unbounded", "mechanism.shares=geometric"),
+    "unbounded, selected": (
+        "mechanism.name=inftda_full_information",
+        "mechanism.most_nodes=1",
+        "privacy.neighbors=unbounded",
+    ),
+    "without noise": ("privacy.infinite=true",),
+    "several trips": (
+        "privacy.trips_per_person=3",
+        "privacy.total=measured",
+        "privacy.distinct_trips=true",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MECHANISMS)
+def test_top_down_mechanisms_keep_consistency_at_every_level(
+    case: str, country: Path, tmp_path: Path
+) -> None:
+    """The checks that `run_in_process` raises for, and the same sums once more here."""
+    run = finished(country, tmp_path, *MECHANISMS[case])
+    tree = read_tree(run).tree
+    table = pq.read_table(run.release / "trips.parquet").to_pandas()
+    assert list(table) == ["origin", "destination", "count"]
+    assert (table["count"] > 0).all() and not table.duplicated(["origin", "destination"]).any()
+    lines = (run.release / "trips.csv").read_text().splitlines()
+    is_stamped = lines[0] == "# NOT PRIVATE"
+    assert is_stamped == (run.read_manifest()["privacy"] == NOT_PRIVATE)
+    options = pacsv.ReadOptions(skip_rows=int(is_stamped))
+    text = pacsv.read_csv(run.release / "trips.csv", read_options=options).to_pandas()
+    pd.testing.assert_frame_equal(text, table, check_dtype=False)
+    below = None
+    for level in range(tree.depth, -1, -1):
+        nodes = released_level(run.release, tree, level)
+        estimates = read_nodes(estimates_files(run, level), tree, level, "count")
+        assert dict(zip(nodes.keys, nodes.values, strict=True)) == dict(
+            zip(estimates.keys, estimates.values, strict=True)
+        )
+        if below is not None:
+            sums = pd.Series(below.values).groupby(tree.parent_keys(level + 1, below.keys)).sum()
+            assert sums.to_dict() == dict(zip(nodes.keys, nodes.values, strict=True))
+        below = nodes
+    if read_tree(run).total is not None:
+        assert table["count"].sum() == SMALL.commuters
+    assert sorted(path.name for path in run.release.iterdir()) == [
+        "certificate.html",
+        "certificate.md",
+        "range_queries.parquet",
+        "trips.csv",
+        "trips.parquet",
+    ]
+
+
+def test_gaussian_noise_on_leaves_lists_what_is_not_there(country: Path, tmp_path: Path) -> None:
+    run = finished(country, tmp_path, "mechanism.name=gaussian_leaves")
+    table = pq.read_table(run.release / "trips.parquet").to_pandas()
+    assert (table["count"] < 0).any()
+    assert len(table) > 0.8 * SMALL.municipalities**2
+
+
+def test_stability_histogram_discovers_nothing_false(country: Path, tmp_path: Path) -> None:
+    run, settings = started(country, tmp_path, "mechanism.name=stability_histogram")
+    run_in_process(run, settings)
+    accuracy = read_accuracy(run)
+    assert (accuracy["false_discovery_percent"] == 0).all()
+    draws = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
+    assert draws["delta"] == "1/100000000" and draws["rho"] == "1/2"
+    threshold = plan_of(run, settings).histogram.threshold
+    assert pq.read_table(run.release / "trips.parquet")["count"].to_numpy().min() >= threshold
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "inftda",
+        "tda_l2",
+        "tda_chebyshev",
+        "inftda_full_information",
+        "gaussian_leaves",
+        "stability_histogram",
+    ],
+)
+def test_without_noise_the_release_is_the_input(name: str, country: Path, tmp_path: Path) -> None:
+    run = finished(country, tmp_path, f"mechanism.name={name}", "privacy.infinite=true")
+    table = pq.read_table(run.release / "trips.parquet").to_pandas()
+    given = (
+        pq.read_table(country / "trips.parquet").to_pandas().rename(columns={"commuters": "count"})
+    )
+    keys = ["origin", "destination"]
+    pd.testing.assert_frame_equal(
+        table.sort_values(keys, ignore_index=True), given.sort_values(keys, ignore_index=True)
+    )
+    metadata = pq.read_schema(run.release / "trips.parquet").metadata
+    assert metadata[b"spineflow"].decode() == NOT_PRIVATE
+
+
+def test_a_seed_repeats_the_release(country: Path, tmp_path: Path) -> None:
+    tables = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        run = finished(country, tmp_path / name, "privacy.seed=7")
+        tables.append(pq.read_table(run.release / "trips.parquet"))
+    assert tables[0].equals(tables[1])
+
+
+@pytest.mark.parametrize(("factor", "fits"), [("1", True), ("3/2", False), ("2/3", False)])
+def test_noise_has_the_variance_of_its_share(
+    factor: str, fits: bool, country: Path, tmp_path: Path
+) -> None:
+    """Mean square of the noise at the leaves of a wholly measured tree, within five s.d."""
+    run, settings = started(
+        country, tmp_path, "mechanism.name=inftda_full_information", "privacy.seed=11"
+    )
+    ingest_input(run, settings)
+    tree_to_table(run, settings)
+    plan, truth = plan_of(run, settings), measuring.read_truth(run)
+    level = plan.tree.depth
+    noisy = read_nodes([measured_file(run, level, "00000")], plan.tree, level, "value")
+    noise = noisy.values - truth.leaves.counts_of(noisy.keys)
+    n = noise.size
+    assert n == SMALL.municipalities**2
+    sigma_squared = float(level / settings.rho * Fraction(factor))
+    deviation = sigma_squared * (2 / n) ** 0.5
+    assert (abs((noise.astype(float) ** 2).mean() - sigma_squared) < 5 * deviation) == fits
+
+
+def test_charge_precedes_noise_and_what_is_published_is_never_drawn_again(
+    country: Path, tmp_path: Path
+) -> None:
+    run, settings = started(country, tmp_path)
+    ingest_input(run, settings)
+    estimate_once(run, settings, 0, NodeShard(ONLY_SHARD, 0, 1))
+    charge_run(run, settings)
+    cut_level(run, settings, 1)
+    (shard,) = read_cuts(run, 1).shards
+    measure_once(run, settings, 1, shard)
+    path = measured_file(run, 1, shard.name)
+    drawn = path.read_bytes()
+    with pytest.raises(BudgetRefused):
+        measure_once(run, settings, 1, shard)
+    assert path.read_bytes() == drawn
+    path.unlink()
+    with pytest.raises(BudgetRefused, match="never drawn again"):
+        measure_once(run, settings, 1, shard)
+    with pytest.raises(BudgetRefused, match="never drawn again"):
+        charge_run(run, settings)
+    assert not path.exists()
+
+
+def test_a_cap_stops_the_run_before_noise(country: Path, tmp_path: Path) -> None:
+    run, settings = started(country, tmp_path)
+    ingest_input(run, settings)
+    set_cap(open_ledger(tmp_path / "ledger.db"), "generated-country", Fraction(1, 1000))
+    with pytest.raises(BudgetRefused, match="cap"):
+        tree_to_table(run, settings)
+    assert not (run.root / "measurements").exists()
+
+
+def test_noise_that_does_not_cover_a_person_is_not_drawn(
+    country: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(workload_budget, "squared_sensitivity", lambda *arguments: 1)
+    run, settings = started(country, tmp_path)
+    ingest_input(run, settings)
+    with pytest.raises(BudgetRefused, match="losses add to"):
+        charge_run(run, settings)
+    assert summary(open_ledger(tmp_path / "ledger.db"))["datasets"] == {}
+
+
+def test_unbounded_spending_is_entered_as_it_is(country: Path, tmp_path: Path) -> None:
+    run, settings = started(country, tmp_path, "privacy.neighbors=unbounded")
+    ingest_input(run, settings)
+    charge_run(run, settings)
+    spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
+    (draw,) = spent["products"]["trips"]["draws"]
+    assert (draw["definition"], draw["neighbors"]) == ("zcdp", "unbounded")
+    assert Fraction(draw["parameter"]) == settings.rho
+    assert Fraction(spent["rho"]) == 4 * settings.rho
+
+
+def test_small_shards_give_what_one_gives(country: Path, tmp_path: Path, monkeypatch) -> None:
+    """Without noise, so that both are the input; the cuts are many."""
+    monkeypatch.setattr(measuring, "NODES_PER_SHARD", 60)
+    monkeypatch.setattr(measuring, "NODES_PER_GROUP", 7)
+    run = finished(country, tmp_path, "privacy.infinite=true")
+    assert len(read_cuts(run, 6).shards) > 5
+    assert pq.read_table(run.release / "trips.parquet")["count"].to_numpy().sum() == SMALL.commuters
+
+
+def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_path: Path) -> None:
+    run, settings = started(country, tmp_path)
+    ingest_input(run, settings)
+    tree_to_table(run, settings)
+    level = 3
+    shutil.copy(estimates_files(run, 1)[0], tmp_path / "kept")
+    (above,) = estimates_files(run, level - 1)
+    table = pq.read_table(above)
+    counts = table["count"].to_numpy().copy()
+    counts[[0, 1]] += [1, -1]
+    pq.write_table(table.set_column(2, "count", [counts]), above)
+    (shard,) = read_cuts(run, level).shards
+    with pytest.raises(SpineflowError, match="not those that decided"):
+        estimate_once(run, settings, level, shard)
+
+
+def test_without_trips_or_after_an_empty_root_nothing_is_released(
+    country: Path, tmp_path: Path
+) -> None:
+    for name, overrides in (("bounded", ()), ("unbounded", ("privacy.neighbors=unbounded",))):
+        folder = tmp_path / name
+        folder.mkdir()
+        run, settings = started(country, folder, *overrides)
+        table = pq.read_table(folder / "trips.parquet")
+        none = np.zeros(len(table), dtype=np.int64)
+        pq.write_table(table.set_column(2, "commuters", [none]), folder / "trips.parquet")
+        run_in_process(run, settings)
+        released = pq.read_table(run.release / "trips.parquet")["count"].to_numpy()
+        assert released.sum() == 0 or name == "unbounded"
+
+
+def test_accuracy_stays_in_confidence(country: Path, tmp_path: Path) -> None:
+    run = finished(country, tmp_path)
+    assert (run.confidential / ACCURACY).exists()
+    assert leaves_file(run).is_relative_to(run.confidential)
+    assert run.confidential.stat().st_mode & 0o077 == 0
+    public = [p for p in run.root.rglob("*") if run.confidential not in p.parents]
+    assert not [path for path in public if "accuracy" in path.name]
+    accuracy = read_accuracy(run)
+    assert (accuracy["max_absolute_error"] <= accuracy["theorem_4_bound"]).all()
+    assert (run.checks / CHECKS_FILE).exists()
+
+
+def test_shares_must_fit_the_tree(country: Path, tmp_path: Path) -> None:
+    run, settings = started(country, tmp_path, 'mechanism.shares=["1/2", "1/2"]')
+    ingest_input(run, settings)
+    with pytest.raises(InputRefused, match="lists 2 shares, but 6 levels are measured"):
+        plan_of(run, settings)
+
+
+def test_columns_keep_their_types(country: Path, tmp_path: Path) -> None:
+    table = pd.DataFrame({"place": [7, 9, 9], "sex": ["f", "m", "f"], "n": [10, 20, 30]})
+    table.to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "settings.toml").write_text(
+        '[input]\ntable = "table.parquet"\nlevels = ["place", "sex"]\ncount = "n"\n'
+        'confidential = false\n[privacy]\ndataset = "d"\ninfinite = true\n'
+    )
+    settings = load_settings(TripsSettings, tmp_path / "settings.toml", presets=tmp_path)
+    run = RunDirectory(tmp_path / "run")
+    run.root.mkdir()
+    start_run(run, product="trips", settings_text=dump_settings(settings), stamp=settings.stamp)
+    run_in_process(run, settings)
+    released = pq.read_table(run.release / "trips.parquet").to_pandas()
+    expected = table.rename(columns={"n": "count"}).sort_values(["place", "sex"], ignore_index=True)
+    pd.testing.assert_frame_equal(released, expected)

@@ -1,0 +1,152 @@
+"""The projections against the published loop, against brute force and against HiGHS."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from spineflow.tasks.solvers.highs import solve
+from spineflow.tasks.trips.estimation.black_box import chebyshev_by_highs
+from spineflow.tasks.trips.estimation.projection import chebyshev_projection, euclidean_projection
+
+
+def algorithm_2(x: list[int], c: int, *, ascending: bool) -> list[int]:
+    """Algorithm 2 of InfTDA, line by line, on Python's integers."""
+    d = len(x)
+    missing = c - sum(x)
+    z = [max(-(-missing // d), -value) for value in x]
+    t = max(abs(value) for value in z)
+    order = sorted(range(d), key=lambda i: x[i] if ascending else -x[i])
+    j = 0
+    while sum(z) > missing:
+        delta = sum(z) - missing
+        i = order[j]
+        z[i] = max(z[i] - delta, -x[i], -t)
+        j = (j + 1) % d
+        if j == 0:
+            t += 1
+    return [value + change for value, change in zip(x, z, strict=True)]
+
+
+def project(project_segments, x: list[int], c: int, *, ascending: bool = True) -> list[int]:
+    return project_segments(
+        np.array(x), np.array([0, len(x)]), np.array([c]), smallest_first=ascending
+    ).tolist()
+
+
+VECTORS = st.one_of(
+    st.lists(st.integers(-6, 6), min_size=1, max_size=8),
+    st.lists(st.integers(-60, 90), min_size=1, max_size=60),
+    st.lists(st.sampled_from([-9, -1, 0, 0, 1, 40]), min_size=1, max_size=40),
+)
+TOTALS = st.one_of(st.integers(0, 12), st.integers(0, 900))
+
+
+@settings(max_examples=2000, deadline=None)
+@given(VECTORS, TOTALS, st.booleans())
+def test_closed_form_is_the_published_loop(x: list[int], c: int, ascending: bool) -> None:
+    expected = algorithm_2(x, c, ascending=ascending)
+    assert project(chebyshev_projection, x, c, ascending=ascending) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(-9, 12), min_size=1, max_size=4), st.integers(0, 14), st.booleans())
+def test_euclidean_projection_is_the_best_integer_point(
+    x: list[int], c: int, ascending: bool
+) -> None:
+    y = project(euclidean_projection, x, c, ascending=ascending)
+    assert min(y) >= 0 and sum(y) == c
+    points = (p for p in itertools.product(range(c + 1), repeat=len(x)) if sum(p) == c)
+    best = min(sum((a - b) ** 2 for a, b in zip(x, p, strict=True)) for p in points)
+    assert sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) == best
+
+
+def integer_optimum(x: np.ndarray, c: int) -> float:
+    """min max |x - y| by HiGHS's branch and bound: columns y, then alpha."""
+    d = x.size
+    matrix = np.zeros((2 * d + 1, d + 1))
+    matrix[0, :d] = 1
+    matrix[1 : d + 1, :d] = matrix[d + 1 :, :d] = np.eye(d)
+    matrix[1 : d + 1, d], matrix[d + 1 :, d] = -1, 1
+    lower = np.concatenate([[c], np.full(d, -np.inf), x])
+    upper = np.concatenate([[c], x, np.full(d, np.inf)])
+    cost = np.zeros(d + 1)
+    cost[d] = 1
+    free = np.full(d + 1, np.inf)
+    integral = np.ones(d + 1, dtype=bool)
+    rows = sparse.csr_array(matrix)
+    return solve(cost, rows, lower, upper, np.zeros(d + 1), free, integral=integral).objective
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(-30, 30), min_size=1, max_size=12), st.integers(0, 90))
+def test_chebyshev_distance_is_the_integer_optimum(x: list[int], c: int) -> None:
+    optimum = integer_optimum(np.array(x), c)
+    for ascending in (True, False):
+        y = project(chebyshev_projection, x, c, ascending=ascending)
+        assert min(y) >= 0 and sum(y) == c
+        assert max(abs(a - b) for a, b in zip(x, y, strict=True)) == pytest.approx(optimum)
+
+
+def test_highs_reaches_the_same_distance_on_many_parents() -> None:
+    random = np.random.default_rng(5)
+    sizes = random.integers(1, 30, size=700)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    values = random.integers(-40, 60, size=offsets[-1])
+    totals = random.integers(0, 400, size=sizes.size)
+    ours = chebyshev_projection(values, offsets, totals)
+    theirs = chebyshev_by_highs(values, offsets, totals)
+    assert theirs.min() >= 0
+    assert np.array_equal(np.add.reduceat(theirs, offsets[:-1]), totals)
+    for y in (ours, theirs):
+        assert np.array_equal(
+            np.maximum.reduceat(abs(y - values), offsets[:-1]),
+            np.maximum.reduceat(abs(ours - values), offsets[:-1]),
+        )
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("projection", [chebyshev_projection, euclidean_projection])
+def test_segments_do_not_touch_each_other(projection, ascending: bool) -> None:
+    random = np.random.default_rng(1)
+    sizes = np.array([1, 3, 0, 200, 25, 24, 2])
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    values = random.integers(-50, 50, size=offsets[-1])
+    totals = np.array([7, 0, 0, 900, 31, 2, 5])
+    whole = projection(values, offsets, totals, smallest_first=ascending)
+    for start, stop, total in zip(offsets, offsets[1:], totals, strict=False):
+        own = values[start:stop]
+        bounds, count = np.array([0, own.size]), np.array([total])
+        alone = projection(own, bounds, count, smallest_first=ascending)
+        assert np.array_equal(whole[start:stop], alone)
+
+
+def test_the_order_decides_who_is_removed() -> None:
+    x = [1, 1, 1, 30]
+    assert project(chebyshev_projection, x, 31) == [0, 0, 1, 30]
+    assert project(chebyshev_projection, x, 31, ascending=False) == [0, 1, 1, 29]
+
+
+def test_impossible_parents_are_refused() -> None:
+    one, none = np.array([0, 1]), np.array([0, 0])
+    with pytest.raises(ValueError, match="negative"):
+        chebyshev_projection(np.array([1]), one, np.array([-1]))
+    with pytest.raises(ValueError, match="no children"):
+        chebyshev_projection(np.zeros(0, dtype=int), none, np.array([1]))
+
+
+@pytest.mark.parametrize("projection", [chebyshev_projection, euclidean_projection])
+def test_time_grows_no_faster_than_sorting(projection) -> None:
+    """A loop of one unit a pass would take half a million passes over half a million children."""
+    random = np.random.default_rng(2)
+    values = random.integers(-(10**6), 10**6, size=500_000)
+    bounds, total = np.array([0, values.size]), np.array([1000])
+    projection(values[:10], np.array([0, 10]), total)
+    start = time.process_time()
+    projection(values, bounds, total)
+    assert time.process_time() - start < 5

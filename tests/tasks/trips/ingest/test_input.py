@@ -1,0 +1,288 @@
+"""Tables of trips and files of areas: what is read, in every form, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.trips.ingest.run import check_input, public_shape
+from spineflow.tasks.trips.settings import TripsSettings
+
+AREAS = pd.DataFrame(
+    [
+        ("town", "1", "10"),
+        ("town", "2", "10"),
+        ("town", "3", "20"),
+        ("region", "10", ""),
+        ("region", "20", ""),
+    ],
+    columns=["level", "area", "parent"],
+)
+TRIPS = pd.DataFrame({"from": [1, 1, 2, 3], "to": [1, 3, 2, 3], "n": [5, 2, 0, 7]})
+LEAVES = {("1", "1"): 5, ("1", "3"): 2, ("3", "3"): 7}
+
+
+def settings_in(folder: Path, *overrides: str, areas: str = "areas.csv") -> TripsSettings:
+    path = folder / "settings.toml"
+    path.write_text(
+        f'[input]\ntrips = "trips.csv"\norigin = "from"\ndestination = "to"\ncount = "n"\n'
+        f'areas = "{areas}"\nconfidential = false\n'
+        '[privacy]\ndataset = "d"\nepsilon = "1"\ndelta = "1e-8"\n'
+    )
+    return load_settings(TripsSettings, path, presets=folder, overrides=overrides)
+
+
+def write(folder: Path, trips: pd.DataFrame = TRIPS, areas: pd.DataFrame = AREAS) -> None:
+    trips.to_csv(folder / "trips.csv", index=False)
+    areas.to_csv(folder / "areas.csv", index=False)
+
+
+def counts(settings: TripsSettings) -> dict[tuple[str, ...], int]:
+    """Counts of the accepted leaves by the codes of their areas."""
+    check = check_input(settings)
+    assert not check.findings and all(outcome.passed for outcome in check.outcomes)
+    tree = check.shape.tree
+    positions = tree.positions(tree.depth, check.leaves.keys)
+    codes = [d.levels[-1].codes[p] for d, p in zip(tree.dimensions, positions, strict=True)]
+    return dict(zip(zip(*codes, strict=True), check.leaves.counts.tolist(), strict=True))
+
+
+def test_text_parquet_and_gzip_give_the_same_leaves(tmp_path: Path) -> None:
+    write(tmp_path)
+    TRIPS.to_parquet(tmp_path / "trips.parquet")
+    (tmp_path / "trips.csv.gz").write_bytes(gzip.compress((tmp_path / "trips.csv").read_bytes()))
+    for name in ("trips.csv", "trips.parquet", "trips.csv.gz"):
+        assert counts(settings_in(tmp_path, f"input.trips={name}")) == LEAVES
+
+
+def test_one_row_a_trip_needs_no_count(tmp_path: Path) -> None:
+    rows = TRIPS.loc[TRIPS.index.repeat(TRIPS["n"]), ["from", "to"]].sample(frac=1, random_state=1)
+    write(tmp_path, rows)
+    text = (tmp_path / "settings.toml").write_text
+    settings = settings_in(tmp_path)
+    text((tmp_path / "settings.toml").read_text().replace('count = "n"\n', ""))
+    settings = load_settings(TripsSettings, tmp_path / "settings.toml", presets=tmp_path)
+    assert counts(settings) == LEAVES
+
+
+def test_other_types_and_orders_mean_the_same(tmp_path: Path) -> None:
+    padded = AREAS.assign(area=AREAS["area"].str.zfill(3), parent=AREAS["parent"].str.zfill(3))
+    padded["parent"] = padded["parent"].replace("000", "")
+    write(tmp_path, TRIPS.astype({"n": float}), padded.sample(frac=1, random_state=3))
+    expected = {(a.zfill(3), b.zfill(3)): n for (a, b), n in LEAVES.items()}
+    assert counts(settings_in(tmp_path)) == expected
+
+
+def test_repeated_pairs_add_up(tmp_path: Path) -> None:
+    write(tmp_path, pd.concat([TRIPS, TRIPS]))
+    assert counts(settings_in(tmp_path)) == {pair: 2 * n for pair, n in LEAVES.items()}
+
+
+def test_origins_and_destinations_may_live_in_different_areas(tmp_path: Path) -> None:
+    write(tmp_path, TRIPS.assign(to=["a", "b", "b", "b"]))
+    other = [("land", "x", ""), ("city", "a", "x"), ("city", "b", "x")]
+    pd.DataFrame(other, columns=AREAS.columns).to_csv(tmp_path / "other.csv", index=False)
+    settings = settings_in(tmp_path, "input.destination_areas=other.csv")
+    assert counts(settings) == {("1", "a"): 5, ("1", "b"): 2, ("3", "b"): 7}
+    assert public_shape(settings).tree.level_name(4) == "origin town, destination city"
+
+
+BREAKS: dict[str, tuple[Callable[[], dict], str]] = {
+    "negative": (lambda: {"trips": TRIPS.assign(n=[5, -2, 0, 7])}, "must not be negative"),
+    "fractional": (lambda: {"trips": TRIPS.assign(n=[5, 2.5, 0, 7])}, "must be a whole number"),
+    "words": (lambda: {"trips": TRIPS.assign(n=["5", "two", "0", "7"])}, "must be a whole number"),
+    "blank count": (lambda: {"trips": TRIPS.assign(n=["5", "", "0", "7"])}, "a whole number"),
+    "huge": (lambda: {"trips": TRIPS.assign(n=[5, 10**18, 0, 7])}, "must be a whole number"),
+    "unknown origin": (
+        lambda: {"trips": TRIPS.assign(**{"from": [1, 9, 2, 3]})},
+        "from must be an area of the finest level in areas.csv",
+    ),
+    "coarse destination": (
+        lambda: {"trips": TRIPS.assign(to=[10, 3, 2, 3])},
+        "to must be an area of the finest level in areas.csv",
+    ),
+    "two parents": (
+        lambda: {"areas": pd.concat([AREAS, AREAS.head(1).assign(parent="20")])},
+        "an area must have one parent, but 1 of level town has two",
+    ),
+    "twice": (lambda: {"areas": pd.concat([AREAS, AREAS.head(1)])}, "must stand once"),
+    "unknown parent": (
+        lambda: {"areas": AREAS.assign(parent=["10", "99", "20", "", ""])},
+        "every parent must be an area of the level above, but 2 of level town",
+    ),
+    "unequal depths": (
+        lambda: {"areas": pd.concat([AREAS, AREAS.tail(1).assign(area="30")])},
+        "every branch must reach the finest level, but 30 of level region",
+    ),
+    "no area": (lambda: {"areas": AREAS.assign(area=["1", "2", "", "10", "20"])}, "must name"),
+    "no chain": (
+        lambda: {"areas": AREAS.assign(parent=["10", "10", "20", "10", "10"])},
+        "must form one chain",
+    ),
+    "two coarsest": (
+        lambda: {"areas": AREAS.assign(parent="")},
+        "must form one chain",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BREAKS)
+def test_what_breaks_a_rule_is_refused(case: str, tmp_path: Path) -> None:
+    make, message = BREAKS[case]
+    write(tmp_path, **make())
+    check = check_input(settings_in(tmp_path))
+    assert check.leaves is None
+    assert message in check.findings[0].sentence()
+    assert not all(outcome.passed for outcome in check.outcomes)
+
+
+def test_hierarchies_of_different_depth_are_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    flat = pd.DataFrame([("city", "1", ""), ("city", "2", "")], columns=AREAS.columns)
+    flat.to_csv(tmp_path / "flat.csv", index=False)
+    settings = settings_in(tmp_path, "input.destination_areas=flat.csv")
+    with pytest.raises(InputRefused, match="flat.csv: the areas of destinations must have as many"):
+        public_shape(settings)
+
+
+def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
+    write(tmp_path, TRIPS.drop(columns="to"))
+    assert "column to is missing; add it under this name, or correct" in (
+        check_input(settings_in(tmp_path)).findings[0].sentence()
+    )
+    with pytest.raises(InputRefused, match="nothing.csv: the file does not exist"):
+        public_shape(settings_in(tmp_path, areas="nothing.csv"))
+
+
+def test_no_value_of_a_record_is_in_a_finding(tmp_path: Path) -> None:
+    write(tmp_path, TRIPS.assign(**{"from": [1, 98765, 2, 3]}, n=[5, -43219, 0, 7]))
+    for finding in check_input(settings_in(tmp_path)).findings:
+        assert "98765" not in finding.sentence(with_counts=True)
+        assert "43219" not in finding.sentence(with_counts=True)
+
+
+TABLE = pd.DataFrame(
+    {
+        "region": ["n", "n", "s", "s", "s", "n"],
+        "town": ["n1", "n2", "s1", "s1", "s2", "n1"],
+        "sex": ["f", "m", "f", "m", "f", "m"],
+        "n": [1, 2, 3, 4, 5, 6],
+    }
+)
+TABLE_COUNTS = {
+    (town, sex): n for town, sex, n in zip(TABLE["town"], TABLE["sex"], TABLE["n"], strict=True)
+}
+VALUES = pd.DataFrame(
+    [
+        ("region", "n", ""),
+        ("region", "s", ""),
+        *[("town", town, town[0]) for town in ("n1", "n2", "s1", "s2", "s3")],
+        ("sex", "f", ""),
+        ("sex", "m", ""),
+    ],
+    columns=["level", "area", "parent"],
+)
+
+
+def table_settings(folder: Path, *lines: str) -> TripsSettings:
+    path = folder / "table.toml"
+    path.write_text(
+        '[input]\ntable = "table.csv"\nlevels = ["region", "town", "sex"]\ncount = "n"\n'
+        + "\n".join(lines)
+        + '\n[privacy]\ndataset = "d"\nrho = "1/10"\n'
+    )
+    TABLE.to_csv(folder / "table.csv", index=False)
+    VALUES.to_csv(folder / "values.csv", index=False)
+    return load_settings(TripsSettings, path, presets=folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "n_leaves"),
+    [
+        ('areas = "values.csv"', 10),
+        ("public_levels = true", 8),
+        ("confidential = false", 8),
+    ],
+)
+def test_any_table_is_a_tree_of_its_columns(tmp_path: Path, line: str, n_leaves: int) -> None:
+    settings = table_settings(tmp_path, line)
+    assert counts(settings) == TABLE_COUNTS
+    shape = public_shape(settings)
+    assert [shape.tree.level_name(level) for level in range(4)] == [
+        "root",
+        "region",
+        "town",
+        "town, sex",
+    ]
+    assert shape.tree.n_nodes(3) == n_leaves
+    assert [column.name for column in shape.columns] == ["region", "town", "sex"]
+
+
+def test_a_table_needs_its_values_declared(tmp_path: Path) -> None:
+    with pytest.raises(InputRefused, match="input.areas is missing"):
+        table_settings(tmp_path)
+
+
+def test_values_out_of_place_are_refused(tmp_path: Path) -> None:
+    settings = table_settings(tmp_path, 'areas = "values.csv"')
+    TABLE.assign(region=["n", "s", "s", "s", "s", "n"]).to_csv(tmp_path / "table.csv", index=False)
+    assert "region must be a value" in check_input(settings).findings[0].sentence()
+    VALUES[VALUES["level"] != "sex"].to_csv(tmp_path / "values.csv", index=False)
+    assert "every level column must have values" in check_input(settings).findings[0].sentence()
+
+
+SETTINGS = {
+    "neither trips nor table": ("[input]\n", "must name either trips"),
+    "no destination": ('[input]\ntrips = "t"\norigin = "a"\n', "input.destination is missing"),
+    "no levels": ('[input]\ntable = "t"\n', "input.levels is missing"),
+    "one column twice": (
+        '[input]\ntrips = "t"\norigin = "a"\ndestination = "a"\nareas = "x"\n',
+        "names the column 'a' twice",
+    ),
+}
+SETTINGS["reserved name"] = (
+    '[input]\ntable = "t"\nlevels = ["level", "b"]\npublic_levels = true\n',
+    "as files of the run do",
+)
+PRIVACY = {
+    'epsilon = "0"\ndelta = "1e-8"': "must be a positive fraction",
+    'epsilon = "-1"\ndelta = "1e-8"': "must be a positive fraction",
+    'epsilon = "1"': "privacy.delta is missing",
+    'epsilon = "1"\ndelta = "1"': "must be positive and below 1",
+    'epsilon = "1"\ndelta = "1e-8"\nrho = "1"': "both rho and epsilon",
+    "": "needs epsilon and delta, or rho",
+    'rho = "1"\ntrips_per_person = 3': "privacy.total is missing",
+    'rho = "1"\nneighbors = "unbounded"\ntotal = "invariant"': "cannot be invariant",
+}
+MECHANISM = {
+    'name = "stability_histogram"': "needs it and delta",
+    'shares = ["1/2", "1/3"]': "must sum to exactly 1",
+    'shares = ["1", "0"]': "positive share",
+    'shares = "equal"': 'must be one of "uniform"',
+    "shares = [0.5, 0.5]": "exact fraction in quotes",
+    'share_ratio = "0"': "must be a positive fraction",
+}
+WHOLE_INPUT = '[input]\ntrips = "t"\norigin = "a"\ndestination = "b"\nareas = "x"\n'
+WHOLE_PRIVACY = '[privacy]\ndataset = "d"\nrho = "1"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text + WHOLE_PRIVACY, message) for text, message in SETTINGS.values()),
+        *((f'{WHOLE_INPUT}[privacy]\ndataset = "d"\n{p}\n', m) for p, m in PRIVACY.items()),
+        *((f"{WHOLE_INPUT}{WHOLE_PRIVACY}[mechanism]\n{t}\n", m) for t, m in MECHANISM.items()),
+    ],
+)
+def test_settings_that_contradict_themselves_are_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    with pytest.raises(InputRefused, match=message):
+        load_settings(TripsSettings, path, presets=tmp_path)

@@ -1,0 +1,88 @@
+"""Sensitivities against every way in which one person's trips can change."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
+from spineflow.tasks.trips.workload.neighbors import (
+    Contribution,
+    l1_sensitivity,
+    squared_sensitivity,
+)
+from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
+
+
+def small_trees() -> dict[str, Tree]:
+    uneven = hierarchy_of_links(
+        "x",
+        [
+            ("one", np.array(["a", "b"]), None),
+            ("two", np.array(["a1", "a2", "a3", "b1"]), np.array(["a", "a", "a", "b"])),
+        ],
+    )
+    pair = hierarchy_of_links("y", [("one", np.array(["p", "q"]), None)])
+    return {"columns": column_tree([uneven]), "pairs": od_tree(pair, pair)}
+
+
+def largest_change(tree: Tree, level: int, contribution: Contribution) -> int:
+    """By enumeration: the largest |a - b|^2 over the trips that a person may make."""
+    n_leaves = tree.n_nodes(tree.depth)
+    m = contribution.trips
+    choose = (
+        itertools.combinations
+        if contribution.are_distinct
+        else itertools.combinations_with_replacement
+    )
+    numbers = [m] if contribution.is_exact else range(m + 1)
+    vectors = []
+    for trips in (trips for n in numbers for trips in choose(range(n_leaves), n)):
+        nodes = np.array(trips, dtype=np.int64)
+        for above in range(tree.depth, level, -1):
+            nodes = tree.parent_keys(above, nodes)
+        vectors.append(np.bincount(nodes, minlength=tree.n_nodes(level)))
+    nobody = [np.zeros(tree.n_nodes(level), dtype=np.int64)]
+    others = vectors if contribution.is_bounded else nobody
+    return max(int(((a - b) ** 2).sum()) for a in vectors for b in others)
+
+
+@pytest.mark.parametrize("shape", ["columns", "pairs"])
+@pytest.mark.parametrize("trips", [1, 2, 3])
+@pytest.mark.parametrize("are_distinct", [True, False])
+@pytest.mark.parametrize("is_bounded", [True, False])
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_sensitivity_covers_every_change(shape, trips, are_distinct, is_bounded, is_exact) -> None:
+    tree = small_trees()[shape]
+    contribution = Contribution(is_bounded, trips, are_distinct, is_exact)
+    for level in range(tree.depth + 1):
+        bound = squared_sensitivity(tree, level, contribution)
+        assert largest_change(tree, level, contribution) <= bound
+        if not is_bounded:
+            assert largest_change(tree, level, contribution) == bound
+
+
+def test_figures_of_the_paper_at_the_leaves() -> None:
+    """sqrt(2 m) and sqrt(m) for distinct trips, sqrt(2) m and m in general."""
+    leaves = hierarchy_of_links("x", [("one", np.arange(30).astype(str), None)])
+    tree = column_tree([leaves])
+    for m in (1, 4, 7):
+        for bounded, factor in ((True, 2), (False, 1)):
+            assert squared_sensitivity(tree, 1, Contribution(bounded, m, True)) == factor * m
+            assert squared_sensitivity(tree, 1, Contribution(bounded, m)) == factor * m**2
+
+
+def test_distinct_trips_may_share_a_node_above_the_leaves() -> None:
+    tree = small_trees()["columns"]
+    assert squared_sensitivity(tree, 1, Contribution(False, 3, True)) == 9
+    assert squared_sensitivity(tree, 1, Contribution(False, 4, True)) == 9 + 1
+
+
+def test_root_and_l1_sensitivity() -> None:
+    tree = small_trees()["pairs"]
+    assert squared_sensitivity(tree, 0, Contribution()) == 0
+    assert squared_sensitivity(tree, 0, Contribution(is_bounded=False, trips=3)) == 9
+    assert squared_sensitivity(tree, 0, Contribution(trips=3, is_exact=False)) == 9
+    assert l1_sensitivity(Contribution(trips=3)) == 6
+    assert l1_sensitivity(Contribution(is_bounded=False, trips=3)) == 3

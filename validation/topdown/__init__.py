@@ -1,0 +1,1 @@
+"""Checks of a topdown run, made from its public files alone."""

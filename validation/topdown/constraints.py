@@ -1,0 +1,206 @@
+"""Constraints: invariants hold exactly, bounds hold, structural zeros are empty.
+
+A constraint's name says what it counts: `total_con` and `state_total_con` the total,
+`<attribute>_total_con` the marginal of the attribute, `_lb` or `_ub` before `_con` that the value
+is a lower or an upper bound. Names of structural zeros are given with the cells they empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.topdown.workload.queries import MarginalQuery, marginal_query
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import (
+    BLOCK,
+    ExpectedUniverse,
+    RunSpine,
+    SpineLevel,
+    UnusableRunFile,
+    positions,
+    read_batches,
+    state_fips,
+)
+from spineflow.validation.topdown.conservation import LevelEstimates
+
+STATE_TOTAL = "state_total_con"
+FACILITY_LOWER_BOUND = "hhgq_total_lb_con"
+_COLUMNS = ("geocode", "query_name", "sign", "value")
+_COMPARISONS = {"=": np.not_equal, ">=": np.less, "<=": np.greater}
+"""When an answer breaks a constraint of each sign."""
+
+
+@dataclass(frozen=True)
+class ConstraintFailures:
+    """Failures of the four checks that one pass over the constraints makes."""
+
+    completeness: Failures = field(default_factory=Failures)
+    equalities: Failures = field(default_factory=Failures)
+    bounds: Failures = field(default_factory=Failures)
+    structural_zeros: Failures = field(default_factory=Failures)
+
+
+def constraint_query(schema: Schema, name: str) -> MarginalQuery:
+    """The marginal query that a constraint bounds or fixes, from the constraint's name.
+
+    Raises ValueError if the name follows none of the rules of this module.
+
+    >>> from tasks.census.schema import PERSONS
+    >>> constraint_query(PERSONS, "hhgq_total_lb_con").n_rows
+    8
+    """
+    if not name.endswith("_con"):
+        raise ValueError(f"the constraint {name!r} does not end with '_con'")
+    counted = name.removesuffix("_con").removesuffix("_lb").removesuffix("_ub")
+    if counted in ("total", "state_total"):
+        counted = "total"
+    elif counted.endswith("_total"):
+        counted = counted.removesuffix("_total")
+    return marginal_query(schema, counted)
+
+
+def expected_sign(name: str) -> str:
+    """The sign that a constraint of this name has: `>=`, `<=` or `=`."""
+    if name.endswith("_lb_con"):
+        return ">="
+    return "<=" if name.endswith("_ub_con") else "="
+
+
+def check_constraints(
+    run_directory: Path,
+    expected: ExpectedUniverse,
+    spine: RunSpine,
+    level: SpineLevel,
+    estimates: LevelEstimates,
+    failures: ConstraintFailures,
+) -> None:
+    """Check the estimates of a geolevel, or of a part of one, against its constraint files.
+
+    Completeness: every geounit carries each constraint expected at its geolevel once, with the
+    sign of its name, and none that is not expected. Equalities, bounds: the estimates' answers
+    satisfy them. Structural zeros: their cells are zero, and files say so.
+
+    Raises UnusableRunFile for values of another form than lists of integers.
+    """
+    for name, conditions in expected.structural_zeros.items():
+        is_zero = expected.schema.cells_where(conditions)
+        failures.structural_zeros.add_each(
+            is_zero[estimates.cell],
+            lambda i, name=name: (
+                f"{level.describe(estimates.geounit[i])} has a count in cell "
+                f"{estimates.cell[i]}, which {name} empties"
+            ),
+        )
+
+    names = [name for name, where in expected.constraints.items() if level.name in where]
+    constrained = {name: _Constrained(name, expected, spine, level, estimates) for name in names}
+    folder = run_directory / "measurements" / expected.schema.universe / level.name / "constraints"
+    for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"], level=level):
+        name_column = batch.column("query_name")
+        for name in pc.unique(name_column).to_pylist():
+            rows = batch.filter(pc.equal(name_column, name))
+            if name in constrained:
+                constrained[name].check_rows(rows, failures)
+            else:
+                failures.completeness.add(
+                    f"constraint {name} is not expected at geolevel {level.name}", rows.num_rows
+                )
+    for name, one in constrained.items():
+        failures.completeness.add_each(
+            one.times_seen != 1,
+            lambda i, name=name, one=one: (
+                f"{level.name} {one.geocode[i]} has constraint {name} {one.times_seen[i]} times"
+            ),
+        )
+
+
+def facilities_by_block(run_directory: Path, spine: RunSpine, schema: Schema) -> pa.Table:
+    """Public number of group-quarters facilities in each block: block_geocode, facilities.
+
+    They are the lower bounds on persons in group quarters, one person a facility, that the
+    constraints of the persons universe hold at geolevel Block.
+    """
+    level = spine.levels[-1]
+    facilities = np.zeros(level.n, dtype=np.int64)
+    folder = run_directory / "measurements" / schema.universe / BLOCK / "constraints"
+    n_types = schema.shape[schema.attributes.index("hhgq")]
+    for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"]):
+        rows = batch.filter(pc.equal(batch.column("query_name"), FACILITY_LOWER_BOUND))
+        block = positions(rows.column("geocode"), level.geocode)
+        values = _values(rows, n_types, FACILITY_LOWER_BOUND)
+        facilities[block[block >= 0]] = values[block >= 0, 1:].sum(axis=1)
+    return pa.table(
+        {"block_geocode": spine.block_geocode, "facilities": facilities[spine.ancestors[-1]]}
+    )
+
+
+class _Constrained:
+    """What one constraint of one geolevel is compared with, and how often each geounit had it."""
+
+    def __init__(
+        self,
+        name: str,
+        expected: ExpectedUniverse,
+        spine: RunSpine,
+        level: SpineLevel,
+        estimates: LevelEstimates,
+    ) -> None:
+        self.name = name
+        self.where = level.name
+        self.is_structural_zero = name in expected.structural_zeros
+        self.geocode = level.geocode
+        geounit = estimates.geounit
+        if name == STATE_TOTAL:
+            fips, code_of_geounit = state_fips(spine)
+            self.geocode = pa.array(fips)
+            geounit = code_of_geounit[geounit]
+        self.times_seen = np.zeros(len(self.geocode), dtype=np.int32)
+        if self.is_structural_zero:
+            self.answers = np.zeros((len(self.geocode), 1), dtype=np.int64)
+        else:
+            query = constraint_query(expected.schema, name)
+            self.answers = np.zeros((len(self.geocode), query.n_rows), dtype=np.int64)
+            np.add.at(self.answers, (geounit, query.row_of_cell[estimates.cell]), estimates.count)
+
+    def check_rows(self, rows: pa.RecordBatch, failures: ConstraintFailures) -> None:
+        """Check rows that all have this constraint's name."""
+        position = positions(rows.column("geocode"), self.geocode)
+        sign = expected_sign(self.name)
+        failures.completeness.add_each(
+            position < 0, lambda _: f"{self.name} at {self.where} has a geocode outside the spine"
+        )
+        failures.completeness.add_each(
+            pc.not_equal(rows.column("sign").cast(pa.string()), sign),
+            lambda _: f"{self.name} at {self.where} has another sign than {sign}",
+        )
+        values = _values(rows, self.answers.shape[1], self.name)[position >= 0]
+        position = position[position >= 0]
+        np.add.at(self.times_seen, position, 1)
+        broken = _COMPARISONS[sign](self.answers[position], values).any(axis=1)
+        if self.is_structural_zero:
+            kind = failures.structural_zeros
+        else:
+            kind = failures.equalities if sign == "=" else failures.bounds
+        kind.add_each(
+            broken,
+            lambda i: f"{self.where} {self.geocode[int(position[i])]} breaks {self.name}",
+        )
+
+
+def _values(rows: pa.RecordBatch, width: int, name: str) -> np.ndarray:
+    """The value lists as an int64 array of shape `(n_rows, width)`."""
+    column = rows.column("value")
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    is_list = any(is_kind(column.type) for is_kind in kinds)
+    if not is_list or not pa.types.is_integer(column.type.value_type):
+        raise UnusableRunFile(f"the values of constraint {name} are not lists of integers")
+    flat = column.flatten()
+    has_width = pc.equal(pc.list_value_length(column), width)
+    if flat.null_count or not pc.all(has_width, min_count=0).as_py():
+        raise UnusableRunFile(f"a value of constraint {name} does not have {width} entries")
+    return flat.to_numpy(zero_copy_only=False).astype(np.int64).reshape(-1, width)

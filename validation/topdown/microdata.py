@@ -1,0 +1,377 @@
+"""Microdata: the released rows tabulate to the block estimates, in both file formats.
+
+The codes of the Microdata Detail File are decoded here from their definitions, not with the code
+that wrote them. Both files are read in batches and in the order of their blocks, beside the
+estimates of some ten thousand blocks at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from spineflow.tasks.census.schema import Schema
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import (
+    ROWS_PER_BATCH,
+    RunSpine,
+    SpineLevel,
+    UnusableRunFile,
+    positions,
+)
+from spineflow.validation.topdown.conservation import LevelEstimates
+from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
+
+NOT_PRIVATE = "NOT PRIVATE"
+BLOCK_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")
+_COMMON_COLUMNS = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", *BLOCK_COLUMNS)
+_BUILD_ID = "1.1.0"
+
+Integers = Callable[[str], np.ndarray]
+"""The codes of a column of the batch as integers."""
+
+_DECODERS: dict[str, tuple[str, int]] = {
+    "hhgq": ("GQTYPE_PL", 0),
+    "votingage": ("VOTING_AGE", 1),
+    "hispanic": ("CENHISP", 1),
+    "cenrace": ("CENRACE", 1),
+    "sex": ("QSEX", 1),
+    "age": ("QAGE", 0),
+}
+"""The column that tells each attribute of a person, and the code of its level 0."""
+
+
+EstimatesOf = Callable[[SpineLevel], LevelEstimates]
+"""The estimates of a part of the geolevel Block."""
+
+
+@dataclass(frozen=True)
+class ReleaseFile:
+    """One universe's microdata in its two formats, and whether they must carry the stamp."""
+
+    parquet: Path
+    csv: Path
+    is_private: bool
+
+    @classmethod
+    def of(cls, directory: Path, universe: str, is_private: bool) -> ReleaseFile:
+        """The files of a universe in a release directory."""
+        stem = directory / f"mdf_{universe}"
+        return cls(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), is_private)
+
+
+def check_persons(
+    release: ReleaseFile,
+    schema: Schema,
+    spine: RunSpine,
+    estimates_of: EstimatesOf,
+    failures: Failures,
+    *,
+    blocks_per_part: int = BLOCKS_PER_PART,
+) -> None:
+    """The rows of persons are those of the block estimates.
+
+    The columns and codes are those of the file's layout, the rows of each block and cell are as
+    many as its estimate, rows follow the order of the blocks' geocodes (as far as the parts in
+    which they are checked tell), EPNUM numbers the rows from 0, RTYPE agrees with GQTYPE_PL, text
+    and Parquet agree row by row, and the stamp is there exactly if due.
+
+    Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
+    that cannot be parsed.
+    """
+    expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part)
+    n_rows = 0
+    for batch in _agreeing_batches(release, _person_columns(schema), failures):
+        integers = _integer_columns(batch)
+        _check_common(batch, "MPD", failures)
+        failures.add_each(
+            integers("EPNUM") != np.arange(n_rows, n_rows + batch.num_rows),
+            lambda i, start=n_rows: f"the EPNUM of row {start + i} is another number",
+        )
+        n_rows += batch.num_rows
+        _check_derived(schema, integers, failures)
+
+        cell = np.zeros(batch.num_rows, dtype=np.int64)
+        is_cell = np.ones(batch.num_rows, dtype=bool)
+        for attribute, size in zip(schema.attributes, schema.shape, strict=True):
+            name, first_code = _DECODERS.get(attribute, (attribute.upper(), 0))
+            level = integers(name) - first_code
+            is_cell &= (level >= 0) & (level < size)
+            cell = cell * size + level
+        failures.add_each(~is_cell, lambda _: "a code of a person is outside its column's range")
+        for rows, block in expected.placed(_block_geocode(batch)):
+            failures.add_each(block < 0, lambda _: f"a person is {_MISPLACED}")
+            valid = is_cell[rows] & (block >= 0)
+            expected.subtract(block[valid] * schema.n_cells + cell[rows[valid]])
+    expected.finish()
+
+
+def check_units(
+    release: ReleaseFile,
+    schema: Schema,
+    spine: RunSpine,
+    estimates_of: EstimatesOf,
+    facilities: pa.Table,
+    failures: Failures,
+    *,
+    blocks_per_part: int = BLOCKS_PER_PART,
+) -> None:
+    """The rows of housing units are those of the block estimates, and facilities the public ones.
+
+    Housing units have RTYPE 2 and HH_STATUS 1 occupied or 2 vacant; facilities have RTYPE 4 and
+    HH_STATUS 0, and each block has as many as `facilities` (block_geocode, facilities) says.
+    The files are compared, stamped and refused as by `check_persons`.
+    """
+    if schema.attributes != ("occupancy",):
+        raise UnusableRunFile("units of a schema other than occupancy cannot be checked")
+    n_facilities = _facilities_of_blocks(spine, facilities, failures)
+    expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
+    columns = [*_COMMON_COLUMNS, "RTYPE", "HH_STATUS"]
+    for batch in _agreeing_batches(release, columns, failures):
+        integers = _integer_columns(batch)
+        _check_common(batch, "MUD", failures)
+        record_type, status = integers("RTYPE"), integers("HH_STATUS")
+        is_unit = (record_type == 2) & ((status == 1) | (status == 2))
+        is_facility = (record_type == 4) & (status == 0)
+        failures.add_each(
+            ~is_unit & ~is_facility, lambda _: "an RTYPE and HH_STATUS do not go together"
+        )
+        for rows, block in expected.placed(_block_geocode(batch)):
+            failures.add_each(block < 0, lambda _: f"a unit is {_MISPLACED}")
+            unit = is_unit[rows] & (block >= 0)
+            expected.subtract(block[unit] * schema.n_cells + (status[rows[unit]] == 1))
+            expected.subtract_facilities(block[is_facility[rows] & (block >= 0)])
+    expected.finish()
+
+
+_MISPLACED = "in a block outside the spine, or stands after rows of blocks that come later"
+
+
+def _facilities_of_blocks(spine: RunSpine, facilities: pa.Table, failures: Failures) -> np.ndarray:
+    """Facilities of each of the spine's blocks, in the order of its blocks."""
+    count = facilities["facilities"].to_numpy().astype(np.int64)
+    place = positions(facilities["block_geocode"], spine.block_geocode)
+    failures.add_each((place < 0) & (count > 0), lambda _: "a block with facilities is not known")
+    n_facilities = np.zeros(len(spine.block_geocode), dtype=np.int64)
+    n_facilities[place[place >= 0]] = count[place >= 0]
+    return n_facilities
+
+
+class _ExpectedRows:
+    """The rows that blocks must have and that have not been seen, for some blocks at a time.
+
+    Blocks are taken in the order of their geocodes, as rows come.
+    """
+
+    def __init__(
+        self,
+        spine: RunSpine,
+        estimates_of: EstimatesOf,
+        failures: Failures,
+        blocks_per_part: int,
+        n_facilities: np.ndarray | None = None,
+    ) -> None:
+        self._spine, self._estimates_of, self._failures = spine, estimates_of, failures
+        order = pc.sort_indices(spine.block_geocode).to_numpy()
+        self._parts = [
+            order[i : i + blocks_per_part] for i in range(0, order.size, blocks_per_part)
+        ]
+        no_facilities = np.zeros(order.size, dtype=np.int64)
+        self._n_facilities = no_facilities if n_facilities is None else n_facilities
+        self._open()
+
+    def _open(self) -> None:
+        blocks = self._parts.pop(0)
+        self.geocode = self._spine.block_geocode.take(pa.array(blocks))
+        geounits = self._spine.ancestors[-1][blocks]
+        self.level = self._spine.levels[-1].part(geounits, np.full(geounits.size, -1))
+        self.estimates = self._estimates_of(self.level)
+        self.count = self.estimates.count.copy()
+        self.facilities = self._n_facilities[blocks]
+        self.n_outside = 0
+
+    def placed(self, geocode: pa.StringArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Numbers of the rows with these block geocodes, and each one's position in the blocks
+        whose rows are expected now, -1 where it is none of them; blocks of another part follow.
+        """
+        rows = np.arange(len(geocode))
+        while True:
+            here = np.ones(rows.size, dtype=bool)
+            if self._parts:
+                is_later = pc.greater(geocode, self.geocode[-1])
+                here = ~is_later.to_numpy(zero_copy_only=False)
+            yield rows[here], positions(geocode.filter(pa.array(here)), self.geocode)
+            if here.all():
+                return
+            rows, geocode = rows[~here], geocode.filter(pa.array(~here))
+            self._close()
+            self._open()
+
+    def subtract_facilities(self, blocks: np.ndarray) -> None:
+        """Take facility rows of these blocks off."""
+        np.subtract.at(self.facilities, blocks, 1)
+
+    def finish(self) -> None:
+        """Record what is still missing, in all blocks that are left."""
+        self._close()
+        while self._parts:
+            self._open()
+            self._close()
+
+    def subtract(self, keys: np.ndarray) -> None:
+        """Take rows off; those of a cell without estimate are counted apart."""
+        distinct, times = np.unique(keys, return_counts=True)
+        where = np.searchsorted(self.estimates.key, distinct)
+        found = np.zeros(distinct.size, dtype=bool)
+        inside = where < self.estimates.key.size
+        found[inside] = self.estimates.key[where[inside]] == distinct[inside]
+        self.count[where[found]] -= times[found]
+        self.n_outside += int(times[~found].sum())
+
+    def _close(self) -> None:
+        """Record the cells and blocks whose rows are not as many as they should be."""
+        if self.n_outside:
+            self._failures.add("rows stand in a cell whose estimate is zero", count=self.n_outside)
+        self._failures.add_each(
+            self.count != 0,
+            lambda i: (
+                f"{self.level.describe(self.estimates.geounit[i])} has another number of "
+                f"rows than its estimate in cell {self.estimates.cell[i]}"
+            ),
+        )
+        self._failures.add_each(
+            self.facilities != 0,
+            lambda i: f"block {self.geocode[i]} does not have its number of facility rows",
+        )
+
+
+def _person_columns(schema: Schema) -> list[str]:
+    has = set(schema.attributes).__contains__
+    columns = [*_COMMON_COLUMNS, "EPNUM"]
+    columns += ["RTYPE", "GQTYPE_PL"] if has("hhgq") else []
+    columns += ["VOTING_AGE"] if has("votingage") or has("age") else []
+    columns += ["CENHISP"] if has("hispanic") else []
+    columns += ["CENRACE"] if has("cenrace") else []
+    for attribute in schema.attributes:
+        name, _ = _DECODERS.get(attribute, (attribute.upper(), 0))
+        if name not in columns:
+            columns.append(name)
+    return columns
+
+
+def _check_common(batch: pa.RecordBatch, type_code: str, failures: Failures) -> None:
+    for name, constant in (("SCHEMA_TYPE_CODE", type_code), ("SCHEMA_BUILD_ID", _BUILD_ID)):
+        failures.add_each(
+            pc.not_equal(batch.column(name), constant),
+            lambda _, name=name, constant=constant: f"a {name} is not {constant}",
+        )
+
+
+def _check_derived(schema: Schema, integers: Integers, failures: Failures) -> None:
+    """Columns that follow from an attribute agree with the one that tells it."""
+    if "hhgq" in schema.attributes:
+        due = np.where(integers("GQTYPE_PL") == 0, 3, 5)
+        failures.add_each(
+            integers("RTYPE") != due, lambda _: "an RTYPE does not agree with its GQTYPE_PL"
+        )
+    if "age" in schema.attributes and "votingage" not in schema.attributes:
+        due = np.where(integers("QAGE") < 18, 1, 2)
+        failures.add_each(
+            integers("VOTING_AGE") != due, lambda _: "a VOTING_AGE does not agree with its QAGE"
+        )
+
+
+def _integer_columns(batch: pa.RecordBatch) -> Integers:
+    def integers(name: str) -> np.ndarray:
+        return pc.cast(batch.column(name), pa.int64()).to_numpy()
+
+    return integers
+
+
+def _block_geocode(batch: pa.RecordBatch) -> pa.Array:
+    parts = [batch.column(name).cast(pa.string()) for name in BLOCK_COLUMNS]
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _agreeing_batches(
+    release: ReleaseFile, columns: Sequence[str], failures: Failures
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the Parquet file, compared on the way with the same rows of the text."""
+    for path in (release.parquet, release.csv):
+        if not path.is_file():
+            raise UnusableRunFile(f"the file {path.name} of the release is missing")
+    with pq.ParquetFile(release.parquet) as parquet:
+        arrow_schema = parquet.schema_arrow.remove_metadata()
+        stamp = (parquet.metadata.metadata or {}).get(b"spineflow", b"").decode()
+        if arrow_schema.names != list(columns):
+            raise UnusableRunFile(f"{release.parquet.name} does not have its layout's columns")
+        with release.csv.open("rb") as text:
+            header = text.readline().rstrip(b"\r\n")
+            is_stamped = header == f"# {NOT_PRIVATE}".encode()
+            if is_stamped:
+                header = text.readline().rstrip(b"\r\n")
+        if header != "|".join(columns).encode():
+            raise UnusableRunFile(f"{release.csv.name} does not have its layout's columns")
+        for path, stamped in (
+            (release.parquet, stamp == NOT_PRIVATE),
+            (release.csv, is_stamped),
+        ):
+            if stamped == release.is_private:
+                due = "without" if stamped else "with"
+                failures.add(f"{path.name} should be {due} the stamp {NOT_PRIVATE}")
+        text_batches = pyarrow.csv.open_csv(
+            release.csv,
+            read_options=pyarrow.csv.ReadOptions(skip_rows=int(is_stamped), block_size=1 << 24),
+            parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=arrow_schema, null_values=[], strings_can_be_null=False
+            ),
+        )
+        parquet_batches = parquet.iter_batches(batch_size=ROWS_PER_BATCH)
+        with text_batches:
+            yield from _compared(parquet_batches, text_batches, release, failures)
+
+
+def _compared(
+    left: Iterator[pa.RecordBatch],
+    right: Iterator[pa.RecordBatch],
+    release: ReleaseFile,
+    failures: Failures,
+) -> Iterator[pa.RecordBatch]:
+    """All batches of `left`, after comparing their rows with those of `right`."""
+    right = (batch for batch in right if batch.num_rows)
+    waiting: pa.RecordBatch | None = None
+    n_compared = 0
+    names = f"{release.parquet.name} and {release.csv.name}"
+    for batch in left:
+        n_done = 0
+        while n_done < batch.num_rows:
+            if waiting is None:
+                waiting = next(right, None)
+            if waiting is None:
+                break
+            n = min(batch.num_rows - n_done, waiting.num_rows)
+            pair = batch.slice(n_done, n), waiting.slice(0, n)
+            for name in batch.schema.names:
+                one, other = (part.column(name) for part in pair)
+                if not one.equals(other):
+                    failures.add_each(
+                        pc.not_equal(one, other),
+                        lambda i, name=name, start=n_compared: (
+                            f"{names} differ in {name} of row {start + i}"
+                        ),
+                    )
+            n_done += n
+            n_compared += n
+            waiting = waiting.slice(n) if n < waiting.num_rows else None
+        if n_done < batch.num_rows:
+            failures.add(f"{release.csv.name} has too few rows", count=batch.num_rows - n_done)
+        yield batch
+    if waiting is not None or next(right, None) is not None:
+        failures.add(f"{release.csv.name} has too many rows")

@@ -1,0 +1,249 @@
+"""Privacy loss: what a run measured costs exactly its budget along every path of the spine.
+
+All arithmetic is exact. Sums over many geounits are kept as codes into the few distinct sums that
+occur, so that fractions are added once for each distinct pair and not once for each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from spineflow.tasks.topdown.workload.queries import normalize_query_name
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import (
+    ExpectedUniverse,
+    RunSpine,
+    SpineLevel,
+    parse_fraction,
+    positions,
+    read_batches,
+)
+
+DPQUERY_SUFFIX = "_dpq"
+INFINITE = "inf"
+
+
+@dataclass(frozen=True)
+class CodedSums:
+    """Exact numbers: entry i is `sums[code[i]]`."""
+
+    code: np.ndarray
+    sums: tuple[Fraction, ...]
+
+    @classmethod
+    def zeros(cls, n: int) -> CodedSums:
+        """n zeros."""
+        return cls(np.zeros(n, dtype=np.int64), (Fraction(0),))
+
+    @classmethod
+    def placed(cls, n: int, parts: Sequence[tuple[np.ndarray, CodedSums]]) -> CodedSums:
+        """n numbers: those of each part at its positions, zeros elsewhere."""
+        distinct = {Fraction(0): 0}
+        code = np.zeros(n, dtype=np.int64)
+        for where, part in parts:
+            new = [distinct.setdefault(number, len(distinct)) for number in part.sums]
+            code[where] = np.array(new, dtype=np.int64)[part.code]
+        return cls(code, tuple(distinct))
+
+    def plus(self, code: np.ndarray, values: Sequence[Fraction]) -> CodedSums:
+        """The entries plus `values[code]`, exactly.
+
+        >>> CodedSums.zeros(2).plus(np.array([0, 1]), [Fraction(1, 2), Fraction(1, 3)]).sums
+        (Fraction(1, 2), Fraction(1, 3))
+        """
+        pairs, pair = np.unique(self.code * len(values) + code, return_inverse=True)
+        added = [self.sums[p // len(values)] + values[p % len(values)] for p in pairs.tolist()]
+        distinct = {number: i for i, number in enumerate(dict.fromkeys(added))}
+        new_code = np.array([distinct[number] for number in added], dtype=np.int64)
+        return CodedSums(new_code[pair], tuple(distinct))
+
+    def at(self, positions: np.ndarray) -> CodedSums:
+        """The entries at these positions."""
+        return CodedSums(self.code[positions], self.sums)
+
+    def differs_from(self, total: Fraction) -> np.ndarray:
+        """Mask of the entries that are not `total`."""
+        return np.array([number != total for number in self.sums], dtype=bool)[self.code]
+
+
+def check_shares(spine: RunSpine, failures: Failures) -> None:
+    """Along every path from the root to a block, the geounits' shares add to exactly 1."""
+    path = CodedSums.zeros(len(spine.block_geocode))
+    for level, ancestor in zip(spine.levels, spine.ancestors, strict=True):
+        path = path.plus(level.share_code[ancestor], level.shares)
+    failures.add_each(
+        path.differs_from(Fraction(1)),
+        lambda b: (
+            f"the shares on the path to block {spine.block_geocode[b]} add to "
+            f"{path.sums[path.code[b]]}"
+        ),
+    )
+
+
+def check_paths(
+    spine: RunSpine, losses: Sequence[CodedSums], total: Fraction, failures: Failures
+) -> None:
+    """Along every path, the privacy loss of what was measured adds to exactly `total`.
+
+    `losses` has the geounits' losses of each geolevel, root first, from `check_measurements`.
+    """
+    path = CodedSums.zeros(len(spine.block_geocode))
+    for loss, ancestor in zip(losses, spine.ancestors, strict=True):
+        here = loss.at(ancestor)
+        path = path.plus(here.code, here.sums)
+    failures.add_each(
+        path.differs_from(total),
+        lambda b: (
+            f"the measurements on the path to block {spine.block_geocode[b]} cost "
+            f"{path.sums[path.code[b]]} instead of {total}"
+        ),
+    )
+
+
+def check_measurements(
+    run_directory: Path,
+    expected: ExpectedUniverse,
+    level: SpineLevel,
+    completeness: Failures,
+    loss: Failures,
+) -> CodedSums:
+    """Check the noisy measurements of a geolevel, or of a part of one; returns each geounit's
+    privacy loss.
+
+    Completeness: every geounit with a share above 0 has each query of its geolevel exactly once,
+    one without has none, and there are no others. Loss: each measurement's `plb` is the total
+    times the geounit's share times the query's share, or `inf` in a run without noise (its
+    returned losses are 0).
+
+    Raises UnusableRunFile for a `plb` that is no fraction.
+    """
+    shares = {
+        normalize_query_name(name) + DPQUERY_SUFFIX: share
+        for name, share in expected.query_shares[level.name].items()
+    }
+    names = list(shares)
+    plb_code_of_text: dict[str, int] = {}
+    geounits, queries, plbs = ([np.zeros(0, np.int64)] for _ in range(3))
+    folder = run_directory / "measurements" / expected.schema.universe / level.name / "dpqueries"
+    columns = ("geocode", "query_name", "plb")
+    encoded = ["query_name", "plb"]
+    for batch in read_batches(folder, columns, as_dictionary=encoded, level=level):
+        geounit = positions(batch.column("geocode"), level.geocode)
+        query_column = _encoded(batch.column("query_name"))
+        query_of_code = np.array(
+            [names.index(n) if n in shares else -1 for n in query_column.dictionary.to_pylist()],
+            dtype=np.int64,
+        )
+        query = query_of_code[query_column.indices.to_numpy()]
+        plb_column = _encoded(batch.column("plb"))
+        code_of_code = np.array(
+            [
+                plb_code_of_text.setdefault(text, len(plb_code_of_text))
+                for text in plb_column.dictionary.to_pylist()
+            ],
+            dtype=np.int64,
+        )
+        completeness.add_each(
+            geounit < 0, lambda _: f"a measurement at {level.name} has a geocode outside the spine"
+        )
+        completeness.add_each(
+            query < 0, lambda _: f"a query that is not expected was measured at {level.name}"
+        )
+        known = (geounit >= 0) & (query >= 0)
+        geounits.append(geounit[known])
+        queries.append(query[known])
+        plbs.append(code_of_code[plb_column.indices.to_numpy()][known])
+    geounit, query, plb = map(np.concatenate, (geounits, queries, plbs))
+
+    _check_times(level, names, geounit, query, completeness)
+    is_infinite = [text == INFINITE for text in plb_code_of_text]
+    values = [
+        Fraction(0) if infinite else parse_fraction(text)
+        for text, infinite in zip(plb_code_of_text, is_infinite, strict=True)
+    ]
+    _check_each_loss(expected, shares, level, geounit, query, plb, values, is_infinite, loss)
+    return _sum_by_geounit(level.n, geounit, plb, values)
+
+
+def _check_times(
+    level: SpineLevel,
+    names: Sequence[str],
+    geounit: np.ndarray,
+    query: np.ndarray,
+    completeness: Failures,
+) -> None:
+    if not names:
+        return
+    times = np.bincount(geounit * len(names) + query, minlength=level.n * len(names))
+    wrong = times.reshape(level.n, len(names)) != level.is_measured[:, None]
+    completeness.add_each(
+        wrong.ravel(),
+        lambda i: (
+            f"{level.describe(i // len(names))}, share "
+            f"{level.shares[level.share_code[i // len(names)]]}, has "
+            f"{names[i % len(names)]} {times[i]} times"
+        ),
+    )
+
+
+def _check_each_loss(
+    expected: ExpectedUniverse,
+    shares: dict[str, Fraction],
+    level: SpineLevel,
+    geounit: np.ndarray,
+    query: np.ndarray,
+    plb: np.ndarray,
+    values: Sequence[Fraction],
+    is_infinite: Sequence[bool],
+    loss: Failures,
+) -> None:
+    if not geounit.size:
+        return
+    share = level.share_code[geounit].astype(np.int64)
+    combined = (share * len(shares) + query) * len(values) + plb
+    distinct, first, kind = np.unique(combined, return_index=True, return_inverse=True)
+    query_shares = list(shares.values())
+    wrong = np.zeros(distinct.size, dtype=bool)
+    for i, code in enumerate(distinct.tolist()):
+        rest, plb_code = divmod(code, len(values))
+        share_code, query_code = divmod(rest, len(shares))
+        if expected.total is None or is_infinite[plb_code]:
+            wrong[i] = (expected.total is None) != is_infinite[plb_code]
+        else:
+            due = expected.total * level.shares[share_code] * query_shares[query_code]
+            wrong[i] = values[plb_code] != due
+    loss.add_each(
+        wrong[kind],
+        lambda row: (
+            f"{level.describe(geounit[row])} has {list(shares)[query[row]]} at another plb than "
+            f"the total times both shares"
+        ),
+    )
+
+
+def _sum_by_geounit(
+    n: int, geounit: np.ndarray, plb: np.ndarray, values: Sequence[Fraction]
+) -> CodedSums:
+    """Sum of `values[plb]` over the rows of each of n geounits."""
+    order = np.argsort(geounit, kind="stable")
+    geounit, plb = geounit[order], plb[order]
+    n_rows = np.bincount(geounit, minlength=n)
+    start = np.cumsum(n_rows) - n_rows
+    sums = CodedSums.zeros(n)
+    extended = [*values, Fraction(0)]
+    for rank in range(int(n_rows.max(initial=0))):
+        has_row = n_rows > rank
+        code = np.full(n, len(values), dtype=np.int64)
+        code[has_row] = plb[start[has_row] + rank]
+        sums = sums.plus(code, extended)
+    return sums
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    return encoded.cast(pa.dictionary(pa.int32(), pa.string()))
