@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 DISCRETE_GAUSSIAN = "discrete_gaussian"
-
-
 DISCRETE_LAPLACE = "discrete_laplace"
 
 

@@ -8,8 +8,8 @@ and can be negative, so that it is what estimation would be without its post-pro
 In the coordinates of `tasks.topdown.estimation.query_algebra` the measurements of a universe fall
 apart into independent components, in each of which a geounit has a vector of totals, one for each
 core cell; `geography.vector_variance` has their variances. An answer that counts the core cells
-with weights w and the levels of the free attributes in sets of sizes k out of d has, by component, the
-variance of the total with weights w, times k (d - k) / d for each free attribute that is in the
+with weights w and the levels of the free attributes in sets of sizes k out of d has, by component,
+the variance of the total with weights w, times k (d - k) / d for each free attribute that is in the
 component and k^2 / d for each that is not.
 """
 
