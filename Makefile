@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test quick soak recompile clean
+.PHONY: demo test quick soak map recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -20,6 +20,10 @@ quick: $(INSTALLED)
 # Every replicate study and kill test.
 soak: $(INSTALLED)
 	SPINEFLOW_SOAK=1 $(BIN)/python -m pytest -m soak
+
+# Make the map of docs/design.md anew, from the docstrings of the packages.
+map:
+	$(PYTHON) docs/design_map.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

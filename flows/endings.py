@@ -1,4 +1,4 @@
-"""What is said when a run ends for reasons outside its tasks: a server, a worker, the disk.
+"""Messages for runs that end for reasons outside their tasks: a server, a worker, the disk.
 
 Tasks confine their own errors. What the orchestration around them raises becomes one public
 sentence here, since it would otherwise end in a traceback that helps nobody, or, in a deployment,

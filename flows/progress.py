@@ -1,4 +1,4 @@
-"""Progress of a flow, told to whoever listens: the console here, the server's artifacts there."""
+"""Progress of a flow: to the console, and to the server's artifacts."""
 
 from __future__ import annotations
 

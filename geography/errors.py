@@ -1,4 +1,4 @@
-"""The one error of this package."""
+"""The error for a geography that cannot be made into a spine."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from pydantic import BaseModel
@@ -59,6 +61,17 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
 }
 
 FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, TopdownSettings)
+
+
+def loaded(path: Path) -> ModuleType:
+    """A module that belongs to no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+design_map = loaded(DOCS / "design_map.py")
 
 WHOLE_FILE = """\
 preset = "pl94_2020_us"
@@ -184,12 +197,24 @@ def test_settings_in_the_pages_are_accepted(page: Path, tmp_path: Path) -> None:
         settings_of(tmp_path, text)
 
 
-def test_every_folder_of_sources_is_in_the_map_of_the_design() -> None:
-    text = (DOCS / "design.md").read_text(encoding="utf-8")
-    for package in ("flows", "tasks", "geography", "validation"):
-        folders = {module.parent for module in (ROOT / package).rglob("*.py")}
-        for folder in folders:
-            assert f"`{folder.relative_to(ROOT).as_posix()}/`" in text
+def test_the_map_of_the_design_is_current() -> None:
+    page = design_map.PAGE.read_text(encoding="utf-8")
+    assert page == design_map.with_map(page), (
+        "run `make map`, which makes docs/design.md's map anew"
+    )
+
+
+def test_the_map_holds_every_module() -> None:
+    listed = set(re.findall(r"`([^`]+)`", "".join(design_map.map_lines())))
+    for folder in design_map.FOLDERS:
+        for module in (ROOT / folder).rglob("*.py"):
+            place = f"{module.parent.relative_to(ROOT).as_posix()}/"
+            assert place in listed and (module.stem == "__init__" or module.stem in listed), module
+
+
+def test_every_module_is_summed_up_in_one_sentence() -> None:
+    for line in design_map.map_lines():
+        assert line.endswith(".") and ". " not in line.replace("P.L. ", ""), line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

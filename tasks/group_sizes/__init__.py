@@ -1,1 +1,1 @@
-"""Hierarchical group-size histograms, one folder a stage."""
+"""Hierarchical group-size histograms: groups of each size by region, one folder a stage."""

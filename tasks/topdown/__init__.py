@@ -1,1 +1,1 @@
-"""The TopDown Algorithm, one folder a stage."""
+"""The TopDown Algorithm: redistricting data of persons and housing units, one folder a stage."""

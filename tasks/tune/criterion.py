@@ -1,4 +1,4 @@
-"""How well a replicate meets a criterion."""
+"""How well the replicates of a trial meet a criterion."""
 
 from __future__ import annotations
 

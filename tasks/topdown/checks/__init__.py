@@ -1,1 +1,1 @@
-"""The steps that run the checks of `validation`."""
+"""Checks of a topdown run, and its accuracy against the confidential truth."""

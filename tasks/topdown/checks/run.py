@@ -1,4 +1,4 @@
-"""Checks of a topdown run."""
+"""What a topdown run promises, and the independent checks that it kept it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates as Parquet: geocode, cell, count of the non-zero cells, one file a shard."""
+"""Solver records of a shard as Parquet: how each parent's children were estimated."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Readers, recodes, histograms and invariants."""
+"""Input of a topdown run, and a generated county to try it with."""

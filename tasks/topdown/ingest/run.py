@@ -1,4 +1,4 @@
-"""Ingest of a run: from the settings' tables to the run directory's artifacts."""
+"""Ingest of a topdown run: from the settings' tables to the run directory's artifacts."""
 
 from __future__ import annotations
 

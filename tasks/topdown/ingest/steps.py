@@ -1,4 +1,4 @@
-"""The step that reads the input."""
+"""The step that reads the input of a topdown run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Noise, accounting, the ledger and noisy-measurement files."""
+"""Noisy answers of a topdown run, and the constraints that go with them."""

@@ -1,4 +1,4 @@
-"""Charging and measuring a run, shard by shard."""
+"""Charging and measuring a topdown run, shard by shard."""
 
 from __future__ import annotations
 

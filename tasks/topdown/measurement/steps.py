@@ -1,4 +1,4 @@
-"""Steps that charge the ledger, write constraints and draw noise."""
+"""Steps that charge the ledger, write constraints and draw the noise of a topdown run."""
 
 from __future__ import annotations
 

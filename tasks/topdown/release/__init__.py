@@ -1,1 +1,1 @@
-"""Microdata, tabulations and reports made from estimates."""
+"""Microdata, tables, certificate and report of a topdown run, made from its estimates."""

@@ -1,4 +1,4 @@
-"""The public report of a run: what was asked, how it was solved, what was checked, what it took.
+"""The public report of a topdown run: what was asked, how it was solved, what was checked.
 
 Accuracy against the input is shown for inputs that are not confidential, and only for those.
 """

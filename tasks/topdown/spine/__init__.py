@@ -1,1 +1,1 @@
-"""Building and storing a spine with `geography`."""
+"""Building and storing the spines of a topdown run."""
