@@ -1,121 +1,62 @@
-"""Reading a run directory's public files, for checks that share nothing with the estimator.
+"""Reading a run directory's public files, with what every product's checks need for it.
 
-Spines, estimates, constraints and measurements are read here, column by column and in batches. A
-geolevel can be cut into parts, of which each is read alone; see `validation.topdown.spine_parts`.
-Memory is then about a hundred bytes for each geounit of the spine, and what one part needs beside.
+Each product reads its own layout in its folder; here are the parts of that which they share, and
+the one rule on files that cannot be used: they fail the checks that need them.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.census.schema import Schema
+from spineflow.validation.outcome import Failures
 
 ROWS_PER_BATCH = 1 << 18
-BLOCK = "Block"
-STATE = "State"
 _FRACTION = re.compile(r"\d+(/[1-9]\d*)?")
+
+UNUSABLE = (
+    pa.ArrowException,
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+)
+"""How a file that is missing, truncated or of other types shows itself where it is first used."""
 
 
 class UnusableRunFile(Exception):
     """A file of the run that is missing or does not have the form of its layout."""
 
 
-@dataclass(frozen=True)
-class ExpectedUniverse:
-    """What the settings of a run promise about one universe's files.
+@contextmanager
+def unusable_files_fail(*checks: Failures) -> Iterator[None]:
+    """Record a file that cannot be used as a failure of these checks, whatever is wrong with it.
 
-    `geolevels` run from the root to Block. `total` is the whole privacy-loss parameter, None for
-    a run without noise. `query_shares[geolevel][query]` holds the measured queries (no share of
-    0). `constraints[name]` lists the geolevels at which every geounit carries the constraint
-    (every state's FIPS code, for `state_total_con`), structural zeros included;
-    `structural_zeros[name]` gives the levels of attributes whose joint cells hold nobody.
+    Only an UnusableRunFile's own words are shown: the messages of Arrow, Python and the system may
+    quote contents and paths.
     """
-
-    schema: Schema
-    geolevels: tuple[str, ...]
-    total: Fraction | None
-    query_shares: Mapping[str, Mapping[str, Fraction]]
-    constraints: Mapping[str, Sequence[str]]
-    structural_zeros: Mapping[str, Mapping[str, Sequence[int]]]
-
-
-@dataclass(frozen=True)
-class SpineLevel:
-    """The geounits of one geolevel, numbered as `geounits.parquet` lists them.
-
-    `parent` numbers the geounits of the level above (-1 in the root level), and
-    `shares[share_code]` is each geounit's share of the privacy-loss budget. Where `is_part`, the
-    geolevel has other geounits too, whose rows stand in the same files.
-    """
-
-    name: str
-    geocode: pa.StringArray
-    parent: np.ndarray
-    shares: tuple[Fraction, ...]
-    share_code: np.ndarray
-    bypassed: np.ndarray
-    n_blocks: np.ndarray
-    is_part: bool = False
-
-    @property
-    def n(self) -> int:
-        """Number of geounits."""
-        return len(self.geocode)
-
-    def part(self, geounits: np.ndarray, parent: np.ndarray) -> SpineLevel:
-        """The geounits at these positions alone, in this order, with `parent` as their parents."""
-        return SpineLevel(
-            self.name,
-            self.geocode.take(pa.array(geounits)),
-            parent,
-            self.shares,
-            self.share_code[geounits],
-            self.bypassed[geounits],
-            self.n_blocks[geounits],
-            is_part=True,
-        )
-
-    @cached_property
-    def is_measured(self) -> np.ndarray:
-        """Whether each geounit's share is above 0, shape `(n,)`."""
-        return np.array([share > 0 for share in self.shares], dtype=bool)[self.share_code]
-
-    def describe(self, position: int) -> str:
-        """The geounit in words, such as `County 44001`."""
-        return f"{self.name} {self.geocode[int(position)]}"
-
-
-@dataclass(frozen=True)
-class RunSpine:
-    """A universe's spine as its two files tell it.
-
-    `ancestors[i][b]` is the position, among the geounits of `levels[i]`, of block b's ancestor
-    according to `blocks.parquet`.
-    """
-
-    levels: tuple[SpineLevel, ...]
-    block_geocode: pa.StringArray
-    ancestors: tuple[np.ndarray, ...]
-
-    def level_index(self, name: str) -> int:
-        """Number of the geolevel, 0 for the root."""
-        return [level.name for level in self.levels].index(name)
+    try:
+        yield
+    except UnusableRunFile as error:
+        for failures in checks:
+            failures.add(str(error))
+    except UNUSABLE as error:
+        for failures in checks:
+            failures.add(f"a file cannot be read ({type(error).__name__})")
 
 
 def positions(values: pa.Array | pa.ChunkedArray, known: pa.StringArray) -> np.ndarray:
     """Position of each text in `known`, -1 where it is not there, as int64."""
-    found = pc.index_in(_text(values), value_set=known)
+    found = pc.index_in(as_text(values), value_set=known)
     return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -126,172 +67,38 @@ def parse_fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
-def read_batches(
-    folder: Path,
-    columns: Sequence[str],
-    *,
-    as_dictionary: Sequence[str] = (),
-    level: SpineLevel | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """The columns of all Parquet files of a folder, in batches; none if there is no file.
-
-    If `level` is a part of its geolevel, the rows of its geounits alone, told by the column
-    geocode; row groups that have none of them are not read. Raises UnusableRunFile for a file that
-    is not Parquet, lacks a column or a value of one.
-    """
-    among = level.geocode if level is not None and level.is_part else None
-    ascending = [] if among is None else sorted(among.to_pylist())
-    for path in sorted(folder.glob("*.parquet")):
-        with _opened(path, columns, as_dictionary) as file:
-            row_groups = range(file.num_row_groups)
-            if among is not None:
-                row_groups = [i for i in row_groups if _may_hold(file, i, ascending)]
-                if not row_groups:
-                    continue
-            for batch in file.iter_batches(
-                batch_size=ROWS_PER_BATCH, row_groups=list(row_groups), columns=list(columns)
-            ):
-                for name in columns:
-                    if batch.column(name).null_count:
-                        raise UnusableRunFile(f"a {name} in {_shown(path)} is missing")
-                if among is not None:
-                    batch = batch.filter(pa.array(positions(batch.column("geocode"), among) >= 0))
-                yield batch
-
-
-def count_unknown(folder: Path, level: SpineLevel) -> int:
-    """Rows of all Parquet files of a folder whose geocode is none of the geolevel's."""
-    known = level.geocode.take(pc.sort_indices(level.geocode))
-    n_unknown = 0
-    for batch in read_batches(folder, ["geocode"]):
-        codes = pc.value_counts(batch.column("geocode").cast(pa.string()))
-        values, counts = codes.field("values"), codes.field("counts").to_numpy()
-        if len(values):
-            lowest, highest = pc.min_max(values).as_py().values()
-            first = bisect_left(known, lowest, key=str)
-            last = bisect_right(known, highest, key=str)
-            n_unknown += int(counts[positions(values, known[first:last]) < 0].sum())
-    return n_unknown
-
-
-def _may_hold(file: pq.ParquetFile, row_group: int, ascending: Sequence[str]) -> bool:
-    """Whether the range of a row group's geocodes, where it tells one, has one of these."""
-    column = file.schema_arrow.names.index("geocode")
-    statistics = file.metadata.row_group(row_group).column(column).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True
-    first = bisect_left(ascending, statistics.min)
-    return first < len(ascending) and ascending[first] <= statistics.max
-
-
-def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:
-    """The spine of a universe; `geolevels` run from the root to Block.
-
-    Raises UnusableRunFile if the files do not describe a tree: other geolevels, a geocode twice in
-    one geolevel, an unknown parent, a block whose ancestor is unknown, a share that is no
-    fraction.
-    """
-    folder = run_directory / "spine" / universe
-    geounits = _read_table(
-        folder / "geounits.parquet",
-        ["geolevel", "geocode", "parent", "plb_share", "bypassed", "n_blocks"],
-        as_dictionary=["geolevel", "parent", "plb_share"],
-    )
-    found = set(pc.unique(geounits["geolevel"]).to_pylist())
-    if found != set(geolevels):
-        raise UnusableRunFile(
-            f"spine/{universe}/geounits.parquet has the geolevels "
-            f"{', '.join(sorted(map(str, found)))} instead of {', '.join(geolevels)}"
-        )
-    levels: list[SpineLevel] = []
-    for name in geolevels:
-        rows = geounits.filter(pc.equal(geounits["geolevel"], name))
-        levels.append(_spine_level(name, rows, levels[-1] if levels else None))
-    del geounits, rows
-
-    # One column at a time: the blocks' ancestors are most of what a spine's files hold.
-    file = folder / "blocks.parquet"
-    block_geocode = _text(_read_table(file, ["block_geocode"])["block_geocode"])
-    if pc.count_distinct(block_geocode, mode="all").as_py() != len(block_geocode):
-        raise UnusableRunFile(f"spine/{universe}/blocks.parquet lists a block twice")
-    ancestors = []
-    for level in levels:
-        named = _read_table(file, [level.name], as_dictionary=[level.name])[level.name]
-        ancestors.append(positions(named, level.geocode))
-        if (ancestors[-1] < 0).any():
-            block = block_geocode[int(np.argmax(ancestors[-1] < 0))]
-            raise UnusableRunFile(f"block {block} has no known ancestor at geolevel {level.name}")
-    return RunSpine(tuple(levels), block_geocode, tuple(ancestors))
-
-
-def state_fips(spine: RunSpine) -> tuple[list[str], np.ndarray]:
-    """The states' FIPS codes, and the position in that list of each State geounit's code.
-
-    A state that is split into several geounits has one code.
-    """
-    fips = pc.utf8_slice_codeunits(spine.block_geocode, 0, 2).dictionary_encode()
-    index = spine.level_index(STATE)
-    code_of_geounit = np.zeros(spine.levels[index].n, dtype=np.int64)
-    code_of_geounit[spine.ancestors[index]] = fips.indices.to_numpy()
-    return fips.dictionary.to_pylist(), code_of_geounit
-
-
-def _spine_level(name: str, rows: pa.Table, above: SpineLevel | None) -> SpineLevel:
-    geocode = _text(rows["geocode"])
-    if geocode.null_count or len(pc.unique(geocode)) != len(geocode):
-        raise UnusableRunFile(f"a geocode at geolevel {name} is missing or stands twice")
-    parent = np.full(len(geocode), -1, dtype=np.int64)
-    if above is not None:
-        parent = positions(rows["parent"], above.geocode)
-        if (parent < 0).any():
-            orphan = geocode[int(np.argmax(parent < 0))]
-            raise UnusableRunFile(f"{name} {orphan} has an unknown parent")
-    share = _text(rows["plb_share"]).dictionary_encode()
-    if share.null_count or rows["bypassed"].null_count or rows["n_blocks"].null_count:
-        raise UnusableRunFile(f"a geounit at geolevel {name} lacks a share, flag or block count")
-    return SpineLevel(
-        name=name,
-        geocode=geocode,
-        parent=parent,
-        shares=tuple(parse_fraction(text) for text in share.dictionary.to_pylist()),
-        share_code=share.indices.to_numpy(),
-        bypassed=rows["bypassed"].to_numpy().astype(bool),
-        n_blocks=rows["n_blocks"].to_numpy().astype(np.int64),
-    )
-
-
-def _text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
+def as_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     """The values as one array of plain strings, whatever string type the file was written with."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     return values.cast(pa.string())
 
 
-def _read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
-    with _opened(path, columns, as_dictionary) as file:
+def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
+    """Columns of a Parquet file; raises UnusableRunFile as `opened` does."""
+    with opened(path, columns, as_dictionary) as file:
         return file.read(columns=list(columns))
 
 
-def _opened(
-    path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
-) -> pq.ParquetFile:
-    shown = _shown(path)
+def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+    """A Parquet file that has these columns; raises UnusableRunFile if it is none."""
+    name_of_file = shown(path)
     try:
         file = pq.ParquetFile(path, read_dictionary=list(as_dictionary))
     except FileNotFoundError:
-        raise UnusableRunFile(f"the file {shown} is missing") from None
+        raise UnusableRunFile(f"the file {name_of_file} is missing") from None
     except KeyError as error:
         # Of `as_dictionary`, and so of `columns`.
-        raise UnusableRunFile(f"{shown} has no column {error.args[0].decode()}") from None
+        raise UnusableRunFile(f"{name_of_file} has no column {error.args[0].decode()}") from None
     except (pa.ArrowException, OSError) as error:
-        raise UnusableRunFile(f"{shown} is not a Parquet file") from error
+        raise UnusableRunFile(f"{name_of_file} is not a Parquet file") from error
     lacking = [name for name in columns if name not in file.schema_arrow.names]
     if lacking:
         file.close()
-        raise UnusableRunFile(f"{shown} has no column {lacking[0]}")
+        raise UnusableRunFile(f"{name_of_file} has no column {lacking[0]}")
     return file
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """The path as an outcome names it: without the folders above the run directory's parts."""
     return "/".join(path.parts[-3:])

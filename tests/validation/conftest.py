@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.topdown.checks.run import cells_of
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
     write_persons,
@@ -25,8 +26,8 @@ from spineflow.tasks.topdown.release.microdata import (
 )
 from spineflow.tasks.topdown.workload.queries import marginal_query
 from spineflow.validation.outcome import Outcome
-from spineflow.validation.run_files import ExpectedUniverse
 from spineflow.validation.topdown.run_checks import CHECKS, run_checks
+from spineflow.validation.topdown.run_files import ExpectedUniverse
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 SHARES = dict(
@@ -53,7 +54,7 @@ QUERY_SHARES = {
 }
 EXPECTED = {
     "persons": ExpectedUniverse(
-        schema=PERSONS,
+        cells=cells_of(PERSONS),
         geolevels=GEOLEVELS,
         total=Fraction(293764, 114921),
         query_shares=dict.fromkeys(GEOLEVELS, QUERY_SHARES["persons"]),
@@ -67,7 +68,7 @@ EXPECTED = {
         structural_zeros=STRUCTURAL_ZEROS,
     ),
     "units": ExpectedUniverse(
-        schema=UNITS,
+        cells=cells_of(UNITS),
         geolevels=GEOLEVELS,
         total=Fraction(3, 40),
         query_shares=dict.fromkeys(GEOLEVELS, QUERY_SHARES["units"]),

@@ -12,13 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
+from spineflow.validation.detailed_groups.tables import N_CELLS
 from spineflow.validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
 from spineflow.validation.outcome import Failures
 from spineflow.validation.run_files import UnusableRunFile, parse_fraction, positions
-
-N_CELLS = np.array([1, *(2 * len(bins) for bins in AGE_BINS.values())])
-"""Counts of a group that received each table."""
 
 INFINITE = "inf"
 ROWS_PER_BATCH = 1 << 18

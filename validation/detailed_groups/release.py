@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, OLDEST_AGE
 from spineflow.validation.detailed_groups.measured import (
-    N_CELLS,
     GroupCounts,
     refuse_missing_columns,
 )
+from spineflow.validation.detailed_groups.tables import AGE_BINS, N_CELLS, OLDEST_AGE
 from spineflow.validation.detailed_groups.universe import ExpectedRun
 from spineflow.validation.outcome import Failures
 from spineflow.validation.run_files import UnusableRunFile

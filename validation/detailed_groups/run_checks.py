@@ -6,18 +6,16 @@ release, and nothing here opens `confidential/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow as pa
 from spineflow.validation.detailed_groups.first_stage import check_first_stage
 from spineflow.validation.detailed_groups.measured import read_measurements
 from spineflow.validation.detailed_groups.release import ReleaseFailures, check_release
 from spineflow.validation.detailed_groups.rules import apply_rules
 from spineflow.validation.detailed_groups.universe import ExpectedRun
 from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.run_files import unusable_files_fail
 
 UNIVERSE = "population groups"
 
@@ -45,7 +43,7 @@ def run_checks(
     run passes only if everything was seen to be right.
     """
     failures = {name: Failures() for name in CHECKS}
-    with _unusable_files_fail(*failures.values()):
+    with unusable_files_fail(*failures.values()):
         counts = read_measurements(
             run_directory,
             expected,
@@ -76,19 +74,3 @@ def run_checks(
             ),
         )
     return tuple(failures[name].outcome(name, UNIVERSE, CHECKS[name]) for name in CHECKS)
-
-
-@contextmanager
-def _unusable_files_fail(*checks: Failures) -> Iterator[None]:
-    """Record a file that cannot be used as a failure of these checks.
-
-    Arrow's and the system's own messages stay unsaid: they may quote contents and paths.
-    """
-    try:
-        yield
-    except UnusableRunFile as error:
-        for failures in checks:
-            failures.add(str(error))
-    except (pa.ArrowException, OSError) as error:
-        for failures in checks:
-            failures.add(f"a file cannot be read ({type(error).__name__})")

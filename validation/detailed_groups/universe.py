@@ -15,9 +15,6 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.detailed_groups.workload.iterations import CharacteristicIteration
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.specification import Specification
 
 STATE_TYPES = ("USA", "STATE", "PR-STATE")
 """Region types with detailed iterations, whose groups are never suppressed."""
@@ -31,6 +28,36 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 }
 _OUTSIDE = {"PLACEFP": "99999", "AIANNHCE": "9999"}
 """Codes of blocks outside every place and area."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """A characteristic iteration: its level, and which region types tabulate it.
+
+    `is_alone` is None for an ethnicity, of which everybody has one.
+    """
+
+    level: int
+    is_alone: bool | None
+    detailed_only: bool
+    coarse_only: bool
+
+    def is_tabulated(self, region_type: str) -> bool:
+        """Whether groups of this region type have the iteration."""
+        return not (self.coarse_only if region_type in STATE_TYPES else self.detailed_only)
+
+
+@dataclass(frozen=True)
+class MeasuredLevel:
+    """A region type and iteration level that is measured, its budget and its tables' thresholds.
+
+    `budget` is rho or epsilon, None for a run without noise.
+    """
+
+    region_type: str
+    level: int
+    budget: Fraction | None
+    thresholds: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,40 +133,40 @@ class ExpectedRun:
 
 
 def expected_levels(
-    parameters: MechanismParameters,
-    specification: Specification,
+    measured: Sequence[MeasuredLevel],
+    iterations: Mapping[str, Iteration],
+    pairs: Sequence[tuple[str, str]],
+    max_race_codes: int,
     blocks: Mapping[str, pd.DataFrame],
-    *,
-    infinite: bool,
 ) -> tuple[ExpectedLevel, ...]:
-    """The population group levels of every pass, `blocks` being its geography frame.
+    """The population group levels of every pass, in the order of `measured`.
 
-    A level is measured if its budget is not 0. Its stability is the production program's
-    h_r max(2, max_race_codes) + h_e, h_r and h_e being the most 'alone' race iterations and
-    ethnicity iterations of one code, or more where a person can be in more groups.
+    `iterations` are those of the specification by code, `pairs` its pairs of an iteration's code
+    and a race or ethnicity code; `blocks` has each pass's geography frame. A level's stability is
+    the production program's h_r max(2, max_race_codes) + h_e, h_r and h_e being the most 'alone'
+    race iterations and ethnicity iterations of one code, or more where a person can be in more
+    groups.
     """
     levels: list[ExpectedLevel] = []
     first = 0
-    for item in parameters.budgets:
+    for item in measured:
         region_pass = "pr" if item.region_type.startswith("PR-") else "us"
-        granularity_excludes = "coarse" if item.region_type in STATE_TYPES else "detailed"
         kept = {
             code: iteration
-            for code, iteration in specification.iterations.items()
-            if iteration.level == item.level
-            and not getattr(iteration, f"{granularity_excludes}_only")
+            for code, iteration in iterations.items()
+            if iteration.level == item.level and iteration.is_tabulated(item.region_type)
         }
         codes = sorted(kept)
         regions = set(region_of_blocks(item.region_type, blocks[region_pass]))
         level = ExpectedLevel(
             region_type=item.region_type,
             level=item.level,
-            budget=None if infinite else item.budget,
-            stability=_stability(specification.pairs, kept, parameters.max_race_codes),
+            budget=item.budget,
+            stability=_stability(pairs, kept, max_race_codes),
             regions=tuple(sorted(regions - {None})),
             iterations=tuple(codes),
             total_only=np.array([kept[code].detailed_only for code in codes], dtype=bool),
-            thresholds=parameters.thresholds[item.region_type, item.level],
+            thresholds=item.thresholds,
             first=first,
         )
         levels.append(level)
@@ -186,7 +213,7 @@ def identical_regions(
 
 def _stability(
     pairs: Sequence[tuple[str, str]],
-    kept: Mapping[str, CharacteristicIteration],
+    kept: Mapping[str, Iteration],
     max_race_codes: int,
 ) -> int:
     """The larger of the production program's bound and of what a person can reach, at least 1."""

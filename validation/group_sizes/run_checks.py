@@ -7,8 +7,7 @@ Nothing here uses the code that measured or estimated, and nothing opens `confid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from spineflow.validation.group_sizes.calibration import (
     read_plan,
 )
 from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
 
 UNIVERSE = "groups"
 STAMP_LINE = b"# NOT PRIVATE\n"
@@ -66,11 +65,11 @@ def run_checks(
     failures = {name: Failures() for name in CHECKS}
     privacy, validity = failures["privacy_accounting"], failures["validity"]
     consistency, faithfulness = failures["consistency"], failures["faithfulness"]
-    with _unusable_files_fail(privacy):
+    with unusable_files_fail(privacy):
         check_plan(root, promise, privacy)
         check_measurements(root, privacy)
     is_relaxed, found = False, None
-    with _unusable_files_fail(consistency, validity, faithfulness):
+    with unusable_files_fail(consistency, validity, faithfulness):
         plan = read_plan(root)
         is_relaxed = plan["mechanism"] in RELAXED
         levels = released_counts(root, release)
@@ -197,16 +196,3 @@ def _hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]
         regions.append(own["region"].combine_chunks())
         parents.append(parent)
     return names, regions, parents
-
-
-@contextmanager
-def _unusable_files_fail(*checks: Failures) -> Iterator[None]:
-    """Record a file that cannot be used as a failure of these checks, in words of our own."""
-    try:
-        yield
-    except UnusableRunFile as error:
-        for failures in checks:
-            failures.add(str(error))
-    except (pa.ArrowException, OSError) as error:
-        for failures in checks:
-            failures.add(f"a file cannot be read ({type(error).__name__})")

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import SpineLevel, UnusableRunFile, positions, read_batches
+from spineflow.validation.run_files import UnusableRunFile, positions
+from spineflow.validation.topdown.run_files import SpineLevel, read_batches
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.workload.queries import MarginalQuery, marginal_query
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import (
+from spineflow.validation.run_files import UnusableRunFile, positions
+from spineflow.validation.topdown.cells import Cells, Margin
+from spineflow.validation.topdown.conservation import LevelEstimates
+from spineflow.validation.topdown.run_files import (
     BLOCK,
     ExpectedUniverse,
     RunSpine,
     SpineLevel,
-    UnusableRunFile,
-    positions,
     read_batches,
     state_fips,
 )
-from spineflow.validation.topdown.conservation import LevelEstimates
 
 STATE_TOTAL = "state_total_con"
 FACILITY_LOWER_BOUND = "hhgq_total_lb_con"
@@ -45,13 +43,12 @@ class ConstraintFailures:
     structural_zeros: Failures = field(default_factory=Failures)
 
 
-def constraint_query(schema: Schema, name: str) -> MarginalQuery:
-    """The marginal query that a constraint bounds or fixes, from the constraint's name.
+def constraint_margin(cells: Cells, name: str) -> Margin:
+    """The rows of the query that a constraint bounds or fixes, from the constraint's name.
 
     Raises ValueError if the name follows none of the rules of this module.
 
-    >>> from tasks.census.schema import PERSONS
-    >>> constraint_query(PERSONS, "hhgq_total_lb_con").n_rows
+    >>> constraint_margin(Cells("persons", {"hhgq": 8, "sex": 2}), "hhgq_total_lb_con").n_rows
     8
     """
     if not name.endswith("_con"):
@@ -61,7 +58,7 @@ def constraint_query(schema: Schema, name: str) -> MarginalQuery:
         counted = "total"
     elif counted.endswith("_total"):
         counted = counted.removesuffix("_total")
-    return marginal_query(schema, counted)
+    return cells.margin(counted)
 
 
 def expected_sign(name: str) -> str:
@@ -88,7 +85,7 @@ def check_constraints(
     Raises UnusableRunFile for values of another form than lists of integers.
     """
     for name, conditions in expected.structural_zeros.items():
-        is_zero = expected.schema.cells_where(conditions)
+        is_zero = expected.cells.where(conditions)
         failures.structural_zeros.add_each(
             is_zero[estimates.cell],
             lambda i, name=name: (
@@ -99,7 +96,7 @@ def check_constraints(
 
     names = [name for name, where in expected.constraints.items() if level.name in where]
     constrained = {name: _Constrained(name, expected, spine, level, estimates) for name in names}
-    folder = run_directory / "measurements" / expected.schema.universe / level.name / "constraints"
+    folder = run_directory / "measurements" / expected.cells.universe / level.name / "constraints"
     for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"], level=level):
         name_column = batch.column("query_name")
         for name in pc.unique(name_column).to_pylist():
@@ -119,7 +116,7 @@ def check_constraints(
         )
 
 
-def facilities_by_block(run_directory: Path, spine: RunSpine, schema: Schema) -> pa.Table:
+def facilities_by_block(run_directory: Path, spine: RunSpine, cells: Cells) -> pa.Table:
     """Public number of group-quarters facilities in each block: block_geocode, facilities.
 
     They are the lower bounds on persons in group quarters, one person a facility, that the
@@ -127,8 +124,8 @@ def facilities_by_block(run_directory: Path, spine: RunSpine, schema: Schema) ->
     """
     level = spine.levels[-1]
     facilities = np.zeros(level.n, dtype=np.int64)
-    folder = run_directory / "measurements" / schema.universe / BLOCK / "constraints"
-    n_types = schema.shape[schema.attributes.index("hhgq")]
+    folder = run_directory / "measurements" / cells.universe / BLOCK / "constraints"
+    n_types = cells.sizes["hhgq"]
     for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"]):
         rows = batch.filter(pc.equal(batch.column("query_name"), FACILITY_LOWER_BOUND))
         block = positions(rows.column("geocode"), level.geocode)
@@ -163,9 +160,9 @@ class _Constrained:
         if self.is_structural_zero:
             self.answers = np.zeros((len(self.geocode), 1), dtype=np.int64)
         else:
-            query = constraint_query(expected.schema, name)
-            self.answers = np.zeros((len(self.geocode), query.n_rows), dtype=np.int64)
-            np.add.at(self.answers, (geounit, query.row_of_cell[estimates.cell]), estimates.count)
+            margin = constraint_margin(expected.cells, name)
+            self.answers = np.zeros((len(self.geocode), margin.n_rows), dtype=np.int64)
+            np.add.at(self.answers, (geounit, margin.row_of_cell[estimates.cell]), estimates.count)
 
     def check_rows(self, rows: pa.RecordBatch, failures: ConstraintFailures) -> None:
         """Check rows that all have this constraint's name."""

@@ -16,16 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.tasks.census.schema import Schema
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import (
-    ROWS_PER_BATCH,
-    RunSpine,
-    SpineLevel,
-    UnusableRunFile,
-    positions,
-)
+from spineflow.validation.run_files import ROWS_PER_BATCH, UnusableRunFile, positions
+from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.conservation import LevelEstimates
+from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
 from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
 
 NOT_PRIVATE = "NOT PRIVATE"
@@ -68,7 +63,7 @@ class ReleaseFile:
 
 def check_persons(
     release: ReleaseFile,
-    schema: Schema,
+    cells: Cells,
     spine: RunSpine,
     estimates_of: EstimatesOf,
     failures: Failures,
@@ -87,7 +82,7 @@ def check_persons(
     """
     expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part)
     n_rows = 0
-    for batch in _agreeing_batches(release, _person_columns(schema), failures):
+    for batch in _agreeing_batches(release, _person_columns(cells), failures):
         integers = _integer_columns(batch)
         _check_common(batch, "MPD", failures)
         failures.add_each(
@@ -95,11 +90,11 @@ def check_persons(
             lambda i, start=n_rows: f"the EPNUM of row {start + i} is another number",
         )
         n_rows += batch.num_rows
-        _check_derived(schema, integers, failures)
+        _check_derived(cells, integers, failures)
 
         cell = np.zeros(batch.num_rows, dtype=np.int64)
         is_cell = np.ones(batch.num_rows, dtype=bool)
-        for attribute, size in zip(schema.attributes, schema.shape, strict=True):
+        for attribute, size in cells.sizes.items():
             name, first_code = _DECODERS.get(attribute, (attribute.upper(), 0))
             level = integers(name) - first_code
             is_cell &= (level >= 0) & (level < size)
@@ -108,13 +103,13 @@ def check_persons(
         for rows, block in expected.placed(_block_geocode(batch)):
             failures.add_each(block < 0, lambda _: f"a person is {_MISPLACED}")
             valid = is_cell[rows] & (block >= 0)
-            expected.subtract(block[valid] * schema.n_cells + cell[rows[valid]])
+            expected.subtract(block[valid] * cells.n + cell[rows[valid]])
     expected.finish()
 
 
 def check_units(
     release: ReleaseFile,
-    schema: Schema,
+    cells: Cells,
     spine: RunSpine,
     estimates_of: EstimatesOf,
     facilities: pa.Table,
@@ -128,7 +123,7 @@ def check_units(
     HH_STATUS 0, and each block has as many as `facilities` (block_geocode, facilities) says.
     The files are compared, stamped and refused as by `check_persons`.
     """
-    if schema.attributes != ("occupancy",):
+    if tuple(cells.sizes) != ("occupancy",):
         raise UnusableRunFile("units of a schema other than occupancy cannot be checked")
     n_facilities = _facilities_of_blocks(spine, facilities, failures)
     expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
@@ -145,7 +140,7 @@ def check_units(
         for rows, block in expected.placed(_block_geocode(batch)):
             failures.add_each(block < 0, lambda _: f"a unit is {_MISPLACED}")
             unit = is_unit[rows] & (block >= 0)
-            expected.subtract(block[unit] * schema.n_cells + (status[rows[unit]] == 1))
+            expected.subtract(block[unit] * cells.n + (status[rows[unit]] == 1))
             expected.subtract_facilities(block[is_facility[rows] & (block >= 0)])
     expected.finish()
 
@@ -251,14 +246,14 @@ class _ExpectedRows:
         )
 
 
-def _person_columns(schema: Schema) -> list[str]:
-    has = set(schema.attributes).__contains__
+def _person_columns(cells: Cells) -> list[str]:
+    has = cells.sizes.__contains__
     columns = [*_COMMON_COLUMNS, "EPNUM"]
     columns += ["RTYPE", "GQTYPE_PL"] if has("hhgq") else []
     columns += ["VOTING_AGE"] if has("votingage") or has("age") else []
     columns += ["CENHISP"] if has("hispanic") else []
     columns += ["CENRACE"] if has("cenrace") else []
-    for attribute in schema.attributes:
+    for attribute in cells.sizes:
         name, _ = _DECODERS.get(attribute, (attribute.upper(), 0))
         if name not in columns:
             columns.append(name)
@@ -273,14 +268,14 @@ def _check_common(batch: pa.RecordBatch, type_code: str, failures: Failures) -> 
         )
 
 
-def _check_derived(schema: Schema, integers: Integers, failures: Failures) -> None:
+def _check_derived(cells: Cells, integers: Integers, failures: Failures) -> None:
     """Columns that follow from an attribute agree with the one that tells it."""
-    if "hhgq" in schema.attributes:
+    if "hhgq" in cells.sizes:
         due = np.where(integers("GQTYPE_PL") == 0, 3, 5)
         failures.add_each(
             integers("RTYPE") != due, lambda _: "an RTYPE does not agree with its GQTYPE_PL"
         )
-    if "age" in schema.attributes and "votingage" not in schema.attributes:
+    if "age" in cells.sizes and "votingage" not in cells.sizes:
         due = np.where(integers("QAGE") < 18, 1, 2)
         failures.add_each(
             integers("VOTING_AGE") != due, lambda _: "a VOTING_AGE does not agree with its QAGE"

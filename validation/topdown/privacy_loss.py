@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.topdown.workload.queries import normalize_query_name
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import (
+from spineflow.validation.run_files import parse_fraction, positions
+from spineflow.validation.topdown.cells import spelled
+from spineflow.validation.topdown.run_files import (
     ExpectedUniverse,
     RunSpine,
     SpineLevel,
-    parse_fraction,
-    positions,
     read_batches,
 )
 
@@ -123,13 +122,13 @@ def check_measurements(
     Raises UnusableRunFile for a `plb` that is no fraction.
     """
     shares = {
-        normalize_query_name(name) + DPQUERY_SUFFIX: share
+        spelled(name) + DPQUERY_SUFFIX: share
         for name, share in expected.query_shares[level.name].items()
     }
     names = list(shares)
     plb_code_of_text: dict[str, int] = {}
     geounits, queries, plbs = ([np.zeros(0, np.int64)] for _ in range(3))
-    folder = run_directory / "measurements" / expected.schema.universe / level.name / "dpqueries"
+    folder = run_directory / "measurements" / expected.cells.universe / level.name / "dpqueries"
     columns = ("geocode", "query_name", "plb")
     encoded = ["query_name", "plb"]
     for batch in read_batches(folder, columns, as_dictionary=encoded, level=level):

@@ -6,21 +6,13 @@ nothing here opens `confidential/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import (
-    ExpectedUniverse,
-    RunSpine,
-    SpineLevel,
-    UnusableRunFile,
-    count_unknown,
-    read_spine,
-)
+from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
 from spineflow.validation.topdown.conservation import (
     LevelEstimates,
     check_children_add_to_parents,
@@ -39,6 +31,13 @@ from spineflow.validation.topdown.privacy_loss import (
     check_measurements,
     check_paths,
     check_shares,
+)
+from spineflow.validation.topdown.run_files import (
+    ExpectedUniverse,
+    RunSpine,
+    SpineLevel,
+    count_unknown,
+    read_spine,
 )
 from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART, cut_depth, spine_parts
 from spineflow.validation.topdown.spine_structure import check_spine
@@ -115,7 +114,7 @@ def _facilities(run_directory: Path, persons: ExpectedUniverse) -> pa.Table | No
         return None
     with unusable_files_fail():
         spine = read_spine(run_directory, PERSONS, persons.geolevels)
-        return facilities_by_block(run_directory, spine, persons.schema)
+        return facilities_by_block(run_directory, spine, persons.cells)
     return None
 
 
@@ -128,7 +127,7 @@ def _check_geounits(
 ) -> None:
     """Check estimates, constraints and measurements, part by part of the spine."""
     losses: list[list[tuple[np.ndarray, CodedSums]]] = [[] for _ in spine.levels]
-    at_cut = no_estimates(expected.schema.n_cells)
+    at_cut = no_estimates(expected.cells.n)
     for part in spine_parts(spine, blocks_per_part):
         above = estimates_above = None
         for depth, (level, geounits) in enumerate(
@@ -148,7 +147,7 @@ def _check_geounits(
             at_cut = estimates_above
     depth = cut_depth(spine, blocks_per_part)
     for level in spine.levels[depth + 1 :] if depth else ():
-        _check_geocodes(run_directory, expected.schema.universe, level, failures)
+        _check_geocodes(run_directory, expected.cells.universe, level, failures)
     if expected.total is not None:
         placed = [
             CodedSums.placed(level.n, parts)
@@ -165,7 +164,7 @@ def _check_level(
     failures: Mapping[str, Failures],
 ) -> tuple[LevelEstimates, CodedSums]:
     """Check the files of a geolevel, or of a part of one; its estimates and its privacy losses."""
-    universe, n_cells = expected.schema.universe, expected.schema.n_cells
+    universe, n_cells = expected.cells.universe, expected.cells.n
     constraint_failures = ConstraintFailures(
         completeness=failures["constraints_are_complete"],
         equalities=failures["equality_constraints_hold"],
@@ -213,39 +212,21 @@ def _check_microdata(
     blocks_per_part: int,
     failures: Failures,
 ) -> None:
-    schema = expected.schema
+    cells = expected.cells
 
     def estimates_of(blocks: SpineLevel) -> LevelEstimates:
         # What is wrong with the estimates themselves has been recorded before.
         with unusable_files_fail():
-            return read_estimates(
-                run_directory, schema.universe, blocks, schema.n_cells, Failures()
-            )
-        return no_estimates(schema.n_cells)
+            return read_estimates(run_directory, cells.universe, blocks, cells.n, Failures())
+        return no_estimates(cells.n)
 
-    if schema.universe != UNITS:
+    if cells.universe != UNITS:
         check_persons(
-            release, schema, spine, estimates_of, failures, blocks_per_part=blocks_per_part
+            release, cells, spine, estimates_of, failures, blocks_per_part=blocks_per_part
         )
         return
     if facilities is None:
         raise UnusableRunFile("the number of facilities of each block is not known")
     check_units(
-        release, schema, spine, estimates_of, facilities, failures, blocks_per_part=blocks_per_part
+        release, cells, spine, estimates_of, facilities, failures, blocks_per_part=blocks_per_part
     )
-
-
-@contextmanager
-def unusable_files_fail(*checks: Failures) -> Iterator[None]:
-    """Record a file that cannot be used as a failure of these checks.
-
-    Arrow's and the system's own messages stay unsaid: they may quote contents and paths.
-    """
-    try:
-        yield
-    except UnusableRunFile as error:
-        for failures in checks:
-            failures.add(str(error))
-    except (pa.ArrowException, OSError) as error:
-        for failures in checks:
-            failures.add(f"a file cannot be read ({type(error).__name__})")

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import STATE, RunSpine, SpineLevel, positions, state_fips
+from spineflow.validation.run_files import positions
+from spineflow.validation.topdown.run_files import STATE, RunSpine, SpineLevel, state_fips
 
 
 def check_spine(spine: RunSpine, failures: Failures) -> None:

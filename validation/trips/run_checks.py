@@ -7,17 +7,15 @@ Nothing here uses the code that built the tree, drew the noise or estimated, and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
 from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_losses
 from spineflow.validation.trips.run_files import (
     TripsTree,
@@ -50,13 +48,13 @@ def run_checks(
     """Check a run; a file that is missing or of another layout fails the checks that need it."""
     names = ALWAYS | (TOP_DOWN if expected.top_down else {})
     failures = {name: Failures() for name in names}
-    with _unusable_files_fail(*failures.values()):
+    with unusable_files_fail(*failures.values()):
         tree = read_tree(root)
-        with _unusable_files_fail(failures["measured_loss_is_the_budget"]):
+        with unusable_files_fail(failures["measured_loss_is_the_budget"]):
             check_losses(root, tree, expected, failures["measured_loss_is_the_budget"])
-        with _unusable_files_fail(failures["measurements_are_complete"]):
+        with unusable_files_fail(failures["measurements_are_complete"]):
             _check_measured(root, tree, expected, failures["measurements_are_complete"])
-        with _unusable_files_fail(*failures.values()):
+        with unusable_files_fail(*failures.values()):
             depth = len(tree.refined)
             leaves = read_level(tree, depth, level_paths(root, "estimates/trips", depth), "count")
             if expected.top_down:
@@ -134,7 +132,7 @@ def _check_table(
     failures: Mapping[str, Failures],
 ) -> None:
     own = failures["table_is_the_estimates"]
-    with _unusable_files_fail(own):
+    with unusable_files_fail(own):
         table = pq.read_table(folder / "trips.parquet")
         stamp = (table.schema.metadata or {}).get(b"spineflow", b"").decode()
         if (stamp == NOT_PRIVATE) == is_private:
@@ -176,7 +174,7 @@ def _check_table(
 def _check_range_queries(
     tree: TripsTree, leaves: tuple[np.ndarray, np.ndarray], folder: Path, failures: Failures
 ) -> None:
-    with _unusable_files_fail(failures):
+    with unusable_files_fail(failures):
         table = pq.read_table(folder / "range_queries.parquet", read_dictionary=list(tree.names))
         nodes, counts = leaves
         for level in range(len(tree.refined), -1, -1):
@@ -206,16 +204,3 @@ def _are_distinct(nodes: np.ndarray) -> bool:
 
 def _same_sums(one: Sums, other: Sums) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-@contextmanager
-def _unusable_files_fail(*checks: Failures) -> Iterator[None]:
-    """Record a file that cannot be used as a failure of these checks, without Arrow's words."""
-    try:
-        yield
-    except UnusableRunFile as error:
-        for failures in checks:
-            failures.add(str(error))
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        for failures in checks:
-            failures.add(f"a file cannot be read ({type(error).__name__})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,17 +11,22 @@ from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_speci
 from spineflow.tasks.detailed_groups.postprocess.run import is_inhabitable
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
 from spineflow.tasks.detailed_groups.workload.regions import (
     PR,
     PUERTO_RICO,
     REGION_TYPES,
     region_types,
 )
+from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.validation.detailed_groups.run_checks import run_checks
 from spineflow.validation.detailed_groups.universe import (
+    ExpectedLevel,
     ExpectedRun,
+    Iteration,
+    MeasuredLevel,
     expected_levels,
     identical_regions,
     region_of_blocks,
@@ -36,7 +41,7 @@ def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Expecte
     blocks = {name: geography[_is_in_pass(geography, name)] for name in parameters.passes}
     mechanism = settings.mechanism
     return ExpectedRun(
-        levels=expected_levels(
+        levels=levels_to_be_measured(
             parameters, specification, blocks, infinite=settings.privacy.infinite
         ),
         passes={name: kind.region_pass for name, kind in REGION_TYPES.items()},
@@ -50,6 +55,32 @@ def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Expecte
         if mechanism.suppress_alone_above_combination
         else None,
         is_private=settings.is_private,
+    )
+
+
+def levels_to_be_measured(
+    parameters: MechanismParameters,
+    specification: Specification,
+    blocks: Mapping[str, pd.DataFrame],
+    *,
+    infinite: bool,
+) -> tuple[ExpectedLevel, ...]:
+    """The levels that the checks work out from the plain facts of an inputs' specification."""
+    measured = [
+        MeasuredLevel(
+            item.region_type,
+            item.level,
+            None if infinite else item.budget,
+            parameters.thresholds[item.region_type, item.level],
+        )
+        for item in parameters.budgets
+    ]
+    iterations = {
+        code: Iteration(own.level, own.is_alone, own.detailed_only, own.coarse_only)
+        for code, own in specification.iterations.items()
+    }
+    return expected_levels(
+        measured, iterations, specification.pairs, parameters.max_race_codes, blocks
     )
 
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import pyarrow as pa
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
+from spineflow.tasks.census.schema import COARSENINGS, Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Outcome
-from spineflow.validation.run_files import ExpectedUniverse
+from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.run_checks import run_checks
+from spineflow.validation.topdown.run_files import ExpectedUniverse
 from spineflow.validation.topdown.tabulations import Tabulated, check_tabulations
+
+
+def cells_of(schema: Schema) -> Cells:
+    """A schema in plain facts, from which the checks number its cells anew."""
+    sizes = dict(zip(schema.attributes, schema.shape, strict=True))
+    return Cells(schema.universe, sizes, COARSENINGS)
 
 
 def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
@@ -32,7 +40,7 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
             if "US" in geolevels:
                 constraints[TOTAL] = ("US",)
     return ExpectedUniverse(
-        schema=settings.schema_of(universe),
+        cells=cells_of(settings.schema_of(universe)),
         geolevels=geolevels,
         total=None if budget.infinite else budget.total,
         query_shares=budget.query_shares,

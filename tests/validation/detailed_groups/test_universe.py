@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.checks.run import expected_run
+from spineflow.tasks.detailed_groups.checks.run import expected_run, levels_to_be_measured
 from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.ingest.run import (
     run_parameters,
@@ -25,7 +25,7 @@ from spineflow.tasks.noise.quantiles import inverse_cdf
 from spineflow.tasks.noise.sampler import noise_variance as exact_variance
 from spineflow.validation.detailed_groups.measured import noise_variance
 from spineflow.validation.detailed_groups.rules import float_threshold
-from spineflow.validation.detailed_groups.universe import expected_levels, identical_regions
+from spineflow.validation.detailed_groups.universe import identical_regions
 
 
 def test_universe_of_a_run(measured_groups) -> None:
@@ -53,7 +53,7 @@ def test_production_specification(shared) -> None:
     folder = str(shared / "data" / "safetab" / "spec_2020")
     parameters, specification = read_parameters(folder, {}), read_specification(folder)
     geography = {"us": _blocks(("44", "25")), "pr": _blocks(("72",))}
-    levels = expected_levels(parameters, specification, geography, infinite=False)
+    levels = levels_to_be_measured(parameters, specification, geography, infinite=False)
     sizes = {(level.region_type, level.level): len(level.iterations) for level in levels}
     assert sizes["STATE", 1] + sizes["STATE", 2] == 2996
     assert (sizes["TRACT", 1], sizes["TRACT", 2]) == (48, 2150)

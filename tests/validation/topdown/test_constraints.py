@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 from spineflow.tasks.census.schema import PERSONS, UNITS
-from spineflow.validation.topdown.constraints import constraint_query, expected_sign
+from spineflow.tasks.topdown.checks.run import cells_of
+from spineflow.validation.topdown.constraints import constraint_margin, expected_sign
 
 
 @pytest.mark.parametrize(
@@ -17,11 +18,11 @@ from spineflow.validation.topdown.constraints import constraint_query, expected_
     ],
 )
 def test_constraint_names_tell_query_and_sign(schema, name, n_rows, sign):
-    assert constraint_query(schema, name).n_rows == n_rows
+    assert constraint_margin(cells_of(schema), name).n_rows == n_rows
     assert expected_sign(name) == sign
 
 
 @pytest.mark.parametrize("name", ["hhgq_total_lb", "weather_total_con", "hhgq_total_lb_con"])
 def test_names_that_follow_no_rule_are_refused(name):
     with pytest.raises(ValueError, match="con|weather|hhgq"):
-        constraint_query(UNITS, name)
+        constraint_margin(cells_of(UNITS), name)

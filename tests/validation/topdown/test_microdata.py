@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.topdown.checks.run import cells_of
 from spineflow.tasks.topdown.release.microdata import write_persons
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import RunSpine, SpineLevel
 from spineflow.validation.topdown.conservation import LevelEstimates
 from spineflow.validation.topdown.microdata import ReleaseFile, check_persons
+from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
 
 BLOCKS = ["4400103010011000", "4400103010011001"]
 
@@ -63,7 +64,9 @@ def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_pa
 
     failures = Failures()
     release = ReleaseFile.of(folder, "persons", is_private=True)
-    check_persons(release, schema, spine, estimates_of, failures, blocks_per_part=blocks_per_part)
+    check_persons(
+        release, cells_of(schema), spine, estimates_of, failures, blocks_per_part=blocks_per_part
+    )
     return failures.count
 
 

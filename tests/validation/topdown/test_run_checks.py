@@ -12,10 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.schema import PERSONS, Schema
+from spineflow.tasks.census.schema import PERSONS
 from spineflow.validation.outcome import Failures, write_outcomes
-from spineflow.validation.run_files import UnusableRunFile, read_spine
+from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.run_checks import CHECKS, run_checks
+from spineflow.validation.topdown.run_files import read_spine
 from spineflow.validation.topdown.spine_structure import check_spine
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -423,7 +425,7 @@ def test_missing_values_are_named(run):
 def test_units_of_an_unknown_schema_fail(right_runs):
     """The codes of such microdata are not defined, so that nothing may be said of them."""
     run = right_runs["noisy"]
-    promise = replace(run.expected["units"], schema=Schema("units", ("sex",)))
+    promise = replace(run.expected["units"], cells=Cells("units", {"sex": 2}))
     outcomes = run_checks(run.path, {"units": promise}, facilities=run.facilities)
     assert not outcomes[-1].passed
     assert "schema" in outcomes[-1].detail

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.validation.run_files import (
+from spineflow.validation.topdown.run_files import (
     RunSpine,
     SpineLevel,
     count_unknown,

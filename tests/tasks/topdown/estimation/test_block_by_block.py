@@ -25,8 +25,8 @@ from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 from spineflow.tasks.topdown.workload.costs import budget_report, check_budget, guarantee_of
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import read_spine as read_spine_independently
 from spineflow.validation.topdown.privacy_loss import check_measurements, check_paths
+from spineflow.validation.topdown.run_files import read_spine as read_spine_independently
 
 
 @pytest.fixture(scope="module")
