@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
+from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.registry import product
 from spineflow.flows.running import (
     Product,
@@ -22,8 +23,7 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from spineflow.tasks.products.report import publish_index, write_products_report
-from spineflow.tasks.products.settings import ProductsSettings
+from spineflow.tasks.ledger.products_report import publish_index, write_products_report
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.publication import refuse_taken_place
@@ -53,8 +53,8 @@ def products_stages(run_directory: str) -> str:
             with stopwatch() as seconds:
                 run_stages(product(name), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
-        publish_index(run, settings)
-        write_products_report(run, settings)
+        publish_index(run, tuple(settings.products.chosen()))
+        write_products_report(run, settings, tuple(settings.products.chosen()))
     return str(run.release)
 
 
@@ -106,7 +106,7 @@ def report(run: RunDirectory, settings: ProductsSettings) -> Path:
         part = RunDirectory(run.root / name)
         with part.locked():
             product(name).report(part, own)
-    return write_products_report(run, settings)
+    return write_products_report(run, settings, tuple(settings.products.chosen()))
 
 
 PRODUCT = Product(

@@ -18,6 +18,9 @@ MODULES = {
 }
 """Module of every flow; its `PRODUCT` describes it."""
 
+TOGETHER = ("topdown", "detailed-groups", "group-sizes")
+"""Products of the census tables, which the flow `products` can run on one dataset."""
+
 
 def product(name: str) -> Product:
     """The product of a flow; raises KeyError for a name that is not in `MODULES`."""

@@ -10,11 +10,10 @@ so a search that was interrupted asks the same trials again and finds their repl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from prefect import flow
 from spineflow.flows.running import (
@@ -28,12 +27,24 @@ from spineflow.flows.running import (
 from spineflow.flows.topdown import PRODUCT as TOPDOWN
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings
+from spineflow.tasks.topdown.trials import TRIALS
 from spineflow.tasks.tune.criterion import described, is_met
-from spineflow.tasks.tune.grid import Losses, loss_grid, search_geolevels, smallest
+from spineflow.tasks.tune.grid import loss_grid, search_geolevels, smallest
 from spineflow.tasks.tune.report import release_settings, write_tuning_report
+from spineflow.tasks.tune.searched import Losses, SearchedProduct
 from spineflow.tasks.tune.settings import TuneSettings
 from spineflow.tasks.tune.steps import prepare, read_tuning_data, replicate
 from spineflow.tasks.tune.trials import Outcome, new_trial, values_of
+
+
+class TopdownTuneSettings(TuneSettings):
+    """All settings of a search for budgets of topdown."""
+
+    SEARCHED: ClassVar[SearchedProduct] = TRIALS
+
+    input: CensusTables
+    variants: dict[str, TopdownSettings]
 
 
 @flow(name="tune", flow_run_name=settings_run_name, persist_result=False)
@@ -52,8 +63,8 @@ def tune(settings_file: str, run_directory: str = "", overrides: tuple[str, ...]
 @flow(name="tune-stages", flow_run_name=stages_run_name, persist_result=False)
 def tune_stages(run_directory: str) -> str:
     """The whole search; finished replicates are reused. Returns the release's folder."""
-    with entered(run_directory, TuneSettings) as (run, settings):
-        finish(run, {"ingest": [read_tuning_data.submit(str(run.root))]})
+    with entered(run_directory, TopdownTuneSettings) as (run, settings):
+        finish(run, {"ingest": [read_tuning_data.submit(str(run.root), type(settings))]})
         search = _Search(run, settings)
         found = {
             name: outcome
@@ -82,36 +93,37 @@ class _Search:
     def best_of(self, variant: str) -> Outcome | None:
         """The trial of a variant with the smallest losses that meet the criterion."""
         search, universe = self.settings.search, self.settings.criterion.universe
-        budget = self.settings.variants[variant].budget_of(universe)
-        shares = budget.geolevel_shares
+        own = self.settings.SEARCHED.losses(self.settings.variants[variant], universe)
+        whole = sum(own.values(), Fraction(0))
 
         def at(total: Fraction) -> dict[str, Fraction]:
-            return {geolevel: total * share for geolevel, share in shares.items()}
+            return {geolevel: total * loss / whole for geolevel, loss in own.items()}
 
         def meets(losses: Losses) -> bool:
             return self.tried(variant, losses).met
 
         if search.method == "fixed":
-            outcome = self.tried(variant, at(budget.total))
+            outcome = self.tried(variant, own)
             return outcome if outcome.met else None
         grid = loss_grid(search.lowest, search.highest, search.step)
         if search.method == "total":
             found = smallest(grid, lambda total: meets(at(total)))
             losses = None if found is None else at(grid[found])
         else:
-            losses = search_geolevels(tuple(shares), grid, search.step, meets)
+            losses = search_geolevels(tuple(own), grid, search.step, meets)
         return None if losses is None else self.tried(variant, losses)
 
-    def tried(self, variant: str, losses: Mapping[str, Fraction]) -> Outcome:
+    def tried(self, variant: str, losses: Losses) -> Outcome:
         """Run the replicates of a trial, unless this search has asked for it before."""
         trial = new_trial(self.run, self.settings, variant, losses)
         known = [outcome for outcome in self.outcomes if outcome.trial.name == trial.name]
         if known:
             return known[0]
-        root, seeds = str(self.run.root), range(1, self.settings.search.replicates + 1)
-        prepared = prepare.submit(root, trial.name)
+        root, model = str(self.run.root), type(self.settings)
+        seeds = range(1, self.settings.search.replicates + 1)
+        prepared = prepare.submit(root, model, trial.name)
         replicates = [
-            replicate.submit(root, trial.name, seed, wait_for=[prepared]) for seed in seeds
+            replicate.submit(root, model, trial.name, seed, wait_for=[prepared]) for seed in seeds
         ]
         finish(self.run, {f"trial {trial.name}": [prepared, *replicates]})
         mean, error = values_of(self.run, trial.name, seeds)
@@ -157,7 +169,7 @@ def report(run: RunDirectory, settings: TuneSettings) -> Path:
 
 
 PRODUCT = Product(
-    settings=TuneSettings,
+    settings=TopdownTuneSettings,
     flow=tune,
     stages=tune_stages,
     check=check,

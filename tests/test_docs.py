@@ -11,12 +11,13 @@ from types import ModuleType
 
 import pytest
 from pydantic import BaseModel
+from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.running import PRESETS
+from spineflow.flows.tune import TopdownTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
 from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, COARSENINGS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.products.settings import ProductsSettings
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.findings import Finding
@@ -36,7 +37,6 @@ from spineflow.tasks.topdown.settings import (
 from spineflow.tasks.topdown.spine.build import check_spine_settings
 from spineflow.tasks.topdown.workload.costs import budget_report
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.tune.settings import TuneSettings
 from spineflow.validation.input_rules import GROUP_QUARTERS_CODES, RULES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +57,7 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "group_sizes": GroupSizesSettings,
     "products": ProductsSettings,
     "trips": TripsSettings,
-    "tuning": TuneSettings,
+    "tuning": TopdownTuneSettings,
 }
 
 FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, TopdownSettings)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures
-from spineflow.tasks.topdown.checks.accuracy.quantities import TOTAL_POPULATION
+from spineflow.tasks.tune.searched import Figures
 from spineflow.tasks.tune.settings import Criterion
 
 
-def value_of(figures: AccuracyFigures, criterion: Criterion) -> float:
+def value_of(figures: Figures, criterion: Criterion) -> float:
     """The figure that a criterion is about, of one replicate.
 
     Raises InputRefused if the data have nothing that it could be computed from.
     """
-    if criterion.kind == "redistricting":
-        return _share_within(figures)
+    if criterion.kind != "error":
+        return figures.named(criterion.kind)
     errors = figures.errors
     keys = ("universe", "quantity", "answer", "level", "size_class")
     if criterion.statistic not in errors.columns:
@@ -52,20 +50,3 @@ def described(criterion: Criterion) -> str:
         f"{criterion.statistic.replace('_', ' ')} of {criterion.quantity} at {criterion.level} "
         f"of at most {criterion.at_most:g}"
     )
-
-
-def _share_within(figures: AccuracyFigures) -> float:
-    """Share of all large off-spine entities, over their levels, that are within 5 points."""
-    rows = figures.criterion
-    if rows.empty:
-        raise InputRefused(
-            "The schema has no race and ethnicity; choose a criterion of kind error."
-        )
-    rows = rows[~rows["on_spine"] & (rows["population"] == TOTAL_POPULATION)]
-    entities = rows["entities"].to_numpy()
-    if not entities.sum():
-        raise InputRefused(
-            "The data have no off-spine entity of 500 people or more, which the redistricting "
-            "criterion is about; choose a criterion of kind error."
-        )
-    return float(np.average(rows["share_within"].fillna(0).to_numpy(), weights=entities))

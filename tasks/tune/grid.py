@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+
+from spineflow.tasks.tune.searched import Losses
 
 EXACT = Fraction(10**7)
 """Loss of a geolevel that is taken as exact: its noise is 0 but with a chance below 1e-100."""
@@ -42,10 +44,6 @@ def smallest(points: Sequence, meets: Callable[[object], bool]) -> int | None:
     if not meets(points[-1]):
         return None
     return bisect_left(points[:-1], True, key=meets)
-
-
-Losses = Mapping[str, Fraction]
-"""Loss of every geolevel, root first."""
 
 
 def search_geolevels(

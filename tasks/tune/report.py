@@ -12,11 +12,10 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
 from spineflow.tasks.runs.report_sections import stages_section
 from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.topdown.workload.costs import budget_report
 from spineflow.tasks.tune.criterion import described
 from spineflow.tasks.tune.grid import EXACT
 from spineflow.tasks.tune.settings import TuneSettings
-from spineflow.tasks.tune.trials import Outcome, Trial, errors_of, with_losses
+from spineflow.tasks.tune.trials import Outcome, Trial, errors_of
 
 SETTINGS = "settings.toml"
 HEADER = """\
@@ -27,7 +26,7 @@ HEADER = """\
 
 def release_settings(run: RunDirectory, settings: TuneSettings, best: Outcome) -> Path:
     """Write the settings of the best outcome to the release, ready to run."""
-    found = with_losses(
+    found = settings.SEARCHED.with_losses(
         settings.variants[best.trial.variant], settings.criterion.universe, best.trial.losses
     )
     run.unchecked_release.mkdir(exist_ok=True)
@@ -72,13 +71,13 @@ def _found(settings: TuneSettings, found: Mapping[str, Outcome]) -> Section:
     universe = settings.criterion.universe
     rows, losses = [], []
     for name, outcome in found.items():
-        spent = with_losses(settings.variants[name], universe, outcome.trial.losses)
-        cost = budget_report(spent.budget_of(universe), spent.schema_of(universe))
+        searched = settings.SEARCHED
+        spent = searched.with_losses(settings.variants[name], universe, outcome.trial.losses)
         rows.append(
             (
                 name,
                 float(outcome.trial.total),
-                _epsilon(cost["epsilon"]["tight"]),
+                _epsilon(searched.epsilon(spent, universe)),
                 outcome.mean,
                 _plus_minus(outcome),
             )

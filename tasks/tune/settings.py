@@ -29,7 +29,7 @@ from spineflow.tasks.runs.settings import (
     merged_tables,
     refuse_loss,
 )
-from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings, Universe
+from spineflow.tasks.tune.searched import SearchedProduct
 
 AS_SET = "as set"
 """Name of the only variant where none are given."""
@@ -43,7 +43,7 @@ class Criterion(Section):
     500 people or more. error: a statistic of the accuracy report is small enough."""
     share: ExactFraction = Fraction(95, 100)
     """For redistricting: the share of the entities that must be within 5 points."""
-    universe: Universe = "persons"
+    universe: str = "persons"
     """Whose budget is searched for."""
     quantity: str = "total population"
     answer: str = "all"
@@ -76,7 +76,10 @@ class Search(Section):
 
 
 class TuneSettings(ProductSettings):
-    """All settings of a search; in the file the variants are what they change in [topdown]."""
+    """All settings of a search; in the file the variants are what they change in [topdown].
+
+    A flow names the product in `SEARCHED` and gives the fields `input` and `variants` its types.
+    """
 
     PRODUCT: ClassVar[str] = "tune"
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
@@ -84,10 +87,12 @@ class TuneSettings(ProductSettings):
         "data that may be disclosed, and set input.confidential = false"
     )
 
-    input: CensusTables
+    SEARCHED: ClassVar[SearchedProduct]
+    """The product whose budget is searched for; its name is that of the table of its settings."""
+
     criterion: Criterion = Criterion()
     search: Search = Search()
-    variants: dict[str, TopdownSettings]
+    variants: Mapping[str, ProductSettings]
 
     @property
     def why_not_private(self) -> str:
@@ -96,17 +101,18 @@ class TuneSettings(ProductSettings):
 
     @classmethod
     def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
-        """The variants as whole topdown settings, each with its preset beneath it."""
+        """The variants as whole settings of the product, each with its preset beneath it."""
         shared = {name: own[name] for name in ("input", "privacy", "run") if name in own}
         changes = own.get("variants", {AS_SET: {}})
-        topdown = own.get("topdown", {})
-        if not isinstance(changes, Mapping) or not isinstance(topdown, Mapping):
+        model = cls.SEARCHED.settings
+        common = own.get(model.PRODUCT, {})
+        if not isinstance(changes, Mapping) or not isinstance(common, Mapping):
             return own
-        base = merged_tables(shared, topdown)
-        rest = {name: value for name, value in own.items() if name != "topdown"}
+        base = merged_tables(shared, common)
+        rest = {name: value for name, value in own.items() if name != model.PRODUCT}
         return rest | {
             "variants": {
-                name: with_preset(TopdownSettings, merged_tables(base, change))
+                name: with_preset(model, merged_tables(base, change))
                 if isinstance(change, Mapping)
                 else change
                 for name, change in changes.items()
@@ -124,15 +130,15 @@ class TuneSettings(ProductSettings):
             refuse("search.step is the ratio of neighbouring points; it must be above 1")
         if not 0 < self.criterion.share <= 1:
             refuse("criterion.share must be positive and at most 1")
-        universe = self.criterion.universe
+        searched, universe = self.SEARCHED, self.criterion.universe
         first = next(iter(self.variants.values()))
         for name, variant in self.variants.items():
             where = f"variants.{name}"
             if variant.input != self.input:
                 refuse(f"{where} reads another input; a search compares variants on the same data")
-            if universe not in variant.run.universes:
+            if universe not in searched.universes(variant):
                 refuse(f"{where}.run.universes lacks {universe}, which the criterion is about")
-            if variant.schema_of(universe) != first.schema_of(universe):
+            if searched.attributes(variant, universe) != searched.attributes(first, universe):
                 refuse(
                     f"{where}.workload.{universe} has attributes of its own; all must share them"
                 )

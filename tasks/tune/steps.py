@@ -14,29 +14,29 @@ from spineflow.tasks.tune.trials import prepare_trial, read_input, replicate_pat
 
 
 @step("read tuning data", run_name="read tuning data")
-def read_tuning_data(run_root: str) -> Artifact:
-    """Read the input that all trials share."""
+def read_tuning_data(run_root: str, model: type[TuneSettings]) -> Artifact:
+    """Read the input that all trials share; `model` is that of the search's settings."""
     run = RunDirectory(Path(run_root))
     with stopwatch() as seconds:
-        read_input(run, frozen_settings(TuneSettings, run.settings))
+        read_input(run, frozen_settings(model, run.settings))
     return Artifact("dataset", seconds=seconds())
 
 
 @step("prepare trial", run_name="prepare-{trial}")
-def prepare(run_root: str, trial: str) -> Artifact:
-    """Build the spine and the constraints of a trial."""
+def prepare(run_root: str, model: type[TuneSettings], trial: str) -> Artifact:
+    """Make what the replicates of a trial share: its spine and constraints."""
     with stopwatch() as seconds:
-        prepare_trial(RunDirectory(Path(run_root)), trial)
+        prepare_trial(RunDirectory(Path(run_root)), model.SEARCHED, trial)
     return Artifact(f"trials/{trial}/layout", seconds=seconds())
 
 
 @step("replicate", run_name="replicate-{trial}-{seed}")
-def replicate(run_root: str, trial: str, seed: int) -> Artifact:
+def replicate(run_root: str, model: type[TuneSettings], trial: str, seed: int) -> Artifact:
     """Measure, estimate and judge one replicate of a trial."""
     run = RunDirectory(Path(run_root))
     path = replicate_path(run, trial, seed)
     reused = path.exists()
     with stopwatch() as seconds:
         if not reused:
-            run_replicate(run, frozen_settings(TuneSettings, run.settings), trial, seed)
+            run_replicate(run, frozen_settings(model, run.settings), trial, seed)
     return run.artifact(path, seconds=seconds(), reused=reused)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spineflow.flows.products_settings import ProductsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.products.settings import ProductsSettings
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings

@@ -14,11 +14,10 @@ parameters = "params"
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from pydantic import Field, create_model, model_validator
+from spineflow.flows.registry import TOGETHER, product
 from spineflow.tasks.runs.settings import (
     FilePath,
     InputSettings,
@@ -28,7 +27,6 @@ from spineflow.tasks.runs.settings import (
     WithPreset,
     merged_tables,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
 
 SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""
@@ -45,20 +43,26 @@ class SharedInput(InputSettings):
 class ChosenProducts(Section):
     """The settings of each product that is run; those left out are not."""
 
-    topdown: TopdownSettings | None = None
-    detailed_groups: DetailedGroupsSettings | None = Field(default=None, alias="detailed-groups")
-    group_sizes: GroupSizesSettings | None = Field(default=None, alias="group-sizes")
-
     def chosen(self) -> dict[str, ProductSettings]:
         """Settings by name of the flow, in the order in which the products are run."""
-        found = {name: getattr(self, name) for name in type(self).model_fields}
-        return {value.PRODUCT: value for value in found.values() if value is not None}
+        found = (getattr(self, name) for name in type(self).model_fields)
+        return {settings.PRODUCT: settings for settings in found if settings is not None}
 
 
-MODELS: dict[str, type[ProductSettings]] = {
-    model.PRODUCT: model for model in (TopdownSettings, DetailedGroupsSettings, GroupSizesSettings)
-}
-"""The products that the flow can run, by name."""
+MODELS: dict[str, type[ProductSettings]] = {name: product(name).settings for name in TOGETHER}
+"""The models of the products that the flow can run, by name."""
+
+if TYPE_CHECKING:
+    OneOfEach = ChosenProducts
+else:
+    OneOfEach = create_model(
+        "ChosenProducts",
+        __base__=ChosenProducts,
+        **{
+            name.replace("-", "_"): (model | None, Field(default=None, alias=name))
+            for name, model in MODELS.items()
+        },
+    )
 
 
 class ProductsSettings(ProductSettings):
@@ -67,7 +71,7 @@ class ProductsSettings(ProductSettings):
     PRODUCT: ClassVar[str] = "products"
 
     input: SharedInput = SharedInput()
-    products: ChosenProducts
+    products: OneOfEach
 
     @property
     def published_to(self) -> None:

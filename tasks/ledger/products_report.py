@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
 from spineflow.tasks.ledger.ledger import open_ledger, summary
 from spineflow.tasks.pages.document import Document, Link, Section, Table, to_html
-from spineflow.tasks.products.settings import ProductsSettings
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.report_sections import stages_section
+from spineflow.tasks.runs.settings import ProductSettings
 
 INDEX = "products.json"
 
 
-def publish_index(run: RunDirectory, settings: ProductsSettings) -> None:
+def publish_index(run: RunDirectory, products: Sequence[str]) -> None:
     """Write `release/products.json`: the folder of every product's release, and its run."""
     if run.release.exists():
         return
@@ -27,15 +28,20 @@ def publish_index(run: RunDirectory, settings: ProductsSettings) -> None:
             "release": f"../{name}/release",
             "run_id": RunDirectory(run.root / name).read_manifest()["run_id"],
         }
-        for name in settings.products.chosen()
+        for name in products
     }
     with replacing(run.unchecked_release / INDEX) as part:
         part.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
     os.rename(run.unchecked_release, run.release)
 
 
-def write_products_report(run: RunDirectory, settings: ProductsSettings) -> Path:
-    """Write `report/report.html`: a line for each product, and what the dataset has spent."""
+def write_products_report(
+    run: RunDirectory, settings: ProductSettings, products: Sequence[str]
+) -> Path:
+    """Write `report/report.html`: a line for each product, and what the dataset has spent.
+
+    `settings` are the parent run's, which have the dataset and its ledger.
+    """
     rows = tuple(
         (
             name,
@@ -43,7 +49,7 @@ def write_products_report(run: RunDirectory, settings: ProductsSettings) -> Path
             Link("release", f"../{name}/release/"),
             Link("report", f"../{name}/report/report.html"),
         )
-        for name in settings.products.chosen()
+        for name in products
     )
     sections = [
         Section("Products", (Table(("product", "status", "release", "report"), rows),)),
@@ -64,7 +70,7 @@ def write_products_report(run: RunDirectory, settings: ProductsSettings) -> Path
     return run.report
 
 
-def _cost(settings: ProductsSettings) -> Section:
+def _cost(settings: ProductSettings) -> Section:
     """What the ledger holds of the dataset, by product, this run's and all others."""
     if not settings.is_private:
         return Section("Cost", ("Runs that are not private are not charged.",))

@@ -1,1 +1,0 @@
-"""Several products of one dataset, charged to one ledger."""
