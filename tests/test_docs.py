@@ -37,7 +37,7 @@ from spineflow.tasks.topdown.settings import (
 from spineflow.tasks.topdown.spine.build import check_spine_settings
 from spineflow.tasks.topdown.workload.costs import budget_report
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.validation.input_rules import GROUP_QUARTERS_CODES, RULES
+from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

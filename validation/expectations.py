@@ -2,7 +2,7 @@
 
 Great Expectations sees the distinct values of every evidence column, never rows and never counts:
 a value-set, pattern or not-null expectation holds for all rows if and only if it holds for all
-distinct values (see `validation.input_rules`). Results are booleans only, the context lives in
+distinct values (see `validation.rules`). Results are booleans only, the context lives in
 memory, and analytics, progress bars and logging are off.
 """
 
@@ -18,7 +18,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from spineflow.validation.input_rules import Rule, Value
+from spineflow.validation.rules import Rule, Value
 
 if TYPE_CHECKING:
     import great_expectations as gx

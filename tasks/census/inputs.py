@@ -22,8 +22,9 @@ from spineflow.tasks.census.tables import (
 )
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.census.input_rules import applicable_rules
 from spineflow.validation.expectations import RuleOutcome, readable, run_suites
-from spineflow.validation.input_rules import applicable_rules, count_violations
+from spineflow.validation.rules import count_violations
 
 _UNITS_AT_ONCE = 1 << 20
 

@@ -2,7 +2,7 @@
 
 Each recode is a function of one canonical text (see `tasks.tables.layouts`), evaluated once for
 every distinct value of its column. It is defined, that is not negative, exactly for the texts
-that the rules of `validation.input_rules` let pass.
+that the rules of `validation.rules` let pass.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from spineflow.tasks.census.schema import ATTRIBUTE_SIZES
 from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.validation.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
+from spineflow.validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
 
 UNKNOWN = -1
 """The level of a code that no rule lets pass."""

@@ -34,7 +34,8 @@ from spineflow.tasks.tables.layouts import (
 )
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
-from spineflow.validation.input_rules import NURSING_FACILITY, Value
+from spineflow.validation.census.input_rules import NURSING_FACILITY
+from spineflow.validation.rules import Value
 
 HOUSING_UNIT = "2"
 FACILITY = "4"

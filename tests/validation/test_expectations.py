@@ -9,14 +9,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES, applicable_rules
 from spineflow.validation.expectations import SUITES, RuleOutcome, build_suites, run_suites
-from spineflow.validation.input_rules import (
-    GROUP_QUARTERS_CODES,
-    RULES,
-    Rule,
-    applicable_rules,
-    count_violations,
-)
+from spineflow.validation.rules import Rule, count_violations
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -144,7 +139,7 @@ def test_no_output_no_files_no_network(tmp_path):
         socket.socket.connect = refuse
         socket.getaddrinfo = refuse
         from spineflow.validation.expectations import run_suites
-        from spineflow.validation.input_rules import RULES
+        from spineflow.validation.census.input_rules import RULES
 
         rules = [rule for rule in RULES if rule.evidence == "QAGE"]
         assert "great_expectations" not in __import__("sys").modules

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from spineflow.validation.detailed_groups.measured import (
     GroupCounts,
-    check_noise,
     group_numbers,
     read_level,
 )
+from spineflow.validation.detailed_groups.privacy_loss import check_noise
 from spineflow.validation.detailed_groups.universe import ExpectedRun
 from spineflow.validation.outcome import Failures
 

@@ -1,12 +1,13 @@
 """What persons and geography must satisfy for detailed race and ethnicity groups, declared once.
 
-The rules are of the kind of `validation.input_rules`, on the distinct values of evidence columns.
+The rules are of the kind of `validation.rules`, on the distinct values of evidence columns.
 They hold for the rows of the states that are tabulated; rows of other states are left out before.
 """
 
 from __future__ import annotations
 
-from spineflow.validation.input_rules import OLDEST_AGE, Rule
+from spineflow.validation.census.input_rules import OLDEST_AGE
+from spineflow.validation.rules import Rule
 
 NO_CODE = "Null"
 """What stands in QRACE2 to QRACE8 where a person has fewer race codes, in the production layout."""

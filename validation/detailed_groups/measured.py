@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from spineflow.validation.detailed_groups.privacy_loss import check_noise
 from spineflow.validation.detailed_groups.tables import N_CELLS
 from spineflow.validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile, parse_fraction, positions
+from spineflow.validation.run_files import UnusableRunFile, positions
 
-INFINITE = "inf"
 ROWS_PER_BATCH = 1 << 18
 CODED = ("region_type", "region_id", "iteration_code", "plb")
 MEASURED = "detailed_groups"
@@ -104,61 +103,6 @@ def read_measurements(
     # Groups that were not measured get a count of their own, so that later checks can go on.
     first_cell[times == 0] = n_cells
     return GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool))
-
-
-def noise_variance(loss: Fraction, stability: int, *, is_pure: bool) -> float:
-    """Variance of the discrete Gaussian of sigma^2 = s / (2 loss), or of the geometric of s / loss.
-
-    The geometric's is 2 r / (1 - r)^2 with r = exp(-loss / s). The discrete Gaussian's is a sum;
-    from sigma^2 = 30 on it is sigma^2 to within the accuracy of a float.
-    """
-    rate = float(loss) / stability
-    if is_pure:
-        return 1 / (2 * math.sinh(rate / 2) ** 2)
-    sigma_squared = 1 / (2 * rate)
-    if sigma_squared > 30:
-        return sigma_squared
-    values = range(1, 300)
-    weights = [math.exp(-rate * x * x) for x in values]
-    moment = math.fsum(w * x * x for w, x in zip(weights, values, strict=True))
-    return 2 * moment / (1 + 2 * math.fsum(weights))
-
-
-def check_noise(
-    batch: pa.RecordBatch,
-    rows: np.ndarray,
-    level: ExpectedLevel,
-    share: Fraction,
-    expected: ExpectedRun,
-    loss: Failures,
-) -> None:
-    """The rows of a mask spent this share of the level's budget, with noise of its variance."""
-    due = None if level.budget is None else level.budget * share
-    plb = batch.column("plb")
-    plb = plb if pa.types.is_dictionary(plb.type) else plb.dictionary_encode()
-    texts, codes = plb.dictionary.to_pylist(), plb.indices.to_numpy()
-    is_due = [
-        text == INFINITE if due is None else text != INFINITE and parse_fraction(text) == due
-        for text in texts
-    ]
-    loss.add_each(
-        rows & ~np.array(is_due, dtype=bool)[codes],
-        lambda i: (
-            f"a {level.region_type} group of level {level.level} was measured at a plb of "
-            f"{texts[codes[i]]} instead of {INFINITE if due is None else due}"
-        ),
-    )
-    noise = 0.0
-    if due is not None:
-        noise = noise_variance(due, level.stability, is_pure=expected.is_pure)
-    variance = batch.column("variance").to_numpy()
-    loss.add_each(
-        rows & ~np.isclose(variance, noise, rtol=1e-9, atol=1e-12),
-        lambda i: (
-            f"a {level.region_type} group of level {level.level} has the variance "
-            f"{variance[i]:.6g} instead of {noise:.6g}"
-        ),
-    )
 
 
 def read_level(

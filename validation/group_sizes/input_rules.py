@@ -6,7 +6,7 @@ Every rule is about yes/no evidence: whether some row, region or group breaks it
 
 from __future__ import annotations
 
-from spineflow.validation.input_rules import Rule
+from spineflow.validation.rules import Rule
 
 
 def _never(table: str, column: str, name: str, statement: str, remedy: str) -> Rule:

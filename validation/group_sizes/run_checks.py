@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.validation.group_sizes.calibration import (
+from spineflow.validation.group_sizes.privacy_loss import (
     HIERARCHY,
     Promise,
     check_measurements,

@@ -7,7 +7,7 @@ fail (`validation.expectations`).
 
 from __future__ import annotations
 
-from spineflow.validation.input_rules import Rule
+from spineflow.validation.rules import Rule
 
 
 def area_rules(table: str) -> tuple[Rule, ...]:

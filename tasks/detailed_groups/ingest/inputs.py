@@ -20,9 +20,10 @@ from spineflow.tasks.detailed_groups.workload.regions import PR, US, areas_of
 from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.census.input_rules import RULES
 from spineflow.validation.detailed_groups.input_rules import code_rules, production_rules
 from spineflow.validation.expectations import RuleOutcome, readable, run_suites
-from spineflow.validation.input_rules import RULES, Rule, count_violations
+from spineflow.validation.rules import Rule, count_violations
 
 PASS_KEYS = {US: "run_us", PR: "run_pr"}
 """Key of the configuration that has a pass run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.mechanisms import PUBLISHED
-from spineflow.validation.group_sizes.calibration import Promise
+from spineflow.validation.group_sizes.privacy_loss import Promise
 
 
 def promise_of(settings: GroupSizesSettings) -> Promise:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from spineflow.tasks.tables.findings import Finding
 from spineflow.validation.expectations import RuleOutcome, run_suites
-from spineflow.validation.input_rules import Rule
+from spineflow.validation.rules import Rule
 
 
 @dataclass

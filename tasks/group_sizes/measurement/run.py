@@ -26,7 +26,7 @@ from spineflow.tasks.ledger.ledger import Draw
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.validation.group_sizes.calibration import check_plan
+from spineflow.validation.group_sizes.privacy_loss import check_plan
 from spineflow.validation.outcome import Failures
 from spineflow.validation.run_files import UnusableRunFile
 

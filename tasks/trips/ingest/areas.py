@@ -17,7 +17,7 @@ from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.trips.ingest.evidence import Evidence
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
-from spineflow.validation.input_rules import Rule
+from spineflow.validation.rules import Rule
 from spineflow.validation.trips.input_rules import area_rules, column_rules
 
 COLUMNS = ("level", "area", "parent")

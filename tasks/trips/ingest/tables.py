@@ -20,7 +20,7 @@ from spineflow.tasks.trips.ingest.evidence import Evidence
 from spineflow.tasks.trips.measurement.truth import TrueLevel, summed
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.tree import Tree
-from spineflow.validation.input_rules import Rule
+from spineflow.validation.rules import Rule
 from spineflow.validation.trips.input_rules import count_rules
 
 LARGEST_COUNT = 1 << 40

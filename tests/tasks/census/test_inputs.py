@@ -22,7 +22,7 @@ from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.expectations import RuleOutcome
-from spineflow.validation.input_rules import count_violations
+from spineflow.validation.rules import count_violations
 
 SHARED = Path(__file__).resolve().parents[3] / ".." / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")

@@ -17,7 +17,7 @@ from spineflow.tasks.census.recodes import (
 from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, PERSONS
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
-from spineflow.validation.input_rules import RULES
+from spineflow.validation.census.input_rules import RULES
 
 CANDIDATES = [None, "", "x", "-1", "1.0", "²", *map(str, range(1200)), "9" * 30]
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT
 from spineflow.tasks.topdown.release.tabulations.published import PUBLISHED_PERSONS, PublishedBlocks
-from spineflow.validation.input_rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
+from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
 
 JUVENILE_FACILITY, OTHER_INSTITUTIONAL = 2, 4
 _IN_ORDER_OF_AGE = (JUVENILE_FACILITY, 0, 7, 6, OTHER_INSTITUTIONAL, 1, 5, NURSING_FACILITY)

@@ -1,22 +1,10 @@
-"""What the input tables must satisfy, declared once.
-
-Every rule is a statement about the distinct values of one column of *evidence*: a column of the
-table itself, in canonical text, or a yes/no column derived from several columns or tables. A rule
-of this kind holds for all rows if and only if it holds for all distinct values, so it can be
-evaluated on a table's distinct values, however many rows there are. `count_violations` evaluates
-the rules here, with (confidential) row counts; `validation.expectations` turns the same rules into
-Great Expectations suites for the public outcome.
-"""
+"""What the census tables (persons, units, geography) must satisfy, declared once."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-Value = str | bool | None
-Evidence = Mapping[str, Mapping[str, Mapping[Value, int]]]
-"""Suite -> evidence column -> distinct value -> number of rows with it. None is blank."""
+from spineflow.validation.rules import Evidence, Rule
 
 GROUP_QUARTERS_CODES: Mapping[int, tuple[str, ...]] = {
     1: ("101", "102", "103", "104", "105", "106"),
@@ -35,42 +23,6 @@ NURSING_FACILITY = 3
 
 ADULT_AGE = 18
 OLDEST_AGE = 115
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A rule about the distinct values of one evidence column.
-
-    `statement` is a clause with "must", which names no value of a record; `remedy` is an
-    imperative. A value passes if it is in `allowed` or fully matches `pattern`; a blank (None)
-    passes if `may_be_blank`. `suite` is `persons`, `units`, `geography` or `cross_table`, `table`
-    the input table whose file a message names, `column` the column it names.
-    """
-
-    name: str
-    suite: str
-    table: str
-    column: str
-    evidence: str
-    statement: str
-    remedy: str
-    allowed: tuple[Value, ...] | None = None
-    pattern: str | None = None
-    may_be_blank: bool = False
-
-    def is_met_by(self, value: Value) -> bool:
-        """Whether one distinct value of the evidence column passes."""
-        if value is None:
-            return self.may_be_blank
-        if self.allowed is not None:
-            return value in self.allowed
-        return re.fullmatch(self.pattern, value) is not None
-
-
-def count_violations(rule: Rule, evidence: Evidence) -> int:
-    """Number of rows that break a rule; confidential."""
-    rows_of = evidence[rule.suite][rule.evidence]
-    return sum(rows for value, rows in rows_of.items() if not rule.is_met_by(value))
 
 
 def applicable_rules(evidence: Evidence) -> tuple[Rule, ...]:

@@ -1,0 +1,1 @@
+"""Rules on the census tables, which several products read."""
