@@ -103,7 +103,7 @@ class _Tolerances(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _first_guess(constraints, x):
+def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
     """Free the cells that are positive in `x`, and those of a sum that would have none; note the
     bounds that `x` attains."""
     c, k = x.shape
@@ -137,7 +137,7 @@ def _first_guess(constraints, x):
 
 
 @njit(cache=True, nogil=True)
-def _sizes(quadratic, constraints, x):
+def _sizes(quadratic: Quadratic, constraints: Constraints, x: np.ndarray) -> tuple[float, float]:
     """Largest count, and largest gradient at zero."""
     c, k = x.shape
     size, slope_size = 1.0, 1e-300
@@ -155,7 +155,9 @@ def _sizes(quadratic, constraints, x):
 
 
 @njit(cache=True, nogil=True)
-def _own_rows(constraints, i, cells, types, bound):
+def _own_rows(
+    constraints: Constraints, i: int, cells: np.ndarray, types: np.ndarray, bound: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Own rows of child i that hold each of its free cells (n_labels, f), and the row of each type
     whose bound binds (T,), -1 for none: first the pins, then the bounds."""
     n_rows = n_own_pins(constraints)
@@ -174,7 +176,17 @@ def _own_rows(constraints, i, cells, types, bound):
 
 
 @njit(cache=True, nogil=True)
-def _misses(constraints, multipliers, give, i, rows, row_of_type, n_rows, bound, here):
+def _misses(
+    constraints: Constraints,
+    multipliers: _Multipliers,
+    give: tuple[np.ndarray, np.ndarray],
+    i: int,
+    rows: np.ndarray,
+    row_of_type: np.ndarray,
+    n_rows: int,
+    bound: np.ndarray,
+    here: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """How far child i's own rows are from holding at its free cells `here` (f,), less what their
     softness grants their present multipliers, and that softness."""
     pin_give, type_give = give
@@ -194,7 +206,16 @@ def _misses(constraints, multipliers, give, i, rows, row_of_type, n_rows, bound,
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _judge(constraints, guess, multipliers, tolerances, i, row_of_type, x, reduced):
+def _judge(
+    constraints: Constraints,
+    guess: _Guess,
+    multipliers: _Multipliers,
+    tolerances: _Tolerances,
+    i: int,
+    row_of_type: np.ndarray,
+    x: np.ndarray,
+    reduced: np.ndarray,
+) -> tuple[int, float, float, float]:
     """Correct the guess of child i by its new cells `x` (k,) and multipliers.
 
     `reduced` (k,), the gradient with the multipliers of the shared rows, gets those of the own
@@ -249,7 +270,14 @@ def _judge(constraints, guess, multipliers, tolerances, i, row_of_type, x, reduc
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _iterate(quadratic, constraints, x, softness, max_iterations, is_polished):
+def _iterate(
+    quadratic: Quadratic,
+    constraints: Constraints,
+    x: np.ndarray,
+    softness: float,
+    max_iterations: int,
+    is_polished: bool,
+) -> tuple[int, bool, float, float, float]:
     c, k = x.shape
     n_types, n_pins = constraints.lower.shape[1], n_own_pins(constraints)
     types, every = type_of_cell(constraints), np.arange(k)

@@ -17,6 +17,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 from spineflow.tasks.topdown.estimation.quadratic import (
+    Constraints,
+    Quadratic,
     curvature,
     inverse_of_sum,
     slope_of,
@@ -35,7 +37,14 @@ NOISE_PENALTY = 3.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _project_bounded_sum(values, weight, low, high, allowed, out):
+def _project_bounded_sum(
+    values: np.ndarray,
+    weight: np.ndarray,
+    low: float,
+    high: float,
+    allowed: np.ndarray,
+    out: np.ndarray,
+) -> None:
     """Nearest point of {z >= 0, low <= sum z <= high, z = 0 where not allowed} in the norm that
     weighs squares by `weight`.
 
@@ -76,7 +85,7 @@ def _project_bounded_sum(values, weight, low, high, allowed, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _own_answers(quadratic, k):
+def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
     of it; zero where there are none."""
     c = quadratic.scale.size
@@ -96,7 +105,7 @@ def _own_answers(quadratic, k):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def first_point(quadratic, constraints):
+def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
     """Where to begin (c, k), and the penalties (k,)."""
     c, k = constraints.allowed.shape
     own, weight = _own_answers(quadratic, k)
@@ -141,7 +150,7 @@ def first_point(quadratic, constraints):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _mean_matrix(quadratic):
+def _mean_matrix(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
     """Diagonal and coarse part of the children's mean matrix, less their scales."""
     total = quadratic.scale.sum()
     share = np.zeros(quadratic.diagonal.size)
@@ -154,7 +163,9 @@ def _mean_matrix(quadratic):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _applied(right, inverse, diagonal, rows, is_thin):
+def _applied(
+    right: np.ndarray, inverse: np.ndarray, diagonal: np.ndarray, rows: np.ndarray, is_thin: bool
+) -> np.ndarray:
     """Rows of `right` (c, k) times the inverse of D + A' C A."""
     if not is_thin:
         return np.dot(right, inverse)
@@ -174,7 +185,7 @@ def _applied(right, inverse, diagonal, rows, is_thin):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _linear_terms(quadratic, start):
+def _linear_terms(quadratic: Quadratic, start: np.ndarray) -> np.ndarray:
     """Minus the gradient at zero (c, k), less the scales, with the proximal term's."""
     linear = np.empty(start.shape)
     scratch, nothing = np.empty(quadratic.answers.shape[1]), np.zeros(start.shape[1])
@@ -187,7 +198,7 @@ def _linear_terms(quadratic, start):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _meet_parent(x, parent, inverse_scale):
+def _meet_parent(x: np.ndarray, parent: np.ndarray, inverse_scale: np.ndarray) -> None:
     """Move the children's cells to their parent's sums, in proportion to 1 / scale."""
     shift = parent.copy()
     for i in range(x.shape[0]):
@@ -200,7 +211,12 @@ def _meet_parent(x, parent, inverse_scale):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _meet_pins(x, constraints, moves_of_residual, inverse_scale):
+def _meet_pins(
+    x: np.ndarray,
+    constraints: Constraints,
+    moves_of_residual: np.ndarray,
+    inverse_scale: np.ndarray,
+) -> None:
     """Move the cells of every group of children to its pins, in proportion to 1 / scale."""
     group = constraints.group_of_child
     residual = constraints.targets.copy()
@@ -217,7 +233,9 @@ def _meet_pins(x, constraints, moves_of_residual, inverse_scale):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _project(values, penalty, constraints, z):
+def _project(
+    values: np.ndarray, penalty: np.ndarray, constraints: Constraints, z: np.ndarray
+) -> None:
     """Write the nearest points that meet the inequalities to z (c, k)."""
     starts = constraints.type_starts
     for i in range(values.shape[0]):
@@ -235,7 +253,13 @@ def _project(values, penalty, constraints, z):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def approach(quadratic, constraints, start, penalty, iterations):
+def approach(
+    quadratic: Quadratic,
+    constraints: Constraints,
+    start: np.ndarray,
+    penalty: np.ndarray,
+    iterations: int,
+) -> tuple[np.ndarray, int]:
     """A point `(c, k)` near the solution, which meets the inequalities exactly.
 
     start (c, k) a first point; penalty (k,) the diagonal of R. Stops when the zeros settle, after

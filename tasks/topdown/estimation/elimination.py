@@ -16,14 +16,22 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.quadratic import SMALL, curvature, definite_inverse
+from spineflow.tasks.topdown.estimation.quadratic import (
+    SMALL,
+    Constraints,
+    Quadratic,
+    curvature,
+    definite_inverse,
+)
 
+System = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""One child's inverse, response and compliance; see `eliminate`."""
 FEW = 4
 """With so few rows of its own, a child's products are loops rather than calls of BLAS."""
 
 
 @njit(cache=True, nogil=True)
-def has_own_pins(constraints):
+def has_own_pins(constraints: Constraints) -> bool:
     """Whether pins hold for single children."""
     return (
         constraints.pin_rows.shape[0] > 0
@@ -32,13 +40,13 @@ def has_own_pins(constraints):
 
 
 @njit(cache=True, nogil=True)
-def n_own_pins(constraints):
+def n_own_pins(constraints: Constraints) -> int:
     """Number of rows of every child that are pins."""
     return constraints.targets.shape[1] if has_own_pins(constraints) else 0
 
 
 @njit(cache=True, nogil=True)
-def shared_sums(constraints):
+def shared_sums(constraints: Constraints) -> np.ndarray:
     """What each shared row must add up to: the parent's cells, then the pins of groups."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
     n_pins = 0 if has_own_pins(constraints) else constraints.targets.size
@@ -49,7 +57,7 @@ def shared_sums(constraints):
 
 
 @njit(cache=True, nogil=True)
-def shared_rows(constraints, i, cells):
+def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarray:
     """Shared rows that hold each of child i's `cells` (f,), shape (n_labels, f)."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
     n_labels = 0 if has_own_pins(constraints) else constraints.pin_rows.shape[0]
@@ -65,7 +73,7 @@ def shared_rows(constraints, i, cells):
 
 
 @njit(cache=True, nogil=True)
-def type_of_cell(constraints):
+def type_of_cell(constraints: Constraints) -> np.ndarray:
     """Type of every cell, (k,)."""
     starts = constraints.type_starts
     types = np.empty(constraints.allowed.shape[1], dtype=np.int64)
@@ -75,7 +83,9 @@ def type_of_cell(constraints):
 
 
 @njit(cache=True, nogil=True)
-def softness_of_rows(quadratic, constraints, softness):
+def softness_of_rows(
+    quadratic: Quadratic, constraints: Constraints, softness: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """G of shared rows (n_shared,), of own pins (c, n_own_pins) and of types (c, T): how far sums
     may miss for a unit's move of their multipliers, `softness` times their cells' compliance."""
     c, k = constraints.allowed.shape
@@ -107,7 +117,7 @@ def softness_of_rows(quadratic, constraints, softness):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def eliminate(inverse, rows, give):
+def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System:
     """Inverse of one child's system [[K, B'], [B, -G]] as (inverse, response, compliance).
 
     `inverse` (f, f) is that of K, and is overwritten; rows (n_labels, f) tells the rows of B that
@@ -144,7 +154,9 @@ def eliminate(inverse, rows, give):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def step_of_child(system, force, miss):
+def step_of_child(
+    system: System, force: np.ndarray, miss: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Solution (dx_i, eta_i) of one child's system for given y; see `eliminate`."""
     inverse, response, compliance = system
     f, n_rows = response.shape
@@ -165,7 +177,7 @@ def step_of_child(system, force, miss):
 
 
 @njit(cache=True, nogil=True)
-def add_child(schur, inverse, rows):
+def add_child(schur: np.ndarray, inverse: np.ndarray, rows: np.ndarray) -> None:
     """Add a child's part E inverse E' to the matrix of the shared rows."""
     n_labels, f = rows.shape
     for q in range(n_labels):
@@ -177,7 +189,7 @@ def add_child(schur, inverse, rows):
 
 
 @njit(cache=True, nogil=True)
-def add_to_rows(sums, rows, values):
+def add_to_rows(sums: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
     """Add the values (f,) of cells to the sums of their rows, where they are in any."""
     for q in range(rows.shape[0]):
         for a in range(rows.shape[1]):
@@ -186,7 +198,7 @@ def add_to_rows(sums, rows, values):
 
 
 @njit(cache=True, nogil=True)
-def subtract_of_rows(values, rows, multipliers):
+def subtract_of_rows(values: np.ndarray, rows: np.ndarray, multipliers: np.ndarray) -> None:
     """Subtract from the values (f,) of cells the multipliers of their rows."""
     for q in range(rows.shape[0]):
         for a in range(rows.shape[1]):

@@ -117,7 +117,7 @@ class _Ways(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def marginal(n, wanted, counted, low, high):
+def marginal(n: int, wanted: int, counted: bool, low: int, high: int) -> int:
     """Cost of the step from n to n + 1 ones in a node.
 
     |wanted - n| interpolated between the integers has slopes -1 up to floor(wanted), 1 - 2 frac
@@ -140,14 +140,14 @@ def marginal(n, wanted, counted, low, high):
 
 
 @njit(cache=True, nogil=True)
-def _node(network, level, i, j):
+def _node(network: Network, level: int, i: int, j: int) -> int:
     """Node of the network that holds cell j of child i at a level."""
     start, stop = network.level_starts[level], network.level_starts[level + 1]
     return start + i * ((stop - start) // network.fraction.shape[0]) + network.labels[level, j]
 
 
 @njit(cache=True, nogil=True)
-def _sums(network, values):
+def _sums(network: Network, values: np.ndarray) -> np.ndarray:
     """Sum over the cells of every node of the network of `values` (c, k)."""
     c, k = values.shape
     sums = np.zeros(network.low.size, dtype=np.int64)
@@ -160,7 +160,7 @@ def _sums(network, values):
 
 
 @njit(cache=True, nogil=True)
-def _grow(network):
+def _grow(network: Network) -> _Trees:
     """The trees of the network's children."""
     c, k = network.fraction.shape
     n_levels = network.labels.shape[0]
@@ -244,14 +244,16 @@ def _grow(network):
 
 
 @njit(cache=True, nogil=True)
-def _step(network, trees, v, n):
+def _step(network: Network, trees: _Trees, v: int, n: int) -> int:
     """Cost of the step from n to n + 1 ones in node v of the network."""
     counted = network.counted[trees.level[v]]
     return marginal(n, trees.wanted[v], counted, network.low[v], network.high[v])
 
 
 @njit(cache=True, nogil=True)
-def _sort(cost, share, leaf, start, stop, spare):
+def _sort(
+    cost: np.ndarray, share: np.ndarray, leaf: np.ndarray, start: int, stop: int, spare: np.ndarray
+) -> None:
     """Sort leaves `start` to `stop` by cost, then from large to small share: a merge sort."""
     width = 1
     while width < stop - start:
@@ -277,7 +279,7 @@ def _sort(cost, share, leaf, start, stop, spare):
 
 
 @njit(cache=True, nogil=True)
-def _choose(network, trees):
+def _choose(network: Network, trees: _Trees) -> np.ndarray:
     """The leaves that hold a one where every child is at its own optimum.
 
     The leaves below a node, in the order in which they get ones as their number grows, are those
@@ -302,7 +304,7 @@ def _choose(network, trees):
 
 
 @njit(cache=True, nogil=True)
-def _price(network, trees, state, v):
+def _price(network: Network, trees: _Trees, state: _State, v: int) -> None:
     """Bring the costs of one more and one less in node v up to date with its ones."""
     more, fewer = 0, 0
     for p in range(trees.first_part[v], trees.first_part[v + 1]):
@@ -313,7 +315,7 @@ def _price(network, trees, state, v):
 
 
 @njit(cache=True, nogil=True)
-def _first_state(network, trees, chosen):
+def _first_state(network: Network, trees: _Trees, chosen: np.ndarray) -> _State:
     """Ones and costs of all nodes for the chosen leaves."""
     n_nodes = trees.parent.size
     ones = np.empty(n_nodes, dtype=np.int64)
@@ -327,7 +329,7 @@ def _first_state(network, trees, chosen):
 
 
 @njit(cache=True, nogil=True)
-def _relax(network, trees, state, ways, i):
+def _relax(network: Network, trees: _Trees, state: _State, ways: _Ways, i: int) -> bool:
     """Shorten the ways to vertices by moves within child i; tells whether any is shorter.
 
     Ways climb from the leaves that hold a one, and then descend to those that hold none.
@@ -384,7 +386,7 @@ def _relax(network, trees, state, ways, i):
 
 
 @njit(cache=True, nogil=True)
-def _cost_of_move(trees, state, a, b):
+def _cost_of_move(trees: _Trees, state: _State, a: int, b: int) -> int:
     """Cost of taking the one out of leaf a and putting it into leaf b of one tree; -1 stands for
     the outside above the root."""
     cost = 0
@@ -407,7 +409,7 @@ def _cost_of_move(trees, state, a, b):
 
 
 @njit(cache=True, nogil=True)
-def _move(network, trees, state, a, b):
+def _move(network: Network, trees: _Trees, state: _State, a: int, b: int) -> None:
     """Take the one out of leaf a and put it into leaf b of one tree; -1 for the outside."""
     v, w = -1, -1
     if a >= 0:
@@ -428,14 +430,22 @@ def _move(network, trees, state, a, b):
 
 
 @njit(cache=True, nogil=True)
-def _last_move(network, trees, ways, w):
+def _last_move(network: Network, trees: _Trees, ways: _Ways, w: int) -> tuple[int, int, int]:
     """Vertex before w on the way to it, and the leaves that lose and get a one."""
     v, i, n_cells = ways.origin[w], ways.via[w], network.residual.size
     return v, trees.leaf_of[i, v] if v < n_cells else -1, trees.leaf_of[i, w] if w < n_cells else -1
 
 
 @njit(cache=True, nogil=True)
-def _send(network, trees, state, ways, goal, excess, path):
+def _send(
+    network: Network,
+    trees: _Trees,
+    state: _State,
+    ways: _Ways,
+    goal: int,
+    excess: np.ndarray,
+    path: np.ndarray,
+) -> bool:
     """Move a one along the way to `goal` if every move still costs what it did; tells whether.
 
     excess (n_vertices,) ones too many in each vertex; path is scratch.
@@ -465,7 +475,7 @@ def _send(network, trees, state, ways, goal, excess, path):
 
 
 @njit(cache=True, nogil=True)
-def _balance(network, trees, state, excess):
+def _balance(network: Network, trees: _Trees, state: _State, excess: np.ndarray) -> int:
     """Move ones until no vertex has too many or too few; the number moved, -1 if that cannot be.
 
     Prices stay such that no move within a child lowers its cost by more than they differ, so that
@@ -505,7 +515,7 @@ def _balance(network, trees, state, excess):
 
 
 @njit(cache=True, nogil=True)
-def _objective(network, trees, held):
+def _objective(network: Network, trees: _Trees, held: np.ndarray) -> int:
     """Cost of `held` ones in every node of the network, less that of none."""
     objective = 0
     for v in range(held.size):
@@ -519,7 +529,7 @@ def _objective(network, trees, held):
 
 
 @njit(cache=True, nogil=True)
-def _values(network, trees, chosen):
+def _values(network: Network, trees: _Trees, chosen: np.ndarray) -> np.ndarray:
     """Ones (c, k) of the chosen leaves."""
     y = np.zeros(network.fraction.shape, dtype=np.int64)
     for i in range(y.shape[0]):
@@ -529,7 +539,7 @@ def _values(network, trees, chosen):
 
 
 @njit(cache=True, nogil=True)
-def solve(network):
+def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
     """Choose a 0/1 value for every cell with a fractional part, at the least cost.
 
     Returns (status, ones of shape (c, k), objective in units of 1 / UNIT, ones moved).

@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 from spineflow.tasks.topdown.estimation.active_set import MOST_ENTRIES, ROUNDING, Solution
 from spineflow.tasks.topdown.estimation.elimination import (
+    System,
     add_child,
     add_to_rows,
     eliminate,
@@ -85,7 +86,7 @@ class _Residual(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _own_rows(constraints, pin_give, type_give):
+def _own_rows(constraints: Constraints, pin_give: np.ndarray, type_give: np.ndarray) -> _OwnRows:
     """The pins of single children, then bounds that may bind; equal bounds make one equality."""
     c, k = constraints.allowed.shape
     n_pins, n_types = pin_give.shape[1], type_give.shape[1]
@@ -119,7 +120,9 @@ def _own_rows(constraints, pin_give, type_give):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _first_point(quadratic, constraints, own, start):
+def _first_point(
+    quadratic: Quadratic, constraints: Constraints, own: _OwnRows, start: np.ndarray
+) -> _Point:
     """All products well inside, from cells near `start`."""
     c, k = start.shape
     allowed = constraints.allowed
@@ -146,7 +149,9 @@ def _first_point(quadratic, constraints, own, start):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _residual(quadratic, constraints, own, point):
+def _residual(
+    quadratic: Quadratic, constraints: Constraints, own: _OwnRows, point: _Point
+) -> tuple[_Residual, float, float, float]:
     """The residual of a point, its largest entries (primal, dual) and the sum of all products."""
     c, k = point.x.shape
     primal, dual, gap = 0.0, 0.0, 0.0
@@ -179,7 +184,9 @@ def _residual(quadratic, constraints, own, point):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _system(quadratic, own, point, i, cells):
+def _system(
+    quadratic: Quadratic, own: _OwnRows, point: _Point, i: int, cells: np.ndarray
+) -> System:
     """A child's system, with its barriers on the diagonal, inverted."""
     inverse = inverse_of_child(quadratic, i, cells, point.z[i][cells] / point.x[i][cells])
     give = own.give[i, : own.n[i]].copy()
@@ -190,7 +197,17 @@ def _system(quadratic, own, point, i, cells):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _step(quadratic, constraints, own, point, residual, products, cells, systems, factor):
+def _step(
+    quadratic: Quadratic,
+    constraints: Constraints,
+    own: _OwnRows,
+    point: _Point,
+    residual: _Residual,
+    products: tuple[np.ndarray, np.ndarray],
+    cells: list[np.ndarray],
+    systems: list[System],
+    factor: np.ndarray,
+) -> _Point:
     """The step that takes x z and v w to `products`, a pair of (c, k) and (c, R), as far as the
     linearised equations know."""
     c, k = point.x.shape
@@ -235,7 +252,7 @@ def _step(quadratic, constraints, own, point, residual, products, cells, systems
 
 
 @njit(cache=True, nogil=True)
-def _reach(values, steps):
+def _reach(values: np.ndarray, steps: np.ndarray) -> float:
     """Longest step, 1 at most, that leaves all values at least zero."""
     reach = 1.0
     for value, step in zip(values.flat, steps.flat):  # noqa: B905  numba knows no `strict`
@@ -245,7 +262,14 @@ def _reach(values, steps):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _iterate(quadratic, constraints, start, softness, max_iterations, most_entries):
+def _iterate(
+    quadratic: Quadratic,
+    constraints: Constraints,
+    start: np.ndarray,
+    softness: float,
+    max_iterations: int,
+    most_entries: int,
+) -> tuple[np.ndarray, int, bool, float, float, float]:
     c, k = start.shape
     shared_give, pin_give, type_give = softness_of_rows(quadratic, constraints, softness)
     own = _own_rows(constraints, pin_give, type_give)

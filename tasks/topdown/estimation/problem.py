@@ -79,7 +79,7 @@ class SiblingProblem:
 
 
 @njit(cache=True, nogil=True)
-def _dense_rows(row, n_rows):
+def _dense_rows(row: np.ndarray, n_rows: int) -> np.ndarray:
     number = np.zeros(n_rows, dtype=np.int64)
     for r in row:
         number[r] = 1

@@ -66,7 +66,7 @@ PROXIMAL_WEIGHT = 1e-2
 
 
 @njit(cache=True, nogil=True)
-def _refines(fine, coarse, first, scratch):
+def _refines(fine: np.ndarray, coarse: np.ndarray, first: int, scratch: np.ndarray) -> bool:
     """Whether cells that share a row of `fine`, from number `first` on, share one of `coarse`."""
     scratch[:] = -1
     for j in range(fine.size):
@@ -79,7 +79,9 @@ def _refines(fine, coarse, first, scratch):
 
 
 @njit(cache=True, nogil=True)
-def factored(labels, weights):
+def factored(
+    labels: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(diagonal, proximal, coarse, coarse_rows) of `Quadratic` from its labels and weights."""
     n_queries, k = labels.shape
     n_profiles = weights.shape[0]
@@ -138,7 +140,7 @@ def factored(labels, weights):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def curvature(quadratic, i, j):
+def curvature(quadratic: Quadratic, i: int, j: int) -> float:
     """Entry (j, j) of child i's matrix, its scale included."""
     profile = quadratic.profile[i]
     total = quadratic.diagonal[profile]
@@ -149,7 +151,9 @@ def curvature(quadratic, i, j):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def slope_of(quadratic, i, x, residual, out):
+def slope_of(
+    quadratic: Quadratic, i: int, x: np.ndarray, residual: np.ndarray, out: np.ndarray
+) -> None:
     """Write minus the gradient of child i's objective at its cells `x` (k,) to `out`.
 
     `residual` is scratch of the length of the answers.
@@ -170,7 +174,7 @@ def slope_of(quadratic, i, x, residual, out):
 
 
 @njit(cache=True, nogil=True)
-def squared_distance(quadratic, x):
+def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
     """The objective at `x` (c, k)."""
     labels = quadratic.labels
     n_queries, k = labels.shape
@@ -192,7 +196,7 @@ def squared_distance(quadratic, x):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def definite_inverse(matrix):
+def definite_inverse(matrix: np.ndarray) -> np.ndarray:
     """Inverse of a symmetric positive definite matrix, which is overwritten.
 
     In halves by their Schur complement, so that nearly all work is matrix products.
@@ -225,7 +229,7 @@ def definite_inverse(matrix):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def thin_inverse(diagonal, coarse, rows):
+def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """(C^-1 + A D^-1 A')^-1 (r, r), by which Woodbury's formula inverts D + A' C A.
 
     diagonal (f,) is D, coarse (r, r) is C, rows (n_coarse, f) the rows of A that hold each cell.
@@ -244,7 +248,7 @@ def thin_inverse(diagonal, coarse, rows):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def inverse_of_sum(diagonal, coarse, rows):
+def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Inverse (f, f) of D + A' C A; see `thin_inverse`, which is taken where it saves work."""
     f, n_coarse = diagonal.size, rows.shape[0]
     is_present = np.zeros(coarse.shape[0] if f > SMALL else 0, dtype=np.bool_)
@@ -284,7 +288,9 @@ def inverse_of_sum(diagonal, coarse, rows):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def inverse_of_child(quadratic, i, cells, extra):
+def inverse_of_child(
+    quadratic: Quadratic, i: int, cells: np.ndarray, extra: np.ndarray
+) -> np.ndarray:
     """Inverse (f, f) of child i's matrix on `cells` (f,), with `extra` (f,) on the diagonal."""
     profile, scale = quadratic.profile[i], quadratic.scale[i]
     diagonal = quadratic.diagonal[profile] + extra / scale
@@ -296,7 +302,7 @@ def inverse_of_child(quadratic, i, cells, extra):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def factorised(matrix):
+def factorised(matrix: np.ndarray) -> np.ndarray:
     """Lower Cholesky factor; all NaN where the matrix is not definite."""
     if not np.isfinite(np.diag(matrix)).all():
         return np.full(matrix.shape, np.nan)
@@ -308,7 +314,7 @@ def factorised(matrix):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def solve_factorised(factor, right):
+def solve_factorised(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Solve L L' y = right for a lower triangular L."""
     n = right.size
     y = right.copy()

@@ -123,7 +123,7 @@ def on_grid(target: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _is_nested(labels):
+def _is_nested(labels: np.ndarray) -> bool:
     """Whether each labelling `(n_levels, k)` refines the one before it."""
     n_levels, k = labels.shape
     for level in range(1, n_levels):
