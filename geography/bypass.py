@@ -1,4 +1,4 @@
-"""Algorithm 3 of the spine paper: bypass geounits where that costs no query any accuracy.
+"""Algorithm 3 of [Spines2024]: bypass geounits where that costs no query any accuracy.
 
 Bypassing a parent moves the shares of its children one geolevel up: the parent is replaced by one
 geounit for each child, whose share is the parent's plus the child's and whose only child is that

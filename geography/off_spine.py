@@ -1,4 +1,4 @@
-"""Algorithm 1 of the spine paper: how far each off-spine entity is from the spine.
+"""Algorithm 1 of [Spines2024]: how far each off-spine entity is from the spine.
 
 The off-spine entity distance is the smallest number of geounits that must be added to or
 subtracted from one another to obtain the entity. With c[u] the distance of the entity's part of

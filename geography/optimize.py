@@ -1,4 +1,4 @@
-"""Algorithm 2 of the spine paper: groups of blocks and of tracts that bring entities closer."""
+"""Algorithm 2 of [Spines2024]: groups of blocks and of tracts that bring entities closer."""
 
 from __future__ import annotations
 

@@ -102,11 +102,11 @@ class SpineRules:
     school_district_column: str | None = None
     """Column that holds the school district code."""
     greedy_tract_subset_groups: bool = True
-    """Whether tract subset groups come from the greedy search of Algorithm 2, which brings school
-    districts closer. Otherwise they are formed as optimised block groups are, from tract subsets
-    of equal AIAN area, as in the production runs."""
+    """Whether tract subset groups come from the greedy search of Algorithm 2 of [Spines2024], which
+    brings school districts closer. Otherwise they are formed as optimised block groups
+    are, from tract subsets of equal AIAN area, as in the production runs."""
     bypass: bool = True
-    """Whether Algorithm 3 runs."""
+    """Whether Algorithm 3 of [Spines2024] runs."""
 
     def __post_init__(self) -> None:
         if not self.fanout_cutoff >= 0:

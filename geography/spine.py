@@ -73,7 +73,7 @@ def build_spine(
         kind: "conventional", "aian", "optimized" or "dhc".
         rules: AIAN ranges, categories, cut-offs.
         is_pure: whether noise comes from discrete Laplace under pure differential privacy, which
-            lets Algorithm 3 bypass parents of several children.
+            lets Algorithm 3 of [Spines2024] bypass parents of several children.
         group_quarters: (n_blocks, 7) occupied facilities by type, or None where group quarters
             are not targeted (housing units).
 

@@ -70,7 +70,7 @@ class MechanismSettings(Section):
     levels: dict[str, ExactFraction] | None = None
     """Share of epsilon of each level of the hierarchy; None shares it equally."""
     calibration: Literal["proven", "published"] = PROVEN
-    """Published noise scales reproduce the paper's table; some protect nobody."""
+    """Published noise scales reproduce the table of [GroupSizes2021]; some protect nobody."""
 
 
 class GroupSizesSettings(ProductSettings):

@@ -4,8 +4,8 @@ Parameters stay `Fraction` throughout; the epsilon of a zCDP guarantee at some d
 because it is shown and never spent.
 
 - rho-zCDP composes by addition over queries, geolevels, universes and products.
-- epsilon at delta: `epsilon_tight` (Canonne, Kamath and Steinke 2020) and `epsilon_simple` (Bun
-  and Steinke 2016, the conversion that the Census Bureau reports).
+- epsilon at delta: `epsilon_tight` ([DiscreteGaussian2020]) and `epsilon_simple`
+  ([ZCDP2016], the conversion that the Census Bureau reports).
 - Neighbours: bounded (one record changed) and unbounded (one record added or removed) guarantees
   are kept apart; `Guarantee.bounded_rho` converts to the common figure.
 - Semantics beyond the whole record: `attribute_share` and `block_within_share` give the part of
@@ -33,7 +33,7 @@ GROUP_OF_TWO = Fraction(4)
 for groups of two costs 2^2."""
 
 SAFETAB_P = Fraction(2)
-"""Bounded over unbounded rho for SafeTab-P, by its Theorem 2."""
+"""Bounded over unbounded rho for SafeTab-P, by Theorem 2 of [SafeTabP2025]."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
 
 
 def epsilon_tight(rho: Fraction | float, delta: Fraction | float) -> float:
-    """Smallest epsilon by Canonne, Kamath and Steinke's conversion of rho-zCDP at this delta.
+    """Smallest epsilon by the conversion of rho-zCDP in [DiscreteGaussian2020] at this delta.
 
     The minimum over alpha > 1 of
     alpha rho + (-log delta - log(alpha - 1) + alpha log(1 - 1/alpha)) / (alpha - 1);
@@ -123,7 +123,7 @@ def delta_tight(rho: Fraction | float, epsilon: float) -> float:
 
 
 def epsilon_simple(rho: Fraction | float, delta: Fraction | float) -> float:
-    """Bun and Steinke's bound: rho + 2 sqrt(rho log(1 / delta)).
+    """The bound of [ZCDP2016]: rho + 2 sqrt(rho log(1 / delta)).
 
     >>> round(epsilon_simple(Fraction("1.095"), Fraction(1, 10**10)), 2)
     11.14

@@ -10,12 +10,11 @@ y = m h + l with m a power of two and 0 <= l < m. With weights w(y) = exp(-c y^p
 The kept signed values have weights w(y) exactly. About 64 to 128 values of h lie within one
 standard deviation or scale, so that fewer than 1 % of the attempts fail.
 
-Step 2 is Algorithm 1 of Canonne, Kamath and Steinke (The discrete Gaussian for differential
-privacy, 2020): for gamma <= 1, draw Bernoulli(gamma / k) for k = 1, 2, ... up to the first
-failure, and keep the attempt if that k is odd. The kernel compares one 64-bit word of a uniform U
-with integer bounds on 2^64 gamma / k. Where the bounds do not decide, or gamma >= 1, the attempt
-is finished with Python's integers, which read further bits of the same U until the exact fraction
-decides. No float is used, and no value is out of reach.
+Step 2 is Algorithm 1 of [DiscreteGaussian2020]: for gamma <= 1, draw Bernoulli(gamma / k) for
+k = 1, 2, ... up to the first failure, and keep the attempt if that k is odd. The kernel compares
+one 64-bit word of a uniform U with integer bounds on 2^64 gamma / k. Where the bounds do not
+decide, or gamma >= 1, the attempt is finished with Python's integers, which read further bits of
+the same U until the exact fraction decides. No float is used, and no value is out of reach.
 """
 
 from __future__ import annotations

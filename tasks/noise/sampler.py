@@ -9,8 +9,8 @@ rational parameter, with randomness from a `RandomSource`:
 
 The argument for exactness is in those two modules: every comparison is between integers whose
 bounds are rigorous, and where 64 bits do not decide, more bits of the same uniform are drawn
-until they do. The reference is Canonne, Kamath and Steinke (2020), whose rejection sampler has
-the same distribution.
+until they do. The reference is [DiscreteGaussian2020], whose rejection sampler has the same
+distribution.
 
 The kernels release the GIL. No state survives a call except immutable tables, so calls are safe
 in any mixture of threads, processes and forks. The time of a call depends on the values drawn,

@@ -19,7 +19,7 @@ CHARACTER = 7.6
 
 INK, SOFT, GRID = "#1c2430", "#5b6675", "#d9dee5"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9a4f80", "#5b6675", "#b8860b", "#1c2430")
-"""Colours that readers with any kind of colour vision can tell apart, after Okabe and Ito."""
+"""Colours that readers with any kind of colour vision can tell apart, after [ColourDesign2008]."""
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2")
 
 

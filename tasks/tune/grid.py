@@ -52,7 +52,7 @@ def search_geolevels(
     step: Fraction,
     meets: Callable[[Losses], bool],
 ) -> Losses | None:
-    """A loss for every geolevel, found from the root down (TopDown paper, section 8.1).
+    """A loss for every geolevel, found from the root down ([TopDown2022], section 8.1).
 
     First the smallest loss on the grid for each geolevel alone, all others being exact. Then, from
     the root down, a geolevel joins those above it with that loss, those below still being exact,

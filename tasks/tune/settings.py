@@ -67,7 +67,7 @@ class Search(Section):
 
     method: Literal["fixed", "total", "geolevels"] = "total"
     """fixed: every variant at its own budget. total: the smallest total at a variant's shares.
-    geolevels: a loss for each geolevel, from the root down, as the TopDown paper tells."""
+    geolevels: a loss for each geolevel, from the root down, as [TopDown2022] tells."""
     replicates: int = Field(default=3, ge=1)
     lowest: ExactFraction = Fraction(1, 100)
     highest: ExactFraction = Fraction(100)

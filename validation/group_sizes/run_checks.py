@@ -1,4 +1,4 @@
-"""Checks of a finished group-sizes run: the paper's four conditions, from public files alone.
+"""Checks of a finished group-sizes run from its public files: the conditions of [GroupSizes2021].
 
 Privacy accounting, consistency (children add to their parents), validity (non-negative integers,
 one for each size of each region) and faithfulness (every level adds to the number of groups).

@@ -53,7 +53,7 @@ from spineflow.tasks.runs.errors import BudgetRefused
 def guarantee_of(parameters: MechanismParameters) -> Guarantee:
     """What the whole run guarantees, adding or removing one person; Theorem 2 gives the bounded.
 
-    Theorems 1 and 2 of the SafeTab-P paper: the levels of a pass add up, and changing a person
+    Theorems 1 and 2 of [SafeTabP2025]: the levels of a pass add up, and changing a person
     costs twice as much rho. Nobody is in both passes, so that the larger one counts.
     """
     definition = PURE_DP if parameters.is_pure else ZCDP

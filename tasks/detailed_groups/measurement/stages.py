@@ -1,4 +1,4 @@
-"""The adaptive mechanism (Algorithms 2 and 3 of the SafeTab-P paper), on all groups at once.
+"""The adaptive mechanism (Algorithms 2 and 3 of [SafeTabP2025]), on all groups at once.
 
 Of a level with budget b and stability s, a group that is measured by a total only gets noise from
 b. Every other group is measured twice: its total with gamma b, and with (1 - gamma) b the table

@@ -1,7 +1,7 @@
 """Coterminous geographies: one set of counts for regions that cover the same blocks.
 
 A state that is one county, a county with a single tract: the same people live in both, and their
-groups were measured with independent noise. Algorithm 4 of the SafeTab-P paper gives all regions
+groups were measured with independent noise. Algorithm 4 of [SafeTabP2025] gives all regions
 of such a set the counts of the highest summary level that is not suppressed.
 
 Which regions belong together is decided from public geography alone. Where a block's housing units

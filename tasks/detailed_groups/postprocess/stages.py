@@ -82,7 +82,10 @@ def add_marginals_to_levels(files: PassFiles, *, allow_negative_counts: bool) ->
 
 
 def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequence[str]) -> None:
-    """Algorithm 4 on all levels together; only groups of regions in sets are kept in memory."""
+    """Algorithm 4 of [SafeTabP2025] on all levels together.
+
+    Only groups of regions in sets are kept in memory.
+    """
     members = {
         level: counted.filter(pa.array(sets.of_rows(counted) != NO_SET))
         for level, counted in _levels(files, MARGINALS)

@@ -2,7 +2,7 @@
 
 A sub-state group that received only a total is released if its noisy count is above the
 threshold T, the smallest k for which a group of nobody would have a noisy count of at most k with
-the given probability (equation 12 of the SafeTab-P paper). Groups with a sex by age table, groups
+the given probability (equation 12 of [SafeTabP2025]). Groups with a sex by age table, groups
 that are measured by a total only, and the nation and the states are never suppressed.
 """
 

@@ -45,7 +45,7 @@ class LevelFigures:
 
     margin : the smallest m with P(|X| <= m) >= 95 % for the noise of the second stage;
         `margin_total_only` that for groups measured by a total only.
-    margin_by_formula : the paper's floor(1.96 sigma), None under pure DP.
+    margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
     margin_target : the margin for which the paper's formula gives this budget, rounded.
     threshold : the largest total that is suppressed, None where none is.
     """
@@ -129,8 +129,8 @@ def budget_report(
 ) -> dict[str, Any]:
     """What `spineflow budget --json` prints, by pass; fractions as strings.
 
-    `rho` and `epsilon` are those of bounded neighbours (one person changed), by Theorem 2 of the
-    SafeTab-P paper; `native` is the guarantee that the mechanism itself gives, for one person
+    `rho` and `epsilon` are those of bounded neighbours (one person changed), by Theorem 2 of
+    [SafeTabP2025]; `native` is the guarantee that the mechanism itself gives, for one person
     added or removed. Each of `levels` has its margins of error and its suppression threshold, and,
     where the settings name a target, the budget that meets it. `queries` lists the noise of every
     kind of count, `share` being its part of the pass's total.

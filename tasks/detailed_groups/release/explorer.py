@@ -7,7 +7,7 @@ DP (power 1). Groups measured by a total only have all of b, the others gamma b 
 and (1 - gamma) b in the second, whose counts are released.
 
 Margins and thresholds are quantiles of these distributions, found by exact comparisons
-(`tasks.noise.quantiles`). Beside them stands the SafeTab-P paper's approximation of the
+(`tasks.noise.quantiles`). Beside them stands [SafeTabP2025]'s approximation of the
 margin, floor(1.96 sigma), which takes the discrete Gaussian for the continuous one and can be one
 too small to cover 95 %.
 """

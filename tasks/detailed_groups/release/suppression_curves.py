@@ -1,6 +1,6 @@
 """What suppression does to a group of a given size, from the distribution of the noise alone.
 
-The two curves are those of figures 1 and 2 of the SafeTab-P paper: the probability that a group of
+The two curves are those of figures 1 and 2 of [SafeTabP2025]: the probability that a group of
 n persons is suppressed, P(n + X <= T), and the expected error of its count if it is released,
 E[X | n + X > T], both with sizes as fractions of the threshold T. No data enter.
 """

@@ -2,11 +2,11 @@
 
 `isotonic_integers` minimises sum w_j (x_j - a_j)^2 over non-decreasing integers by pooling adjacent
 violators. Pooling is valid for any convex costs when each block keeps a minimiser of its own sum
-(Best, Chakravarti and Ubhaya 2000); on integers the smallest minimiser of W (x - S / W)^2 is
+([ChainConstraints2000]); on integers the smallest minimiser of W (x - S / W)^2 is
 ceil(S / W - 1/2), so blocks carry two integers, and the optimum is exact in linear time. Bounds are
 met by clipping: the same pooling with every cost made steep beyond them.
 
-`chain_optimum` is Model 3 of Fioretto, Van Hentenryck and Zhu (2021). Their chain visits the
+`chain_optimum` is Model 3 of [GroupSizes2021]. Its chain visits the
 regions' tree in post-order, size by size, and ties a region's cumulative count at one level to
 that of its last descendant at the level below, since all groups before either are the same. Tied
 nodes are one variable: one for each size and finest region, with the weights of all levels whose

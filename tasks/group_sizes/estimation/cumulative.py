@@ -1,10 +1,9 @@
 """The approximate cumulative program: each region's counts made monotone, then the hierarchy's.
 
-Algorithm 2 of Fioretto, Van Hentenryck and Zhu (2021). A region's noisy cumulative counts are
-replaced by the closest non-decreasing integers between 0 and the total, which removes most of the
-noise where few groups are; their differences are group sizes, from which the exact hierarchical
-program finds consistent ones. The paper rounds a real isotonic regression; here the integers are
-optimal for each region.
+Algorithm 2 of [GroupSizes2021]. A region's noisy cumulative counts are replaced by the closest
+non-decreasing integers between 0 and the total, which removes most of the noise where few groups
+are; their differences are group sizes, from which the exact hierarchical program finds consistent
+ones. The paper rounds a real isotonic regression; here the integers are optimal for each region.
 """
 
 from __future__ import annotations

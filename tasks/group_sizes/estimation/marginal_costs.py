@@ -1,15 +1,15 @@
 """The exact hierarchical program, by marginal costs merged up the tree of regions.
 
-Model 1 of Fioretto, Van Hentenryck and Zhu (2021): integers x[v, s] >= 0 for every region v and
-size s, as close as possible to noisy counts a[v, s],
+Model 1 of [GroupSizes2021]: integers x[v, s] >= 0 for every region v and size s, as close as
+possible to noisy counts a[v, s],
 
     minimise  sum w_level (x[v, s] - a[v, s])^2
     such that x[v, s] = sum of x[c, s] over v's children c, and the root's x add to the total.
 
 The cost of a subtree as a function of its count is convex, and adding one unit at a time to the
-cheapest descendant keeps a subtree optimal (their Lemma 5; such costs are M-natural-convex, see
-Murota 2003). Their Algorithm 1 writes down the sorted marginal costs of every subtree. Here none is
-written down:
+cheapest descendant keeps a subtree optimal (its Lemma 5; such costs are M-natural-convex, see
+[DiscreteConvex2003]). Its Algorithm 1 writes down the sorted marginal costs of every
+subtree. Here none is written down:
 
 - Siblings of the finest level have marginal costs in closed form (`water_level`), which leaves one
   variable for each size and region of the level above.

@@ -1,8 +1,8 @@
 """The relaxed baselines: convex quadratic programs by HiGHS, rounded to the nearest integers.
 
-`hierarchical_relaxed` is Model 1 and `cumulative_relaxed` Model 2 of Fioretto, Van Hentenryck and
-Zhu (2021) without integrality. Rounding keeps counts non-negative but loses the sums: children need
-not add to parents nor levels to the total. They are here to compare with, and are slow.
+`hierarchical_relaxed` is Model 1 and `cumulative_relaxed` Model 2 of [GroupSizes2021] without
+integrality. Rounding keeps counts non-negative but loses the sums: children need not add to parents
+nor levels to the total. They are here to compare with, and are slow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generated datasets of the kinds that the paper evaluates on, as histograms of group sizes.
+"""Generated datasets of the kinds that [GroupSizes2021] evaluates on, as histograms of group sizes.
 
 `census_like`: households of nation, states and counties. Sizes 1 to 5 have the shares of the 2010
 census (Summary File 1, table H13, rounded); the ratio of the households of 7 and more to those of 6

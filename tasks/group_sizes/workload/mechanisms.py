@@ -17,7 +17,7 @@ norm, and the tests confirm them over all neighbours of all small datasets.
     takes it out of n[r, k] and puts it into n[r, k + q]: 2, whatever the quantity q.
 `cumulative_group_sizes`
     c[r, s] = n[r, 1] + ... + n[r, s]. Of region r the entries k, ..., k + q - 1 fall by one, and
-    no other: q, which is 1 for quantity 1 (Lemma 6 of Fioretto, Van Hentenryck and Zhu 2021).
+    no other: q, which is 1 for quantity 1 (Lemma 6 of [GroupSizes2021]).
 `chained_cumulative_group_sizes`
     C[s, r] sums n over all pairs up to (s, r), sizes first and regions within: the groups below
     size s of all regions, and those of size s of the first r regions. The group leaves at (k, r)

@@ -11,7 +11,7 @@ Solves, for children i = 1..c,
 From a guess of the cells that are zero and of the bounds that bind, an equality-constrained
 problem for the step from the last iterate gives every cell and multiplier (see `elimination`).
 Cells that came out negative are fixed, fixed cells whose multiplier is negative are freed,
-likewise for bounds, until nothing changes (Hintermueller, Ito and Kunisch 2002, with all changes
+likewise for bounds, until nothing changes ([ActiveSet2002], with all changes
 made at once).
 
 Equalities are met softly: the sums may miss by a little for every unit by which their multipliers

@@ -4,7 +4,7 @@ Approaches the solution of the program that `active_set` solves, for siblings wi
 Hessian H up to their scales s_i. The splitting puts the equalities with the quadratic and the
 inequalities into a projection. With penalties s_i R the quadratic step has the common matrix
 H + R: the sum over children becomes a shift of every child by lambda / s_i, and the pins one small
-solve per group, so an iteration is one product of a (c, k) with a (k, k) matrix (Boyd et al. 2011,
+solve per group, so an iteration is one product of a (c, k) with a (k, k) matrix ([ADMM2011],
 over-relaxed). Some iterations already tell which cells are zero and which bounds bind;
 `active_set` then finds the solution exactly.
 

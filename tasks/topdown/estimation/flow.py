@@ -6,8 +6,8 @@ a convex function of n. Each cell's leaves of all children meet in one vertex, w
 exactly what the parent leaves over; the totals of children in a common group leave from another.
 
 Only those outer vertices can be out of balance. Every child starts at its own optimum, found from
-the sorted marginal costs of its leaves, merged up the tree. Then the primal-dual algorithm (Ahuja,
-Magnanti and Orlin 1993, chapter 9) works on prices of the outer vertices: the least cost of moving
+the sorted marginal costs of its leaves, merged up the tree. Then the primal-dual algorithm
+([NetworkFlows1993], chapter 9) works on prices of the outer vertices: the least cost of moving
 a one from a vertex with too many to each other vertex gives the new prices, and ones are moved
 along every path that costs exactly the difference of the prices at its ends, for as long as that
 holds. What a move within one child costs is read off its tree: up from the leaf that loses a one

@@ -7,7 +7,7 @@ z of the cells, w of the slacks and eta, y of the rows, steps of Newton's method
     gradient + multipliers of the rows = z,    +-eta = w,    all rows hold,    x z = v w = mu
 
 are computed by eliminating the children (see `elimination`), while mu falls by Mehrotra's
-predictor and corrector (Nocedal and Wright 2006, algorithm 16.4). Rows are met softly as in
+predictor and corrector ([NumericalOptimization2006], algorithm 16.4). Rows are met softly as in
 `active_set`, so that rows which imply each other do no harm.
 """
 

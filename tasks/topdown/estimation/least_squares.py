@@ -1,6 +1,6 @@
 """Multi-pass constrained least squares for the children of one parent.
 
-Problem (7.5) of the TopDown paper: pass k minimises the precision-weighted squared distance to
+Problem (7.5) of [TopDown2022]: pass k minimises the precision-weighted squared distance to
 its own noisy answers over non-negative histograms that meet the invariants and add up to the
 parent, with the margins of earlier passes pinned. Problem (7.6) then finds the smallest tolerance
 within which the pinned margins can be met exactly. Its minimiser, which meets every constraint

@@ -206,7 +206,7 @@ def _update_diffuse(
 
     With A = L L', the measurements are L'x with unit noise, rotated to make L'D L diagonal. Those
     that see D determine what they see of it, and the others update V as usual: the exact initial
-    Kalman filter of Koopman (1997).
+    Kalman filter of [KalmanFilter1997].
     """
     vectors, values, _ = _split(a, np.abs(a).max(initial=0.0))
     if not values.size:

@@ -1,4 +1,61 @@
-"""Estimating the children of one parent: least squares, then the rounder, with their fallbacks."""
+"""The TopDown Algorithm for one parent: from its counts and its children's noisy answers to theirs.
+
+The algorithm of [TopDown2022] goes down the spine, and this is its one step. The parent's histogram
+is known by then; all its children are estimated from it at once, first as real numbers by least
+squares, then as integers by rounding. Equations bear the numbers of the paper, section 7.
+
+**Given**, for c children and the k cells that are not zero in the parent (all other cells are zero
+in every child), in records (persons or housing units):
+
+    x^          (k,)      the parent's counts, integers;
+    M           (c, n)    noisy answers to the n rows of the stacked queries Q (n, k) of 0 and 1;
+    W[i]        (n, n)    diagonal: the inverse variances of child i's noise, one number a query, up
+                          to a factor common to all; 0 where the child was not measured;
+    l, u        (c, T)    bounds on each child's records of each type of cell;
+    t           (G,)      exact totals of G groups of children, which are invariants.
+
+`SiblingProblem` holds all but M and W, which are `Measurements`. A matrix x (c, k) is *feasible* if
+
+    x >= 0,   sum_i x[i, j] = x^[j] for every cell j,
+    l[i, T] <= sum of x[i, j] over cells j of type T <= u[i, T],
+    sum of x[i, j] over the children i of group g, and all j, = t[g].
+
+The root has no parent and is estimated alone, without the second condition: problems (7.1) and
+(7.3) of the paper, where those with children are (7.2) and (7.4).
+
+**1. Settled.** Where c = 1 the child's counts are x^; where x^ = 0 all are zero. Nothing is solved.
+
+**2. Least squares**, in K passes (`least_squares`). Pass k takes the queries Q_k with answers M_k:
+
+    (7.5)   x_k = argmin  sum_i (Q_k x[i] - M_k[i])' W_k[i] (Q_k x[i] - M_k[i])
+            over feasible x with  |Q_j (x - x_j)| <= tau_j  for all passes j < k,
+
+    (7.6)   tau_k = min tau  over tau and feasible x with  |Q_j (x - x_k)| <= tau,  j <= k.
+
+With K = 1 this is (7.2). Early passes ask for what is seldom zero, such as totals: were all asked
+at once, the bound at zero of many small cells would push their sum, the total, upwards. Problem
+(7.6) is needed since x_k meets its constraints only to within floating-point error. We solve it if
+x_k is not exact, with the answers of earlier passes held, and then hold later passes to the answers
+of its minimiser instead of allowing them tau_k: that point is feasible, so they always can, and
+tolerances do not add up. The last x_K is x~.
+
+**3. Rounding**, in passes (`rounder`). Each cell goes to the integer below or above: pass k finds
+
+    (7.7)   y_k = argmin  sum |Q_k (x~ - floor(x~) - y)|   over y in {0, 1} (c, k)
+            with floor(x~) + y feasible and  Q_j y = Q_j y_j  for all passes j < k,
+
+and the estimate is floor(x~) + y of the last pass. The basic rounder (7.4) is the case of one pass
+whose only query is the identity. The queries of a pass are nested, each a sum of the rows of
+the next, so that the constraints are totally unimodular: the problem is a network flow, whose
+optimum is integral.
+
+**Where it fails.** If no x is feasible, the invariants or bounds contradict each other, and
+SolveFailed names the geounit and the constraint. If a pass of the least squares cannot hold the
+answers of earlier ones, all queries go into one pass, which holds none; with one pass to begin with
+there is nothing to drop, and SolveFailed ends the run. If a pass of the rounder has no 0/1
+solution, the nearest feasible integers are taken. Records of solves after passes were merged, and
+of a rounder that left its 0/1 box, are marked `relaxed`. Feasibility is never given up.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +84,7 @@ class SolveRecord:
         largest gradient term; NaN where HiGHS's solution could not be certified.
     objective_gap : bound on the suboptimality, relative to the objective (plus one); NaN likewise.
     tau : the pass's tolerance, problem (7.6), in records.
-    relaxed : the fail-safe dropped the agreement with earlier passes.
+    relaxed : the fail-safe dropped the agreement with earlier passes, or the rounder's 0/1 box.
     """
 
     parent: str
@@ -74,9 +131,9 @@ def estimate_children(
 ) -> tuple[np.ndarray, tuple[SolveRecord, ...]]:
     """Non-negative integer histograms `(c, k)` of the children, and how they were found.
 
-    Raises SolveFailed, naming the geounit and the constraint, if no histogram can meet the
-    constraints. Should only the passes be in conflict, they are merged into one, then dropped:
-    parent sums, bounds and invariants hold in any case.
+    The three steps of the module's docstring, in records. Raises SolveFailed, naming the geounit
+    and the constraint, if no histogram can meet the constraints. Should only the passes be in
+    conflict, they are merged into one: parent sums, bounds and invariants hold in any case.
     """
     broken = infeasible_constraint(problem)
     if broken is not None:
@@ -91,8 +148,11 @@ def estimate_children(
         return settled, (record("settled", "none", "optimal"),)
 
     records: list[SolveRecord] = []
-    merged = [name for names in passes.least_squares for name in names]
-    for attempt, least_squares_passes in enumerate((passes.least_squares, (tuple(merged),))):
+    attempts = [passes.least_squares]
+    measured = [[n for n in names if n in measurements] for names in passes.least_squares]
+    if sum(map(bool, measured)) > 1:
+        attempts.append((tuple(name for names in measured for name in names),))
+    for attempt, least_squares_passes in enumerate(attempts):
         result = least_squares.solve_passes(problem, measurements, least_squares_passes)
         records += [
             record(

@@ -1,4 +1,4 @@
-"""The multi-pass rounder with its tree of queries: problem (7.7) of the TopDown paper.
+"""The multi-pass rounder with its tree of queries: problem (7.7) of [TopDown2022].
 
 Given a real solution x~ of the least squares, choose y in {0, 1} per cell so that floor(x~) + y
 meets every constraint and its answers to a tree of nested queries lie nearest to those of x~ in

@@ -2,9 +2,10 @@
 
 For every level: the largest and the mean absolute error, the share of released nodes that are
 empty in truth (false discovery rate) and the share of nodes with trips that were not released
-(false negative rate), in percent, and Theorem 4's bound where it holds. For estimates that combine
-all levels also their bias: the mean error of the least-squares estimates of the measured nodes,
-before the integer pass, which is what selecting nodes by noisy counts brings.
+(false negative rate), in percent, and the bound of [InfTDA2024], Theorem 4,
+where it holds. For estimates that combine all levels also their bias: the mean error of the
+least-squares estimates of the measured nodes, before the integer pass, which is what
+selecting nodes by noisy counts brings.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Parent p has the children `values[offsets[p]:offsets[p + 1]]`, integers x that n
 negative, and a count c >= 0. Both projections find integers y >= 0 with sum y = c:
 
 - `chebyshev_projection` minimises max |x - y|. Of the many minimisers it returns that of
-  Algorithm 2 of InfTDA (Boninsegna and Silvestri, Differentially Private Release of Hierarchical
-  Origin/Destination Data with a TopDown Approach).
+  Algorithm 2 of [InfTDA2024].
 - `euclidean_projection` minimises sum (x - y)^2 over the integers, without rounding a relaxation.
 
 Algorithm 2 starts from a sum that is too large and goes over the children in a fixed order again

@@ -17,8 +17,8 @@ P(c + Z >= t) = q^(t - c) / (1 + q) for t > c.
   leaves in common have a ratio of at most exp(epsilon - 1 / b). If delta_1 <= 1 - q, the whole
   ratio is at most exp(epsilon).
 
-Hence (epsilon, delta)-differential privacy if delta_1 <= min(delta, 1 - q). Bun, Nissim and
-Stemmer's threshold, which InfTDA's authors use, divides delta by two for bounded neighbours; the
+Hence (epsilon, delta)-differential privacy if delta_1 <= min(delta, 1 - q). The threshold of
+[StabilityHistogram2016], which [InfTDA2024] takes, divides delta by two for bounded neighbours; the
 second point shows that one side is enough. For the same reason, where neighbours add or remove a
 person at (epsilon, delta), changing a person costs (2 epsilon, delta).
 """

@@ -1,4 +1,4 @@
-"""Theorem 4 of InfTDA with its constants: how far a top-down Chebyshev release can be off.
+"""Theorem 4 of [InfTDA2024] with its constants: how far a top-down Chebyshev release can be off.
 
 With noise Z at level k and the count of the level above wrong by e, a child is wrong by at most
 2 max |Z| + e: the projection moves no child further than the true counts, shifted by no more than

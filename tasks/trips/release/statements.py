@@ -145,5 +145,5 @@ def _shown(epsilon: float | str) -> str:
 
 
 def bound_cell(bounds: list[float] | None, level: int) -> float | str:
-    """Theorem 4's bound of a level, or a dash where it does not hold."""
+    """The bound of [InfTDA2024], Theorem 4, at a level, or a dash where it does not hold."""
     return NONE if bounds is None else bounds[level]

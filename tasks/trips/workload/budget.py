@@ -53,7 +53,7 @@ def level_budget(
 
 
 def uniform_shares(levels: Sequence[int]) -> dict[int, Fraction]:
-    """The same share for every level, as in the paper."""
+    """The same share for every level, as in [InfTDA2024]."""
     return dict.fromkeys(levels, Fraction(1, len(levels)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 INFTDA = "inftda"
-"""Top-down with the integer Chebyshev projection of Algorithm 2: InfTDA."""
+"""Top-down with the integer Chebyshev projection of Algorithm 2 in [InfTDA2024]."""
 
 TDA_L2 = "tda_l2"
 """Top-down with the exact integer L2 projection."""

@@ -146,6 +146,27 @@ def test_conflict_between_passes_merges_them(make_siblings, monkeypatch):
     assert any(record.relaxed for record in records)
 
 
+@pytest.mark.parametrize("case", ["one pass", "one measured pass"])
+def test_a_single_pass_that_fails_is_not_solved_again(make_siblings, monkeypatch, case):
+    """There are no earlier passes to drop, so that the same problem would fail again."""
+    made = make_siblings(35, 5)
+    passes = passes_of(made, two=case == "one measured pass")
+    measurements = dict(made.measurements)
+    if case == "one measured pass":
+        assert passes.least_squares[0] == ("total",)
+        del measurements["total"]
+    calls = []
+
+    def failing(problem, measurements, passes):
+        calls.append(passes)
+        return least_squares.LeastSquaresResult(False, None)
+
+    monkeypatch.setattr(least_squares, "solve_passes", failing)
+    with pytest.raises(SolveFailed, match="could not be solved, although"):
+        estimate_children("0", made.problem, measurements, passes)
+    assert calls == [passes.least_squares]
+
+
 def toy(lower, upper, parent, totals=None):
     c = len(lower)
     return SiblingProblem(
