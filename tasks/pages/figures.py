@@ -3,6 +3,12 @@
 A chart is 500 units wide, so that its text can be read on a telephone and at its natural size on
 a desk. Series differ by colour and by dash or shade, axes carry their labels, and every chart has
 a title for screen readers.
+
+No plotting library is used, for four reasons. A page must stand alone, in a few kilobytes and
+without scripts, which rules out those that draw in the browser. Its text must stay text, which can
+be searched, read aloud and set in the reader's font; Matplotlib sets it as outlines or assumes
+fonts. The same run must give the same bytes, without dates, random identifiers or a library's
+version in them. And three kinds of chart do not need a dependency of tens of megabytes.
 """
 
 from __future__ import annotations

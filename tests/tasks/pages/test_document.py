@@ -1,0 +1,150 @@
+"""Documents as HTML and Markdown: everything is escaped, and one file is all that a page needs."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from fnmatch import fnmatch
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spineflow.tasks.pages import document as document_module
+from spineflow.tasks.pages.document import (
+    NONE,
+    Details,
+    Document,
+    Figure,
+    Link,
+    Section,
+    Table,
+    to_html,
+    to_markdown,
+)
+from spineflow.tasks.pages.figures import line_chart
+
+NASTY = """<script>alert("x")</script> & 'quotes' {{ 7 * 7 }} {% raw %}"""
+VOID = {"meta", "link"}
+
+
+class Outline(HTMLParser):
+    """Elements with their attributes, and the text of the page; fails where tags do not nest."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(page)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "title"):
+            self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+TABLE = Table(("geolevel", "sigma"), (("County", 12.5), (Link("tracts", "t.html"), NONE)))
+
+
+def full(text: str) -> Document:
+    """A document that has the text wherever a text can be."""
+    svg = line_chart({text: ([1, 2], [3, 4])}, title=text, x_label=text, y_label=text)
+    table = Table((text, "n"), ((text, 3), (Link(text, text), 4)))
+    blocks = (text, table, Figure(svg, text), Details(text, (text, table)))
+    return Document(text, (text,), (Section(text, blocks),) * 5, text)
+
+
+def test_no_text_becomes_markup() -> None:
+    page = Outline(to_html(full(NASTY)))
+    assert not page.all("script")
+    assert "".join(page.texts).count(NASTY) >= 5 * 9
+    assert page.all("a")[-1]["href"] == NASTY
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=30))
+def test_any_text_is_shown_as_it_is(text: str) -> None:
+    page = to_html(Document(text, (text,), (Section(text, (text,)),), text))
+    assert [t for t in Outline(page).texts if t.strip() or t == text].count(text) == 5
+
+
+def test_the_page_needs_no_other_file() -> None:
+    page = to_html(full("words"))
+    assert not re.search(r"""(src|href)=["'](?!data:|#|words")""", page)
+    assert "@import" not in page and "url(" not in page and "<script" not in page
+
+
+def test_equal_documents_are_equal_bytes() -> None:
+    assert to_html(full("a")) == to_html(full("a"))
+
+
+def test_landmarks_headings_and_tables_can_be_found_without_eyes() -> None:
+    page = Outline(to_html(full("words")))
+    assert page.all("html") == [{"lang": "en"}]
+    assert [len(page.all(tag)) for tag in ("main", "header", "nav", "h1", "h2")] == [1, 1, 1, 1, 5]
+    assert all(header["scope"] == "col" for header in page.all("th"))
+    scrolled = [part for part in page.all("div") if part.get("class") == "scroll"]
+    assert len(scrolled) == len(page.all("table")) == 10
+    for part in scrolled:
+        assert part["role"] == "region" and part["aria-label"] and part["tabindex"] == "0"
+    assert all(svg["role"] == "img" and svg["aria-label"] for svg in page.all("svg"))
+
+
+def test_long_documents_have_contents_that_lead_to_their_sections() -> None:
+    sections = tuple(Section(f"part {number}", ("words",)) for number in range(7))
+    long = Outline(to_html(Document("title", (), sections)))
+    targets = [link["href"] for link in long.all("a")]
+    assert targets == [f"#{section['id']}" for section in long.all("section")]
+    assert not Outline(to_html(Document("title", (), sections[:4]))).all("nav")
+
+
+def test_columns_of_numbers_are_set_to_the_right() -> None:
+    page = to_html(Document("t", (), (Section("s", (TABLE,)),)))
+    assert '<th scope="col">geolevel</th><th scope="col" class="number">sigma</th>' in page
+    assert '<tr><td>County</td><td class="number">12.5</td></tr>' in page
+    assert f'<td><a href="t.html">tracts</a></td><td class="number">{NONE}</td>' in page
+
+
+def test_long_cells_wrap() -> None:
+    table = Table(("a",), (("x" * 61,), ("x" * 60,)))
+    page = Outline(to_html(Document("t", (), (Section("s", (table,)),))))
+    assert page.all("td") == [{"class": "wrap"}, {}]
+
+
+def test_markdown_says_the_same() -> None:
+    text = to_markdown(Document("T", ("Intro.",), (Section("S", (TABLE,)),), "STAMP"))
+    assert text == (
+        "# T\n\n**STAMP**\n\nIntro.\n\n## S\n\n"
+        "| geolevel | sigma |\n| --- | ---: |\n| County | 12.5 |\n| [tracts](t.html) | – |\n"
+    )
+
+
+@pytest.mark.parametrize("block", [Figure("<svg/>", "caption"), Details("more", ("words",))])
+def test_markdown_keeps_the_words_of_blocks(block: Figure | Details) -> None:
+    text = to_markdown(Document("T", (), (Section("S", (block,)),)))
+    assert "svg" not in text
+    assert ("*caption*" in text) != ("**more**\n\nwords" in text)
+
+
+def test_templates_are_installed() -> None:
+    folder = Path(document_module.__file__).parent
+    root = Path(__file__).resolve().parents[3]
+    setup = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = setup["tool"]["setuptools"]["package-data"]["spineflow.tasks.pages"]
+    files = sorted((folder / "templates").iterdir())
+    assert len(files) == 3
+    for path in files:
+        name = path.relative_to(folder).as_posix()
+        assert any(fnmatch(name, pattern) for pattern in patterns), name
