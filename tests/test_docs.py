@@ -41,7 +41,7 @@ from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")))
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "`[input]`": CensusTables,
