@@ -2,8 +2,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Two workers; each takes whole files, so that what the tests of a file share is made once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test quick soak map recompile clean
+.PHONY: demo test quick soak check map recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -11,15 +13,20 @@ demo: $(INSTALLED)
 
 # Everything but the replicate studies and kill tests, of which a random tenth runs.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # What a change should pass before it is committed: a few minutes.
 quick: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow and not soak"
+	$(PYTEST) -m "not slow and not soak"
 
 # Every replicate study and kill test.
 soak: $(INSTALLED)
-	SPINEFLOW_SOAK=1 $(BIN)/python -m pytest -m soak
+	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
+
+# What can be said of the sources without running them.
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 # Make the map of docs/design.md anew, from the docstrings of the packages.
 map:
@@ -32,7 +39,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # Forget compiled kernels: numba notices a change of a module, not of the modules it calls.
 recompile:
-	find tasks -name '*.nb[ci]' -delete
+	find tasks geography -name '*.nb[ci]' -delete
 
 clean: recompile
 	rm -rf $(VENV) build *.egg-info spineflow-demo

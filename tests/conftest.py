@@ -1,10 +1,24 @@
-"""What all tests share: the sample data beside the repository, a generated county, a server."""
+"""What all tests share, some of it across the workers of a session.
+
+The controller of a session makes a folder for all its workers. A generated county and a Prefect
+server are made there by the first test that needs them, and the controller ends the server.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -12,25 +26,92 @@ import spineflow.flows  # noqa: F401  Sets the environment before Prefect is imp
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
+PATIENCE = 300
 
 _prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
 os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
+SESSION = pytest.StashKey[dict[str, str]]()
+"""What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""
 
-def pytest_unconfigure() -> None:
-    """Leave nothing of Prefect's behind."""
+FIRST = ("test_estimators.py", "test_group_sizes.py")
+"""Files that two workers begin with: they compile different kernels, for all that come later."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make what the workers have in common, or take it from the controller."""
+    told = getattr(config, "workerinput", {}).get("spineflow")
+    config.stash[SESSION] = told or {
+        "folder": tempfile.mkdtemp(prefix="spineflow-tests-"),
+        "seed": os.environ.get("SPINEFLOW_SOAK_SEED") or str(random.SystemRandom().getrandbits(32)),
+    }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """Tell a worker of pytest-xdist what it has in common with the others."""
+    node.workerinput["spineflow"] = node.config.stash[SESSION]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """How to choose the same soak tests again."""
+    if os.environ.get("SPINEFLOW_SOAK") == "1":
+        return "soak tests: all"
+    seed = config.stash[SESSION]["seed"]
+    return f"soak tests: a random tenth; SPINEFLOW_SOAK_SEED={seed} chooses the same again"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind: Prefect's home, and with the last of the session its server."""
     _prefect_home.cleanup()
+    if not hasattr(config, "workerinput") and SESSION in config.stash:
+        folder = Path(config.stash[SESSION]["folder"])
+        if (folder / "server" / "port").exists():
+            PrefectServer.found(folder / "server").stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run a random tenth of the soak tests, or all of them with SPINEFLOW_SOAK=1."""
+    """Slow files first, so that no worker begins one last; of the soak tests a random tenth.
+
+    All workers must choose the same, hence the seed. SPINEFLOW_SOAK=1 runs all.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path.name not in FIRST, item.path not in slow))
     if os.environ.get("SPINEFLOW_SOAK") == "1":
         return
     soak = [item for item in items if item.get_closest_marker("soak")]
-    chosen = random.SystemRandom().sample(soak, -(-len(soak) // 10))
-    for item in set(soak) - set(chosen):
-        item.add_marker(pytest.mark.skip(reason="a random tenth runs; make soak runs all"))
+    chosen = random.Random(config.stash[SESSION]["seed"]).sample(soak, -(-len(soak) // 10))
+    for item in soak:
+        if item not in chosen:
+            item.add_marker(pytest.mark.skip(reason="a random tenth runs; make soak runs all"))
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Let one worker in at a time."""
+    with file.open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def made_once(request: pytest.FixtureRequest) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Function from a name and a maker to a folder that the first worker fills for all."""
+    common = Path(request.config.stash[SESSION]["folder"])
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        folder, part = common / name, common / f"{name}.part"
+        with locked(common / f"{name}.lock"):
+            if not folder.exists():
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                make(part)
+                part.rename(folder)
+        return folder
+
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -42,22 +123,108 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def county(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the tables of a small generated county."""
+def county(made_once) -> Path:
+    """Folder with the tables of a small generated county; not to be changed."""
     from spineflow.tasks.topdown.ingest.generate import generate_county
 
-    folder = tmp_path_factory.mktemp("county")
-    generate_county(folder, persons=4000, seed=3)
-    return folder
+    return made_once("county", lambda folder: generate_county(folder, persons=4000, seed=3))
+
+
+NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+
+
+class PrefectServer:
+    """A Prefect server in a process of its own; it can be stopped and started again."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.port = port
+        self.environment = {
+            "PREFECT_HOME": str(folder),
+            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        }
+
+    @classmethod
+    def on_free_port(cls, folder: Path) -> PrefectServer:
+        """A server that has not been started."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return cls(folder, probe.getsockname()[1])
+
+    @classmethod
+    def found(cls, folder: Path) -> PrefectServer:
+        """The server that was started in a folder, perhaps by another process."""
+        return cls(folder, int((folder / "port").read_text()))
+
+    @property
+    def database(self) -> Path:
+        """Its SQLite file."""
+        return self.folder / "prefect.db"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.folder / "server.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "prefect", "--no-prompt", "server", "start"]
+                + ["--port", str(self.port)],
+                env=os.environ | {"PREFECT_HOME": str(self.folder)} | NO_TELEMETRY,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        (self.folder / "process").write_text(str(process.pid))
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with suppress(OSError):
+                urllib.request.urlopen(f"{self.environment['PREFECT_API_URL']}/health", timeout=5)
+                break
+            assert process.poll() is None, (self.folder / "server.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        (self.folder / "port").write_text(str(self.port))
+
+    def stop(self) -> None:
+        """Kill it, and wait until it is gone."""
+        process = int((self.folder / "process").read_text())
+        with suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+        # A server that another process started is not waited for: it is a child of that one.
+        with suppress(ChildProcessError):
+            os.waitpid(process, 0)
 
 
 @pytest.fixture(scope="session")
-def prefect_server():
-    """One Prefect server for all flow runs of the session."""
-    from prefect.testing.utilities import prefect_test_harness
+def real_server(made_once, request: pytest.FixtureRequest) -> PrefectServer:
+    """One Prefect server for all flow runs of the session that need none of their own."""
+    folder = Path(request.config.stash[SESSION]["folder"]) / "server"
+    with locked(folder.with_suffix(".lock")):
+        if not (folder / "port").exists():
+            folder.mkdir(exist_ok=True)
+            PrefectServer.on_free_port(folder).start()
+    return PrefectServer.found(folder)
 
-    with prefect_test_harness(server_startup_timeout=300):
+
+@pytest.fixture(scope="session")
+def prefect_server(real_server: PrefectServer) -> Iterator[None]:
+    """Have flow runs in this process report to the session's server."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: real_server.environment["PREFECT_API_URL"]}):
         yield
+        # What is still to be sent would keep this process waiting once the server is gone.
+        APILogWorker.drain_all()
+        EventsWorker.drain_all()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[PrefectServer]:
+    """A Prefect server for one test, not started yet."""
+    (tmp_path / "server").mkdir()
+    server = PrefectServer.on_free_port(tmp_path / "server")
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -78,7 +77,6 @@ def main() -> None:
         subprocess.run(
             [*command, "--run-dir", str(folder / "run")],
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
             check=True,
         )
         used = resource.getrusage(resource.RUSAGE_CHILDREN)

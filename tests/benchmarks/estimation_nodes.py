@@ -29,6 +29,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = REPOSITORY / ".." / "shared" / "data" / "ri2010"
@@ -391,8 +392,8 @@ def solve_with_ortools(network):
     import numpy as np
     from ortools.graph.python import min_cost_flow
 
-    fraction, labels, level_starts, counted, low, high = network[:6]
-    residual = network.residual
+    fraction, labels, level_starts = network.fraction, network.labels, network.level_starts
+    counted, low, high, residual = network.counted, network.low, network.high, network.residual
     unit = 1 << 24
     started = time.perf_counter()
     c, k = fraction.shape
@@ -540,6 +541,22 @@ def worker(name: str, source: Path, target: Path) -> None:
         pickle.dump((answers, chosen), file)
 
 
+def networks_only(found: list[dict]) -> list[dict]:
+    """The nodes' networks as bare arrays, which are read without importing anything of ours.
+
+    Ours imports highspy, whose library and OR-tools' own HiGHS cannot be in one process.
+    """
+    return [
+        {
+            "networks": [
+                (SimpleNamespace(**network._asdict()), objective)
+                for network, objective in node["networks"]
+            ]
+        }
+        for node in found
+    ]
+
+
 def report(found: list[dict], peers: dict[str, tuple], key: str) -> None:
     """Print medians by geolevel: milliseconds, and ratios of all peers and of the fastest right."""
     import numpy as np
@@ -609,11 +626,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "nodes.pickle"
         for name in options.peers:
-            kept = {"ortools": ("networks",)}.get(name, ("passes", "networks", "roundings"))
-            slim = [
-                {field: node[field] for field in ("geolevel", "shape", *kept)} for node in found
-            ]
-            source.write_bytes(pickle.dumps(slim))
+            kept = networks_only(found) if name == "ortools" else found
+            source.write_bytes(pickle.dumps(kept))
             target = Path(folder) / f"{name}.pickle"
             subprocess.run(
                 [sys.executable, __file__, "--worker", name, str(source), str(target)],

@@ -1,25 +1,21 @@
-"""What tests of the command share: the command as a process, and a Prefect server of their own."""
+"""What tests of the command share: the command as a process."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 300
 
-RUNS = "import sys; from flows.cli import main; sys.exit(main(sys.argv[1:]))"
+RUNS = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
 
 DEADLY = """
 import importlib, os, signal, sys
@@ -67,7 +63,7 @@ class Command:
         **environment: str,
     ) -> None:
         code = [DEADLY, *killed] if killed else [program]
-        home = {"PREFECT_HOME": str(folder / "prefect"), "PYTHONPATH": str(REPOSITORY)}
+        home = {"PREFECT_HOME": str(folder / "prefect")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", *code, *arguments],
             cwd=folder,
@@ -100,73 +96,6 @@ class Command:
             assert self.process.poll() is None, self.process.communicate()[1]
             assert time.monotonic() < deadline, f"waited in vain for {path.name}"
             time.sleep(0.005)
-
-
-NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
-
-
-class PrefectServer:
-    """A Prefect server on a port of its own; it can be stopped and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.environment = {
-            "PREFECT_HOME": str(folder),
-            "PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api",
-        }
-
-    @property
-    def database(self) -> Path:
-        """Its SQLite file."""
-        return self.folder / "prefect.db"
-
-    def start(self) -> None:
-        """Start it and wait until it answers."""
-        with (self.folder / "server.log").open("a") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "prefect", "--no-prompt", "server", "start"]
-                + ["--port", str(self.port)],
-                env=os.environ | {"PREFECT_HOME": str(self.folder)} | NO_TELEMETRY,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with suppress(OSError):
-                urllib.request.urlopen(f"{self.environment['PREFECT_API_URL']}/health", timeout=5)
-                return
-            assert self.process.poll() is None, (self.folder / "server.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Kill it."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-@pytest.fixture(scope="session")
-def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
-    """A Prefect server in a process of its own, for commands that need not start one each."""
-    server = PrefectServer(tmp_path_factory.mktemp("server"))
-    server.start()
-    yield server
-    server.stop()
-    shutil.rmtree(server.folder, ignore_errors=True)
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[PrefectServer]:
-    """A Prefect server for one test, not started yet."""
-    (tmp_path / "server").mkdir()
-    server = PrefectServer(tmp_path / "server")
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,19
 FAILING_IN_TURN = """
 import importlib, json, sys, traceback
 import prefect
-import spineflow.flows.running
+from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.registry import MODULES
 
@@ -65,7 +65,7 @@ def failing_for(step, original):
 
 outcomes = {"input": ended("run", name, broken, "--run-dir", f"{root}-broken")}
 run = ("run", name, sound, "--run-dir", root)
-further = [*getattr(flow, "STEPS", {}).values(), flows.running.publish_copy]
+further = [*getattr(flow, "STEPS", {}).values(), running.publish_copy]
 named = [*vars(flow).values(), *further]
 steps = [task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)]
 for step in steps:

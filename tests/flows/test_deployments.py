@@ -83,8 +83,10 @@ def postgres(folder: Path) -> Iterator[str]:
     data, port = folder / "data", free_port()
     folder.mkdir()
     if as_owner:
-        for above in (folder, *folder.parents[:3]):
-            above.chmod(0o755)
+        # pytest's folders are closed to other users.
+        for above in (folder, *folder.parents):
+            if not above.stat().st_mode & 0o001:
+                above.chmod(0o755)
         shutil.chown(folder, "postgres")
     initialise = [binary / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync"]
     subprocess.run([*as_owner, *initialise], check=True, capture_output=True)
@@ -104,7 +106,6 @@ def server(request, tmp_path_factory) -> Iterator[dict[str, str]]:
         "PREFECT_HOME": str(folder / "home"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PYTHONPATH": str(REPOSITORY),
     }
     prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
     with ExitStack() as stack:

@@ -180,7 +180,7 @@ def test_ledger_held_for_a_while(
 IMPATIENT = """
 import sys
 import spineflow.tasks.ledger.ledger
-tasks.ledger.ledger.BUSY_SECONDS = 1
+spineflow.tasks.ledger.ledger.BUSY_SECONDS = 1
 from spineflow.flows.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -22,8 +16,6 @@ from spineflow.tasks.ledger.ledger import open_ledger, summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 
 pytestmark = pytest.mark.slow
-
-GIVE_UP_AFTER = 300
 
 
 def generated(folder: Path, *, confidential: bool = True) -> Path:
@@ -191,40 +183,20 @@ def test_refusals_are_one_sentence_and_exit_code_two(
     assert not spent.exists() or not summary(open_ledger(spent))["datasets"]
 
 
-def kill_and_resume(folder: Path, moment: str) -> None:
+def kill_and_resume(spineflow, folder: Path, moment: str, **environment: str) -> None:
     """Kill a run once a file is there; the resumed run keeps its noise and finishes."""
     settings = generated(folder)
     run = RunDirectory(folder / "run")
-    environment = os.environ | {
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
-    }
-
-    def spineflow(*arguments: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "spineflow.flows.cli", *arguments],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    killed = spineflow("run", "group-sizes", str(settings), "--run-dir", str(run.root))
-    deadline = time.monotonic() + GIVE_UP_AFTER
-    while not (run.root / moment).exists() and killed.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    with suppress(ProcessLookupError):
-        os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
+    command = ("run", "group-sizes", str(settings), "--run-dir", str(run.root))
+    killed = spineflow(*command, folder=folder, **environment)
+    killed.wait_for(run.root / moment)
+    killed.kill()
     measured = {
         path: path.read_bytes() for path in (run.root / "measurements").rglob("dpqueries/*.parquet")
     }
-    resumed = spineflow("resume", str(run.root))
-    _, errors = resumed.communicate(timeout=GIVE_UP_AFTER)
-    assert resumed.returncode == 0, errors
+    resumed = spineflow("resume", str(run.root), folder=folder, **environment)
+    code, _, errors = resumed.ended()
+    assert code == 0, errors
     assert all(path.read_bytes() == seen for path, seen in measured.items())
     assert (run.release / "group_sizes.csv").exists()
     assert not [path for path in run.root.rglob("*") if path.suffix in (".part", ".unpublished")]
@@ -232,8 +204,9 @@ def kill_and_resume(folder: Path, moment: str) -> None:
     assert len(spent["products"]["group-sizes"]["draws"]) == 1
 
 
-def test_a_run_killed_while_it_measures_resumes(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, "measurements/groups/state/dpqueries/00000.parquet")
+def test_a_run_killed_while_it_measures_resumes(spineflow, real_server, tmp_path: Path) -> None:
+    moment = "measurements/groups/state/dpqueries/00000.parquet"
+    kill_and_resume(spineflow, tmp_path, moment, **real_server.environment)
 
 
 @pytest.mark.soak
@@ -253,5 +226,7 @@ def test_a_run_killed_while_it_measures_resumes(tmp_path: Path) -> None:
         "report",
     ],
 )
-def test_a_run_killed_at_any_moment_resumes(tmp_path: Path, moment: str) -> None:
-    kill_and_resume(tmp_path, moment)
+def test_a_run_killed_at_any_moment_resumes(
+    spineflow, real_server, tmp_path: Path, moment: str
+) -> None:
+    kill_and_resume(spineflow, tmp_path, moment, **real_server.environment)

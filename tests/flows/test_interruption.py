@@ -231,7 +231,6 @@ def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:
         code = subprocess.run(
             [sys.executable, "-m", "spineflow.flows.cli", "run", "topdown", str(settings)]
             + ["--run-dir", str(run.root)],
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
             capture_output=True,
             text=True,
         )

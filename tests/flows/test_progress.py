@@ -25,6 +25,7 @@ def two_stages() -> None:
     finish_stage({"second": [second, follows.submit()], "first": [first]})
 
 
+@pytest.mark.slow
 def test_the_error_is_that_of_the_task_that_failed(prefect_server) -> None:
     """The tasks that were waiting for it have no result, and their error says nothing."""
     told = []

@@ -42,9 +42,8 @@ def watched(tmp_path: Path) -> dict[str, str]:
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(WATCH_CONNECTIONS)
     (tmp_path / "connections.txt").touch()
-    repository = Path(__file__).resolve().parents[2]
     return {
-        "PYTHONPATH": f"{folder}:{repository}",
+        "PYTHONPATH": str(folder),
         "CONNECTIONS": str(tmp_path / "connections.txt"),
         "TMPDIR": str(tmp_path / "tmp"),
     }

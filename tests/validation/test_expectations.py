@@ -147,7 +147,7 @@ def test_no_output_no_files_no_network(tmp_path):
         assert [outcome.passed for outcome in outcomes] == [False]
         """
     )
-    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,

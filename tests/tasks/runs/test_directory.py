@@ -40,7 +40,6 @@ def run(tmp_path: Path) -> RunDirectory:
 def start_holder(run: RunDirectory) -> subprocess.Popen:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(run.root)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])},
         stdout=subprocess.PIPE,
         text=True,
     )
