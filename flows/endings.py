@@ -1,7 +1,7 @@
 """Messages for runs that end for reasons outside their tasks: a server, a worker, the disk.
 
 Tasks confine their own errors. What the orchestration around them raises becomes one public
-sentence here, since it would otherwise end in a traceback that helps nobody, or, in a deployment,
+sentence here, since it would otherwise end in a traceback that helps no user, or, in a deployment,
 travel to the server.
 """
 
@@ -24,7 +24,7 @@ class Interrupted(SpineflowError):
 
 
 def explained(error: Exception, run_root: str) -> SpineflowError:
-    """The error of ours that tells of any error that ended a run; ours stay as they are.
+    """Our own error for any error that ended a run; errors of ours stay as they are.
 
     The text and traceback of others go to the run's confidential folder.
     """

@@ -47,7 +47,7 @@ def summarise_spines(
 
     Args:
         privacy_loss: rho, or epsilon if `is_pure`.
-        total_shares: share that tells the total by geolevel; see `measurement_precision`.
+        total_shares: share that measures the total, by geolevel; see `measurement_precision`.
     """
     distances, deviations = [], []
     for label, spine in spines.items():

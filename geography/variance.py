@@ -42,7 +42,7 @@ def measurement_precision(
 
     Args:
         privacy_loss: rho, or epsilon if `is_pure`.
-        total_shares: share of a geolevel's budget that tells the total, 1 where a geolevel is
+        total_shares: share of a geolevel's budget that measures the total, 1 where a geolevel is
             absent; see `total_share`.
     """
     total_shares = total_shares or {}
@@ -57,10 +57,10 @@ def total_share(query_shares: Sequence[float], n_answers: Sequence[int], *, is_p
     """Share of a geolevel's budget that one query of the total would need to tell it as well as
     all queries of the geolevel do.
 
-    A query with m answers tells the total with their sum, of variance m sigma^2, so precisions
+    A query with m answers measures the total by their sum, of variance m sigma^2, so precisions
     share / m add up (share^2 / m under pure DP). That is exact where all queries are marginals,
     whose Gram matrices have the vector of ones as a common eigenvector; a coarsening into groups
-    of unequal size tells slightly more.
+    of unequal size gives slightly more.
 
     Example: half of the budget on the total and half on a marginal of two answers is, under zCDP,
     as good as three quarters on the total.

@@ -45,7 +45,7 @@ def discrete_gaussian(sigma_squared: Fraction, size: int, source: RandomSource) 
     positive (a query with a share of zero is not measured), OverflowError for a draw beyond 64
     bits.
 
-    >>> from tasks.noise.randomness import SystemRandom
+    >>> from spineflow.tasks.noise.randomness import SystemRandom
     >>> discrete_gaussian(Fraction(10), 3, SystemRandom()).shape
     (3,)
     """

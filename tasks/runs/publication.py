@@ -135,7 +135,7 @@ def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
 def copy_release(run: RunDirectory, place: str) -> bool:
     """Copy the release of a run to a place; False if it stands there already.
 
-    Raises PublicationRefused if the place holds another release, does not exist or lets nobody in,
+    Raises PublicationRefused if the place holds another release, does not exist or refuses access,
     StorageFailed if the store does not answer.
     """
     listing = describe_release(run)

@@ -34,7 +34,7 @@ class Field:
 class TableLayout:
     """The columns of a table; `line_length` is set where a fixed-width layout exists.
 
-    `column_names` says in messages whose names the columns bear: "CEF", or "expected" where the
+    `column_names` says in messages whose names these are: "CEF", or "expected" where the
     settings name them.
     """
 

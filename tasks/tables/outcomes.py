@@ -1,7 +1,7 @@
-"""What a run keeps of the check of its input: outcomes for everybody, counts in confidence.
+"""What a run keeps of the check of its input: public outcomes, and confidential counts.
 
 `validation/data_docs/` has a page for each Great Expectations suite, with what every expectation
-says and whether it was met; `confidential/data_docs/` tells how many rows break which rule. The
+says and whether it was met; `confidential/data_docs/` says how many rows break which rule. The
 sentences are Great Expectations' own. Its site builder is not used, since its pages load scripts,
 styles and pictures from a dozen hosts and show nothing without them.
 """

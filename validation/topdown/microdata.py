@@ -39,7 +39,7 @@ _DECODERS: dict[str, tuple[str, int]] = {
     "sex": ("QSEX", 1),
     "age": ("QAGE", 0),
 }
-"""The column that tells each attribute of a person, and the code of its level 0."""
+"""The column that holds each attribute of a person, and the code of its level 0."""
 
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
@@ -269,7 +269,7 @@ def _check_common(batch: pa.RecordBatch, type_code: str, failures: Failures) -> 
 
 
 def _check_derived(cells: Cells, integers: Integers, failures: Failures) -> None:
-    """Columns that follow from an attribute agree with the one that tells it."""
+    """Columns that follow from an attribute agree with the one that holds it."""
     if "hhgq" in cells.sizes:
         due = np.where(integers("GQTYPE_PL") == 0, 3, 5)
         failures.add_each(

@@ -1,7 +1,7 @@
 """Block by block, the baseline: every block estimated on its own, everything above a sum.
 
 The blocks alone are measured, with the whole budget. A block has no parent whose records it must
-share with others, so its estimate knows nothing but its own noisy answers, the structural zeros
+share with others, so its estimate uses only its own noisy answers, the structural zeros
 and the bounds on its group-quarters types; state totals are not held. Because counts cannot be
 negative, noise on the many cells that are empty in a block adds records, and summing blocks sums
 these up: this is what the TopDown Algorithm was made to avoid.

@@ -4,7 +4,7 @@ The TopDown Algorithm estimates a geounit from its own measurements and its pare
 the measurements of its descendants tell about it goes unused. Here they are combined first. From
 the blocks up, `combine_shard` turns the measurements of every subtree into the best linear unbiased
 estimate of its geounit (`tasks.topdown.estimation.spine_estimates`). Then, from the root down, a
-parent's children are estimated by the same passes as ever, but instead of noisy answers the passes
+parent's children are estimated by the passes of `topdown`, but instead of noisy answers these
 get the answers of the children's best linear unbiased estimates, given the parent's counts and
 everything measured in and below the children. Once the parent is given, nothing measured elsewhere
 bears on them: without non-negativity, bounds and rounding, the result would be weighted least

@@ -5,7 +5,7 @@ in its subtree determine x as far as they do at all: its estimate has the error 
 
     V + k D,    k -> infinity,
 
-with V and D positive semidefinite. D spans what nothing measured below tells (all of x below a
+with V and D positive semidefinite. D spans what nothing measured below determines (all of x below a
 geounit that was bypassed with its subtree), and V is singular where an invariant is exact. Going
 up the spine, a parent's estimate from its children has the sums of their means, V and D, and then
 takes in its own measurements. Going down, given the parent's histogram its children's estimates

@@ -2,7 +2,7 @@
 
 The algorithm of [TopDown2022] goes down the spine, and this is its one step. The parent's histogram
 is known by then; all its children are estimated from it at once, first as real numbers by least
-squares, then as integers by rounding. Equations bear the numbers of the paper, section 7.
+squares, then as integers by rounding. Equations have the numbers of its section 7.
 
 **Given**, for c children and the k cells that are not zero in the parent (all other cells are zero
 in every child), in records (persons or housing units):

@@ -28,7 +28,7 @@ TOTAL = "total_con"
 def bound_names(schema: Schema) -> tuple[str, str]:
     """Names of the lower and of the upper bounds on persons.
 
-    >>> from tasks.census.schema import PERSONS
+    >>> from spineflow.tasks.census.schema import PERSONS
     >>> bound_names(PERSONS)
     ('hhgq_total_lb_con', 'hhgq_total_ub_con')
     """

@@ -92,7 +92,7 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
     Raises ValueError for a factor that is neither an attribute of the schema nor a coarsening of
     one, or for two factors on one attribute.
 
-    >>> from tasks.census.schema import PERSONS
+    >>> from spineflow.tasks.census.schema import PERSONS
     >>> marginal_query(PERSONS, "hispanic*cenrace").n_rows
     126
     """

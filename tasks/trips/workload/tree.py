@@ -72,7 +72,7 @@ class Tree:
     def level_name(self, level: int) -> str:
         """The level's areas in words: the level that each refined dimension has reached.
 
-        >>> from tasks.trips.workload.hierarchy import hierarchy_of_links
+        >>> from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
         >>> areas = [("region", np.array(["n", "s"]), None)]
         >>> tree = column_tree([hierarchy_of_links("place", areas)])
         >>> [tree.level_name(level) for level in range(2)]

@@ -60,7 +60,7 @@ class Pairs:
 
 
 def statistics(pairs: Pairs) -> dict[str, float]:
-    """Figures of some pairs; NaN where no pair tells one.
+    """Figures of some pairs; NaN where no pair gives one.
 
     pairs : how many there are.
     mean_absolute_error, root_mean_square_error, bias : in counts; bias is the mean error.
@@ -96,7 +96,7 @@ def statistics(pairs: Pairs) -> dict[str, float]:
 
 
 def redistricting_criterion(truth: np.ndarray, released: np.ndarray) -> dict[str, float | bool]:
-    """Whether the largest group's share of a population is told well enough for redistricting.
+    """Whether the largest group's share of a population is accurate enough for redistricting.
 
     Over entities whose true population is 500 or more, the released share of the group that is
     truly largest must be within 5 percentage points of its true share for 95 percent of them. An

@@ -1,7 +1,7 @@
 """The geographic header of a P.L. 94-171 release: 97 fields a record.
 
-What the geography frame, the summary level and the state tell is filled in; a field that none of
-them tells is empty, as fields are that do not apply. Further columns of the geography frame that
+What the geography frame, the summary level and the state give is filled in; a field that none of
+them gives is empty, as fields are that do not apply. Further columns of the geography frame that
 are named as a field (SDUNI, VTD, CBSA, AREALAND, ...) fill it where that field is given: all of
 them for blocks, metropolitan areas for every entity of a county, areas as sums over blocks.
 """
