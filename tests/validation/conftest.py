@@ -7,7 +7,7 @@ block with facilities only.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -326,3 +326,62 @@ def run(right_runs, tmp_path) -> FinishedRun:
 def exact_run(right_runs, tmp_path) -> FinishedRun:
     """A run without noise to spoil."""
     return copied(right_runs["exact"], tmp_path / "exact")
+
+
+def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    """Ways in which a file can be unusable, each in words and with its bytes; None for no file."""
+    whole = path.read_bytes()
+    yield "missing", None
+    yield "empty", b""
+    yield "cut off", whole[: len(whole) // 2]
+    yield "of other bytes", b"\xff\xfe\x00 1|2|3\n"
+    if path.suffix == ".json":
+        for text in ("null", "[]", "{}", '"text"', '{"levels": 3, "shards": [1]}'):
+            yield f"JSON {text}", text.encode()
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        for i, name in enumerate(table.column_names):
+            yield f"without column {name}", _parquet(table.remove_column(i))
+            for what, values in (
+                ("nulls", pa.nulls(len(table))),
+                ("lists", pa.array([["x"]] * len(table))),
+                ("texts", pa.array(["x"] * len(table))),
+                ("numbers", pa.array([0.5] * len(table))),
+            ):
+                yield f"{what} in column {name}", _parquet(table.set_column(i, name, values))
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture(scope="session")
+def passes_when_damaged() -> Callable[..., list[str]]:
+    """A function of a file and of a run's checks: the damages to that file with which they pass.
+
+    The checks must not raise, and their words must not quote a folder. Columns that the checks
+    have no use for are left alone: `unread`.
+    """
+
+    def passing(
+        path: Path, outcomes: Callable[[], Iterable[Outcome]], unread: Collection[str] = ()
+    ) -> list[str]:
+        whole = path.read_bytes()
+        unseen = []
+        for what, content in list(damages(path)):
+            if what.split()[-1] in unread:
+                continue
+            path.unlink(missing_ok=True)
+            if content is not None:
+                path.write_bytes(content)
+            found = list(outcomes())
+            assert not any(str(path.parent) in outcome.detail for outcome in found), what
+            if all(outcome.passed for outcome in found):
+                unseen.append(what)
+        path.write_bytes(whole)
+        assert all(outcome.passed for outcome in outcomes())
+        return unseen
+
+    return passing

@@ -93,7 +93,10 @@ def read_tree(root: Path) -> TripsTree:
 def read_level(
     tree: TripsTree, level: int, paths: list[Path], value: str
 ) -> tuple[np.ndarray, ...]:
-    """Nodes of files of one level, and their values, in the order they stand."""
+    """Nodes of files of one level, and their values, in the order they stand.
+
+    Raises UnusableRunFile for a value that is not an integer.
+    """
     depths = tree.depths(level)
     names = [name for name, depth in zip(tree.names, depths, strict=True) if depth]
     nodes, values = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
@@ -101,8 +104,11 @@ def read_level(
         with pq.ParquetFile(path, read_dictionary=names) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=[*names, value])
+                column = table[value]
+                if column.null_count or not pa.types.is_integer(column.type):
+                    raise UnusableRunFile(f"a {value} in {path.name} is not a whole number")
                 nodes.append(nodes_of(tree, level, table, path.name))
-                values.append(table[value].to_numpy())
+                values.append(column.to_numpy())
     return np.concatenate(nodes), np.concatenate(values)
 
 

@@ -333,3 +333,27 @@ def test_a_failed_check_withholds_the_release(damaged, sound) -> None:
     with pytest.raises(CheckFailed, match="'groups shown follow the rules' of population groups"):
         check_run(run, sound[1])
     assert (run.checks / "checks.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "measurements/detailed_groups/us/STATE/1/*.parquet",
+        "measurements/detailed_groups_stage_1/us/STATE/1/*.parquet",
+        "release-unchecked/population_groups.parquet",
+        "release-unchecked/t1.csv",
+        "release-unchecked/t2.csv",
+    ],
+)
+def test_unusable_files_fail(damaged, passes_when_damaged, name: str) -> None:
+    """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
+    run, expected = damaged
+
+    def outcomes():
+        return run_checks(run.root, expected, run.unchecked_release)
+
+    unread = ()
+    if "population_groups" in name:
+        unread = {"region_name", "iteration_name", "iteration_level", "variance", "measured_at"}
+    assert passes_when_damaged(next(run.root.glob(name)), outcomes, unread) == []

@@ -227,3 +227,25 @@ def test_relaxed_baselines_are_counted_and_not_failed(run_groups, tmp_path: Path
     assert " of 40 counts are not the sum" in by_name["consistency"]
     assert not by_name["consistency"].startswith("not promised by this mechanism: 0 of")
     assert "of 3 levels do not add" in by_name["faithfulness"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hierarchy/plan.json",
+        "hierarchy/regions.parquet",
+        "measurements/groups/*/dpqueries/00000.parquet",
+        "release-unchecked/group_sizes.parquet",
+        "release-unchecked/group_totals.parquet",
+        "release-unchecked/group_sizes.csv",
+        "release-unchecked/group_totals.csv",
+    ],
+)
+def test_unusable_files_fail(copied, passes_when_damaged, name: str) -> None:
+    """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
+    root, promise = copied
+
+    def outcomes():
+        return run_checks(root, promise, root / "release-unchecked")
+
+    assert passes_when_damaged(next(root.glob(name)), outcomes) == []

@@ -463,3 +463,22 @@ def test_outcomes_are_written_as_json(right_runs, tmp_path):
     assert content["passed"] is False
     assert content["stamp"] == "NOT PRIVATE"
     assert content["checks"][-1]["detail"] == "two things are wrong; 2 failures in all"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spine/persons/geounits.parquet",
+        "spine/units/blocks.parquet",
+        "estimates/persons/County/part-0.parquet",
+        "measurements/persons/County/constraints/part-0.parquet",
+        "measurements/units/Block/dpqueries/part-0.parquet",
+        "release/mdf_persons.parquet",
+        "release/mdf_units.csv",
+    ],
+)
+def test_unusable_files_fail(run, passes_when_damaged, name):
+    """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
+    unread = {"is_aian", "value", "variance"} if "constraints" not in name else {}
+    assert passes_when_damaged(run.path / name, run.outcomes, unread) == []

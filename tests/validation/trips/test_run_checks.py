@@ -206,3 +206,28 @@ def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool
     for level in range(own.depth + 1):
         theirs = recomputed_sensitivity(tree, level, promise)
         assert theirs == squared_sensitivity(own, level, contribution)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spine/trips/tree.json",
+        "spine/trips/areas.parquet",
+        "measurements/trips/level_03/cuts.json",
+        MEASURED,
+        ESTIMATES,
+        "release-unchecked/trips.parquet",
+        "release-unchecked/trips.csv",
+        "release-unchecked/range_queries.parquet",
+    ],
+)
+def test_unusable_files_fail(good_run, tmp_path: Path, passes_when_damaged, name: str) -> None:
+    """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
+    root, expected = good_run
+    copy = Path(shutil.copytree(root, tmp_path / "run"))
+
+    def outcomes():
+        release = copy / "release-unchecked"
+        return run_checks(copy, expected, release_directory=release, is_private=True)
+
+    assert passes_when_damaged(copy / name, outcomes, unread={"level"}) == []
