@@ -64,8 +64,8 @@ def readable(suite: str, passed: bool) -> RuleOutcome:
 def build_suites(rules: Sequence[Rule]) -> dict[str, gx.ExpectationSuite]:
     """Great Expectations suites of the rules; an expectation's `meta["rule"]` is its rule's name.
 
-    A rule on allowed values or on a pattern is one expectation, and one more says that nothing is
-    blank unless the rule lets it be, because the former pass over blanks.
+    A rule on allowed values, a range or a pattern is one expectation, and one more says that
+    nothing is blank unless the rule lets it be, because the former pass over blanks.
     """
     gx = _import_great_expectations()
     suites: dict[str, gx.ExpectationSuite] = {}
@@ -76,6 +76,13 @@ def build_suites(rules: Sequence[Rule]) -> dict[str, gx.ExpectationSuite]:
             suite.add_expectation(
                 gx.expectations.ExpectColumnValuesToBeInSet(
                     column=rule.evidence, value_set=list(rule.allowed), meta=meta
+                )
+            )
+        elif rule.between is not None:
+            low, high = rule.between
+            suite.add_expectation(
+                gx.expectations.ExpectColumnValuesToBeBetween(
+                    column=rule.evidence, min_value=low, max_value=high, meta=meta
                 )
             )
         else:
@@ -97,8 +104,8 @@ def run_suites(
 ) -> tuple[RuleOutcome, ...]:
     """Validate the rules with Great Expectations and return an outcome for each, in their order.
 
-    `distinct_values` maps a suite to its evidence columns and their distinct values, at least one
-    in each column. A rule whose expectation cannot be evaluated has not passed.
+    `distinct_values` maps a suite to its evidence columns and their distinct values. A rule whose
+    expectation cannot be evaluated has not passed; one about a column without values holds.
     """
     gx = _import_great_expectations()
     met: dict[tuple[str, str], list[ExpectationOutcome]] = {}
@@ -108,7 +115,9 @@ def run_suites(
     source = context.data_sources.add_pandas("spineflow")
     for name, suite in build_suites(rules).items():
         definition = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
-        frame = _rectangular(distinct_values[name])
+        frame = _rectangular({c: v for c, v in distinct_values[name].items() if len(v)})
+        if frame.empty:
+            continue
         batch = definition.get_batch(batch_parameters={"dataframe": frame})
         for result in batch.validate(suite, result_format="BOOLEAN_ONLY").results:
             config = result.expectation_config
@@ -118,13 +127,18 @@ def run_suites(
         RuleOutcome(
             rule.suite,
             rule.name,
-            bool(evaluated) and all(outcome.passed for outcome in evaluated),
+            _is_empty(distinct_values[rule.suite].get(rule.evidence))
+            or (bool(evaluated) and all(outcome.passed for outcome in evaluated)),
             rule.statement,
             tuple(evaluated),
         )
         for rule in rules
         for evaluated in [met.get((rule.suite, rule.name), [])]
     )
+
+
+def _is_empty(values: Collection[Value] | None) -> bool:
+    return values is not None and not len(values)
 
 
 def _sentence(config: ExpectationConfiguration) -> str:
@@ -147,7 +161,7 @@ def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
 
     Repetition changes no set of distinct values, and therefore no outcome.
     """
-    height = max(len(values) for values in columns.values())
+    height = max((len(values) for values in columns.values()), default=0)
     filled = {}
     for name, values in columns.items():
         texts = list(values)

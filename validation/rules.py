@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-Value = str | bool | None
+Value = str | int | bool | None
 Evidence = Mapping[str, Mapping[str, Mapping[Value, int]]]
 """Suite -> evidence column -> distinct value -> number of rows with it. None is blank."""
 
@@ -25,9 +25,10 @@ class Rule:
     """A rule about the distinct values of one evidence column.
 
     `statement` is a clause with "must", which names no value of a record; `remedy` is an
-    imperative. A value passes if it is in `allowed` or fully matches `pattern`; a blank (None)
-    passes if `may_be_blank`. `suite` is the suite of expectations that has it, `table` the input
-    table whose file a message names, `column` the column it names.
+    imperative. A value passes if it is in `allowed`, fully matches `pattern`, or is a number from
+    the first to the second of `between`, None for no end; a blank (None) passes if `may_be_blank`.
+    `suite` is the suite of expectations that has it, `table` the input table whose file a message
+    names, `column` the column it names.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Rule:
     remedy: str
     allowed: tuple[Value, ...] | None = None
     pattern: str | None = None
+    between: tuple[int | None, int | None] | None = None
     may_be_blank: bool = False
 
     def is_met_by(self, value: Value) -> bool:
@@ -47,6 +49,9 @@ class Rule:
             return self.may_be_blank
         if self.allowed is not None:
             return value in self.allowed
+        if self.between is not None:
+            low, high = self.between
+            return (low is None or low <= value) and (high is None or value <= high)
         return re.fullmatch(self.pattern, value) is not None
 
 

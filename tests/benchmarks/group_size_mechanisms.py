@@ -34,7 +34,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 from spineflow.tasks.group_sizes.checks.accuracy import l1_error  # noqa: E402
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes  # noqa: E402
 from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT  # noqa: E402
-from spineflow.tasks.group_sizes.ingest.findings import RuleTally  # noqa: E402
 from spineflow.tasks.group_sizes.ingest.generate import (  # noqa: E402
     GroupDataset,
     census_like,
@@ -48,6 +47,7 @@ from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan  # noqa: E
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy  # noqa: E402
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom  # noqa: E402
 from spineflow.tasks.runs.errors import SolveFailed  # noqa: E402
+from spineflow.tasks.tables.tally import RuleTally  # noqa: E402
 
 EPSILONS = (Fraction("0.1"), Fraction("0.5"), Fraction(1))
 MECHANISMS = (

@@ -6,6 +6,8 @@ Every rule is about yes/no evidence: whether some row, region or group breaks it
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spineflow.validation.rules import Rule
 
 
@@ -20,6 +22,11 @@ def _never(table: str, column: str, name: str, statement: str, remedy: str) -> R
         remedy=remedy,
         allowed=(False,),
     )
+
+
+def _values(rule: Rule, **kind: object) -> Rule:
+    """The same rule about the values of its column, instead of about a yes/no column."""
+    return replace(rule, allowed=None, evidence=f"{rule.column} of {rule.name}", **kind)
 
 
 REGION_RULES: tuple[Rule, ...] = (
@@ -37,12 +44,15 @@ REGION_RULES: tuple[Rule, ...] = (
         "every region must stand in one row of its level",
         "keep one row a region, with its one parent",
     ),
-    _never(
-        "regions",
-        "level",
-        "level_names_are_plain",
-        "names of levels must be made of letters, digits, spaces and ._-",
-        "rename the level",
+    _values(
+        _never(
+            "regions",
+            "level",
+            "level_names_are_plain",
+            "names of levels must be made of letters, digits, spaces and ._-",
+            "rename the level",
+        ),
+        pattern="[A-Za-z0-9][A-Za-z0-9 ._-]*",
     ),
     _never(
         "regions",
@@ -73,19 +83,25 @@ def size_rules(smallest: int, largest: int) -> tuple[Rule, ...]:
     """Rules of the table of sizes."""
     return (
         _region_is_known("sizes"),
-        _never(
-            "sizes",
-            "size",
-            "size_is_valid",
-            f"size must be a whole number from {smallest} to {largest} in every row",
-            _remedy_for_sizes(smallest),
+        _values(
+            _never(
+                "sizes",
+                "size",
+                "size_is_valid",
+                f"size must be a whole number from {smallest} to {largest} in every row",
+                _remedy_for_sizes(smallest),
+            ),
+            between=(smallest, largest),
         ),
-        _never(
-            "sizes",
-            "count",
-            "count_is_valid",
-            "count must be a whole number, at least 0, in every row",
-            "correct the column; it is the number of groups of that size in that region",
+        _values(
+            _never(
+                "sizes",
+                "count",
+                "count_is_valid",
+                "count must be a whole number, at least 0, in every row",
+                "correct the column; it is the number of groups of that size in that region",
+            ),
+            between=(0, None),
         ),
     )
 
@@ -116,19 +132,25 @@ def record_rules(smallest: int, largest: int, quantity: int) -> tuple[Rule, ...]
             "all rows of a unit must have the same region",
             "correct the regions, or number the parts of the unit as units of their own",
         ),
-        _never(
-            "records",
-            "quantity",
-            "quantity_is_valid",
-            f"quantity must be {amount} in every row",
-            "correct the column, or raise mechanism.largest_quantity, which adds noise",
+        _values(
+            _never(
+                "records",
+                "quantity",
+                "quantity_is_valid",
+                f"quantity must be {amount} in every row",
+                "correct the column, or raise mechanism.largest_quantity, which adds noise",
+            ),
+            between=(0, quantity),
         ),
-        _never(
-            "records",
-            "quantity",
-            "size_is_valid",
-            f"the quantities of a unit must add to a size from {smallest} to {largest}",
-            _remedy_for_sizes(smallest),
+        _values(
+            _never(
+                "records",
+                "quantity",
+                "size_is_valid",
+                f"the quantities of a unit must add to a size from {smallest} to {largest}",
+                _remedy_for_sizes(smallest),
+            ),
+            between=(smallest, largest),
         ),
     )
 

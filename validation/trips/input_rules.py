@@ -7,7 +7,12 @@ fail (`validation.expectations`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spineflow.validation.rules import Rule
+
+LARGEST_COUNT = 1 << 40
+"""A count beyond this is refused as a slip, as text that is no number is."""
 
 
 def area_rules(table: str) -> tuple[Rule, ...]:
@@ -96,22 +101,25 @@ def place_rule(table: str, column: str, role: str, where: str) -> Rule:
 
 
 def count_rules(table: str, column: str) -> tuple[Rule, ...]:
-    """The rules that counts are whole numbers and not negative."""
+    """The rules that counts are whole numbers and not negative, both about the same values."""
+    whole = _rule(
+        table,
+        column,
+        "count_is_whole",
+        f"{column} must be a whole number in every row",
+        "round or repeat the rows before they come here; trips are counted, not weighed",
+    )
+    not_negative = _rule(
+        table,
+        column,
+        "count_is_not_negative",
+        f"{column} must not be negative in any row",
+        "correct or remove the rows",
+    )
+    values = f"{column} in {table}"
     return (
-        _rule(
-            table,
-            column,
-            "count_is_whole",
-            f"{column} must be a whole number in every row",
-            "round or repeat the rows before they come here; trips are counted, not weighed",
-        ),
-        _rule(
-            table,
-            column,
-            "count_is_not_negative",
-            f"{column} must not be negative in any row",
-            "correct or remove the rows",
-        ),
+        replace(whole, evidence=values, allowed=None, between=(None, LARGEST_COUNT)),
+        replace(not_negative, evidence=values, allowed=None, between=(0, None), may_be_blank=True),
     )
 
 

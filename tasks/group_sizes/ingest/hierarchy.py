@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.group_sizes.ingest.findings import RuleTally
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import Field, TableLayout
 from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.group_sizes.input_rules import REGION_RULES
 
 COLUMNS = ("level", "region", "parent")
@@ -59,6 +59,7 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
     tally.add(once, int(repeated.sum()), _example(rows, repeated, "has more"))
     odd = [name for name in rows["level"].unique() if not _PLAIN.fullmatch(name)]
     tally.add(plain, len(odd))
+    tally.see(plain, rows["level"].unique().tolist())
     roots = rows[rows["parent"] == ""]
     is_rooted = len(roots) == 1 and (rows["level"] == roots["level"].iloc[0]).sum() == 1
     tally.add(one_root, int(not is_rooted))
@@ -147,4 +148,4 @@ def _example(rows: pd.DataFrame, wrong: pd.Series, what: str) -> str:
     if not wrong.any():
         return ""
     first = rows[wrong].iloc[0]
-    return f"{first['region']} of level {first['level']} {what}"
+    return f", but {first['region']} of level {first['level']} {what}"

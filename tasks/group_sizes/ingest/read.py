@@ -13,7 +13,6 @@ from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import IngestResult, check_inputs
 from spineflow.tasks.census.schema import UNITS
 from spineflow.tasks.census.tables import EvidenceTally, load_geography
-from spineflow.tasks.group_sizes.ingest.findings import RuleTally
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_geography, read_hierarchy
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
@@ -23,6 +22,7 @@ from spineflow.tasks.ledger.digests import InputDigest, input_digest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.expectations import RuleOutcome, readable
 from spineflow.validation.group_sizes.input_rules import census_rule, total_rule
 
@@ -94,8 +94,8 @@ def check_groups(settings: GroupSizesSettings) -> GroupInputCheck:
     if tally.is_clean and not isinstance(declared, bool):
         tally.add(total_rule(kind), int(counts.sum() != declared))
     outcomes = (*read, *tally.outcomes())
-    if not tally.is_clean:
-        return GroupInputCheck(outcomes, tally.findings(), None)
+    if findings := tally.findings(outcomes):
+        return GroupInputCheck(outcomes, findings, None)
     return GroupInputCheck(outcomes, (), GroupInput(hierarchy, counts))
 
 
@@ -171,8 +171,8 @@ def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
     tally = RuleTally(names)
     tally.add(census_rule(largest), int((result.unit_population > largest).sum()))
     outcomes = (*check.outcomes, *tally.outcomes())
-    if not tally.is_clean:
-        return GroupInputCheck(outcomes, tally.findings(), None)
+    if findings := tally.findings(outcomes):
+        return GroupInputCheck(outcomes, findings, None)
     hierarchy = hierarchy_of_geography(result.geography)
     county = result.geography["block_geocode"].astype(str).str[:5]
     of_block = pd.Index(hierarchy.levels[-1].region).get_indexer(county)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 from spineflow.tasks.census.histograms import block_histogram
-from spineflow.tasks.group_sizes.ingest.findings import RuleTally
 from spineflow.tasks.tables.columns import CodedColumn, KeyIndex
 from spineflow.tasks.tables.layouts import Field, TableLayout
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.group_sizes.input_rules import record_rules, size_rules
 
 SIZES_LAYOUT = TableLayout(
@@ -58,6 +58,8 @@ def count_sizes(
         tally.add(known, int((region < 0).sum()))
         tally.add(valid_size, int((~is_size).sum()))
         tally.add(valid_count, int((count == NOT_A_NUMBER).sum()))
+        tally.see(valid_size, _distinct(size))
+        tally.see(valid_count, _distinct(count))
         good = (region >= 0) & is_size & (count > 0)
         entries = (count[good], (region[good], size[good] - smallest))
         counts += sparse.csr_array(entries, shape=counts.shape)
@@ -98,6 +100,7 @@ def count_records(
     tally.add(known, int((region < 0).sum()))
     is_amount = (amount >= 0) & (amount <= quantity)
     tally.add(valid_quantity, int((~is_amount).sum()))
+    tally.see(valid_quantity, _distinct(amount))
 
     codes, found = pd.factorize(unit.to_pandas(), use_na_sentinel=True)
     good = (codes >= 0) & (region >= 0) & is_amount
@@ -110,6 +113,7 @@ def count_records(
     is_unit = first >= 0
     is_size = (size >= smallest) & (size <= largest)
     tally.add(valid_size, int((is_unit & ~is_size).sum()))
+    tally.see(valid_size, _distinct(size[is_unit]))
     counted = is_unit & is_size
     return block_histogram(
         first[counted],
@@ -140,6 +144,11 @@ def _numbers(batch: Batch, name: str, layout: TableLayout) -> np.ndarray:
     """Whole numbers of a column, int64; `NOT_A_NUMBER` where there is none, or a negative one."""
     column = CodedColumn.from_arrow(batch[name], layout.field(name))
     return column.lookup(_whole, np.int64)
+
+
+def _distinct(numbers: np.ndarray) -> list[int | None]:
+    """The distinct numbers, None for those that are none."""
+    return [None if n == NOT_A_NUMBER else n for n in np.unique(numbers).tolist()]
 
 
 def _whole(text: str | None) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spineflow.tasks.tables.layouts import Field, TableLayout
 from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.trips.ingest.evidence import Evidence
+from spineflow.tasks.tables.tally import RuleTally
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
 from spineflow.validation.rules import Rule
 from spineflow.validation.trips.input_rules import area_rules, column_rules
@@ -43,7 +43,7 @@ def read_areas(file: InputFile) -> pd.DataFrame:
     return pd.concat(batches, ignore_index=True)
 
 
-def area_levels(file: InputFile, evidence: Evidence) -> list[Level] | None:
+def area_levels(file: InputFile, evidence: RuleTally) -> list[Level] | None:
     """Levels of an areas file, coarsest first, each with its areas; None if a rule is broken."""
     *rules, chain, depths = area_rules(file.table)
     rows = _checked_rows(file, rules[:3], evidence)
@@ -51,11 +51,11 @@ def area_levels(file: InputFile, evidence: Evidence) -> list[Level] | None:
     is_whole = evidence.add(chain, int(order is None))
     levels = [(level, rows[rows["level"] == level]) for level in order or ()]
     is_whole &= _check_links(rows, levels, (rules[3], depths), evidence)
-    return levels if is_whole and not any(evidence.breaches[rule] for rule in rules) else None
+    return levels if is_whole and not any(evidence.is_broken(rule) for rule in rules) else None
 
 
 def column_levels(
-    file: InputFile, columns: Sequence[str], evidence: Evidence
+    file: InputFile, columns: Sequence[str], evidence: RuleTally
 ) -> list[list[Level]] | None:
     """The values of a table's level columns, one list of nested levels for each dimension.
 
@@ -78,7 +78,7 @@ def column_levels(
     is_whole = evidence.add(complete, n_unclear)
     for levels in dimensions:
         is_whole &= _check_links(rows, levels, (rules[3], depths), evidence)
-    return dimensions if is_whole and not any(evidence.breaches[rule] for rule in rules) else None
+    return dimensions if is_whole and not any(evidence.is_broken(rule) for rule in rules) else None
 
 
 def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str = "") -> Hierarchy:
@@ -92,7 +92,7 @@ def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str 
     )
 
 
-def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: Evidence) -> pd.DataFrame:
+def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: RuleTally) -> pd.DataFrame:
     """The rows of a file that stand once and have one parent; the others are counted."""
     rows = read_areas(file)
     named, once, one_parent = rules
@@ -106,7 +106,7 @@ def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: Evidence) ->
 
 
 def _check_links(
-    rows: pd.DataFrame, levels: Sequence[Level], rules: tuple[Rule, Rule], evidence: Evidence
+    rows: pd.DataFrame, levels: Sequence[Level], rules: tuple[Rule, Rule], evidence: RuleTally
 ) -> bool:
     """Count parents that are not in the level above, and areas that nothing lies in."""
     known, depths = rules

@@ -10,13 +10,13 @@ from spineflow.tasks.ledger.identity import store_identity
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.outcomes import write_input_outcomes
+from spineflow.tasks.tables.tally import RuleTally
 from spineflow.tasks.trips.ingest.areas import (
     area_levels,
     areas_file,
     column_levels,
     hierarchy_of_areas,
 )
-from spineflow.tasks.trips.ingest.evidence import Evidence
 from spineflow.tasks.trips.ingest.files import ReleaseColumn, RunTree, write_leaves, write_tree
 from spineflow.tasks.trips.ingest.observed import observed_levels
 from spineflow.tasks.trips.ingest.tables import PlaceColumn, count_leaves, trips_file
@@ -54,20 +54,20 @@ class TripsCheck:
 
 def check_input(settings: TripsSettings) -> TripsCheck:
     """Read and check the files that the settings name; messages show their names."""
-    evidence = Evidence(_file_names(settings.input))
+    evidence = RuleTally(_file_names(settings.input))
     try:
         shape, leaves = _read_all(settings, evidence)
     except UnreadableInput as error:
         outcomes = (readable("files", False), *evidence.outcomes())
         return TripsCheck(outcomes, (error.finding,), None, None)
-    findings, outcomes = evidence.findings(), (readable("files", True), *evidence.outcomes())
-    is_sound = not findings and all(outcome.passed for outcome in outcomes)
-    return TripsCheck(outcomes, findings, shape, leaves if is_sound else None)
+    outcomes = (readable("files", True), *evidence.outcomes())
+    findings = evidence.findings(outcomes)
+    return TripsCheck(outcomes, findings, shape, None if findings else leaves)
 
 
 def public_shape(settings: TripsSettings) -> Shape:
     """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
-    evidence = Evidence(_file_names(settings.input))
+    evidence = RuleTally(_file_names(settings.input))
     with_counts = not settings.input.confidential
     try:
         shape = _read_shape(settings, evidence)
@@ -106,14 +106,16 @@ def input_digests(tree: Tree, leaves: TrueLevel, key: bytes) -> dict[str, InputD
     return {"trips": input_digest("trips", columns | {"count": leaves.counts}, key)}
 
 
-def _read_all(settings: TripsSettings, evidence: Evidence) -> tuple[Shape | None, TrueLevel | None]:
+def _read_all(
+    settings: TripsSettings, evidence: RuleTally
+) -> tuple[Shape | None, TrueLevel | None]:
     shape = _read_shape(settings, evidence)
     if shape is None:
         return None, None
     given = settings.input
     table = "trips" if given.trips is not None else "table"
     columns = [*(place.column for place in shape.places), *([given.count] if given.count else [])]
-    file = trips_file(table, given.paths()[table], evidence.names[table], columns)
+    file = trips_file(table, given.paths()[table], evidence.files[table], columns)
     counted = count_leaves(file, shape.tree, shape.places, given.count, evidence)
     columns = tuple(
         replace(column, is_integer=column.name in counted.integer_columns)
@@ -122,19 +124,19 @@ def _read_all(settings: TripsSettings, evidence: Evidence) -> tuple[Shape | None
     return replace(shape, columns=columns), counted.leaves
 
 
-def _read_shape(settings: TripsSettings, evidence: Evidence) -> Shape | None:
+def _read_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
     if settings.input.trips is not None:
         return _od_shape(settings, evidence)
     return _table_shape(settings.input, evidence)
 
 
-def _od_shape(settings: TripsSettings, evidence: Evidence) -> Shape | None:
+def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
     given = settings.input
     key = "destination_areas" if given.destination_areas is not None else "areas"
-    levels = area_levels(areas_file("areas", given.areas, evidence.names["areas"]), evidence)
+    levels = area_levels(areas_file("areas", given.areas, evidence.files["areas"]), evidence)
     destination_levels = levels
     if given.destination_areas is not None:
-        file = areas_file(key, given.destination_areas, evidence.names[key])
+        file = areas_file(key, given.destination_areas, evidence.files[key])
         destination_levels = area_levels(file, evidence)
     if levels is None or destination_levels is None:
         return None
@@ -146,7 +148,7 @@ def _od_shape(settings: TripsSettings, evidence: Evidence) -> Shape | None:
     )
     tree = od_tree(*dimensions, first=settings.mechanism.tree)
     columns = (given.origin, given.destination)
-    files = (evidence.names["areas"], evidence.names[key])
+    files = (evidence.files["areas"], evidence.files[key])
     places = tuple(
         PlaceColumn(
             column,
@@ -161,13 +163,13 @@ def _od_shape(settings: TripsSettings, evidence: Evidence) -> Shape | None:
     return Shape(tree, _release_columns(places), places)
 
 
-def _table_shape(given: TripsInput, evidence: Evidence) -> Shape | None:
+def _table_shape(given: TripsInput, evidence: RuleTally) -> Shape | None:
     if given.areas is not None:
-        file = areas_file("areas", given.areas, evidence.names["areas"])
+        file = areas_file("areas", given.areas, evidence.files["areas"])
         dimensions = column_levels(file, given.levels, evidence)
-        where = f"a value that {evidence.names['areas']} lists for it"
+        where = f"a value that {evidence.files['areas']} lists for it"
     else:
-        file = trips_file("table", given.table, evidence.names["table"], given.levels)
+        file = trips_file("table", given.table, evidence.files["table"], given.levels)
         dimensions = observed_levels(file, given.levels)
         where = "filled"
     if dimensions is None:

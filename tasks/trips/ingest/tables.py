@@ -16,16 +16,15 @@ from spineflow.tasks.tables.columns import CodedColumn, KeyIndex
 from spineflow.tasks.tables.layouts import Field, TableLayout
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.trips.ingest.evidence import Evidence
+from spineflow.tasks.tables.tally import RuleTally
 from spineflow.tasks.trips.measurement.truth import TrueLevel, summed
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.tree import Tree
 from spineflow.validation.rules import Rule
-from spineflow.validation.trips.input_rules import count_rules
+from spineflow.validation.trips.input_rules import LARGEST_COUNT, count_rules
 
-LARGEST_COUNT = 1 << 40
 LARGEST_TOTAL = 1 << 53
-"""Counts and totals beyond these are refused as slips, since sums must fit into 64 bits."""
+"""Totals beyond this are refused as slips, since sums must fit into 64 bits."""
 
 _WHOLE = re.compile(r"-?[0-9]+(\.0*)?", re.ASCII)
 
@@ -62,7 +61,7 @@ def count_leaves(
     tree: Tree,
     places: Sequence[PlaceColumn],
     count: str | None,
-    evidence: Evidence,
+    evidence: RuleTally,
 ) -> CountedTable:
     """The counts of a table's leaves; rows that break a rule are counted in `evidence` instead.
 
@@ -93,6 +92,7 @@ def count_leaves(
         )
         if so_far.total > LARGEST_TOTAL and rules:
             evidence.add(rules[0], 1)
+            evidence.see(rules[0], [None])
             break
     return CountedTable(so_far, frozenset(integer_columns))
 
@@ -107,7 +107,7 @@ def _place(
     tree: Tree,
     places: Sequence[PlaceColumn],
     indexes: Sequence[KeyIndex],
-    evidence: Evidence,
+    evidence: RuleTally,
 ) -> list[np.ndarray]:
     """Position of every row at the finest level of each dimension; negative if unknown."""
     found: dict[int, dict[int, np.ndarray]] = {}
@@ -137,7 +137,7 @@ def _place(
 
 
 def _counts(
-    batch: Batch, count: str | None, rules: Sequence[Rule], evidence: Evidence
+    batch: Batch, count: str | None, rules: Sequence[Rule], evidence: RuleTally
 ) -> np.ndarray:
     """The count of every row, 0 where it breaks a rule."""
     if count is None:
@@ -149,6 +149,8 @@ def _counts(
     is_negative = np.array([value is not None and value < 0 for value in values])
     evidence.add(whole, int((~is_whole)[column.codes].sum()))
     evidence.add(not_negative, int(is_negative[column.codes].sum()))
+    used = values[np.unique(column.codes)].tolist()
+    evidence.see(whole, used)
     kept = np.where(is_whole & ~is_negative, values, 0).astype(np.int64)
     return kept[column.codes]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.group_sizes.ingest.findings import RuleTally
 from spineflow.tasks.group_sizes.ingest.generate import census_like, taxi_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
 from spineflow.tasks.group_sizes.ingest.read import check_groups
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.tables.tally import RuleTally
 
 
 def regions_of(dataset):

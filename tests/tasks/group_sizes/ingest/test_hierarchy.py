@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.ingest.findings import RuleTally
 from spineflow.tasks.group_sizes.ingest.hierarchy import (
     hierarchy_of_geography,
     hierarchy_of_rows,
@@ -16,6 +15,7 @@ from spineflow.tasks.group_sizes.ingest.hierarchy import (
     write_hierarchy,
 )
 from spineflow.tasks.tables.findings import UnreadableInput
+from spineflow.tasks.tables.tally import RuleTally
 
 ROWS = [
     ("county", "b2", "B"),

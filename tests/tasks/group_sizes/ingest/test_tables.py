@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.group_sizes.ingest.findings import RuleTally
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
+from spineflow.tasks.tables.tally import RuleTally
 
 REGIONS = np.array(["01", "02"], dtype=object)
 SIZES = pd.DataFrame(

@@ -1,0 +1,80 @@
+"""What an input shows of each rule, as it is read: rows that break it, and the values it is about.
+
+Our own code counts the rows that break a rule. Great Expectations judges the same rule by itself,
+from the distinct values that were seen of a column, or from a yes/no column where a rule is about
+rows together or about several columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from spineflow.tasks.tables.findings import Finding
+from spineflow.validation.expectations import RuleOutcome, run_suites
+from spineflow.validation.rules import Rule, Value
+
+
+@dataclass
+class RuleTally:
+    """Evidence on rules, in the order in which rules are looked at; counts and values are
+    confidential.
+
+    `files` maps a table to the name that messages show for it.
+    """
+
+    files: dict[str, str]
+    _broken: dict[Rule, int] = field(default_factory=dict)
+    _examples: dict[Rule, str] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], dict[Value, None]] = field(default_factory=dict)
+
+    def add(self, rule: Rule, count: int, example: str = "") -> bool:
+        """Add cases that break a rule, 0 included; whether there are none.
+
+        `example` ends the public sentence: only what a public file says.
+        """
+        self._broken[rule] = self._broken.get(rule, 0) + int(count)
+        if count and example:
+            self._examples.setdefault(rule, example)
+        return not count
+
+    def see(self, rule: Rule, values: Iterable[Value]) -> None:
+        """Add values of a rule's column, None where there is none of the kind that it is about."""
+        self._seen.setdefault((rule.suite, rule.evidence), {}).update(dict.fromkeys(values))
+
+    def is_broken(self, rule: Rule) -> bool:
+        """Whether rows that break a rule were counted."""
+        return self._broken[rule] > 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no rule has been broken."""
+        return not any(self._broken.values())
+
+    def outcomes(self) -> tuple[RuleOutcome, ...]:
+        """Public outcome of every rule that was looked at, by Great Expectations.
+
+        Each judges by itself; input is accepted only where neither finds anything.
+        """
+        distinct: dict[str, dict[str, tuple[Value, ...]]] = {}
+        for rule, count in self._broken.items():
+            seen = self._seen.get((rule.suite, rule.evidence))
+            if seen is None:
+                seen = (False, True) if count else (False,)
+            distinct.setdefault(rule.suite, {})[rule.evidence] = tuple(seen)
+        return run_suites(tuple(self._broken), distinct)
+
+    def findings(self, outcomes: Iterable[RuleOutcome] = ()) -> tuple[Finding, ...]:
+        """The rules that were broken by our count or by an outcome, with counts where there are."""
+        failed = {(outcome.suite, outcome.rule) for outcome in outcomes if not outcome.passed}
+        return tuple(
+            Finding(
+                self.files[rule.table],
+                rule.column,
+                rule.statement + self._examples.get(rule, ""),
+                rule.remedy,
+                count or None,
+            )
+            for rule, count in self._broken.items()
+            if count or (rule.suite, rule.name) in failed
+        )
