@@ -20,6 +20,9 @@ OUTSIDE_CODES = ("9999", "99999")
 OUTSIDE_MCD_CODES = (*OUTSIDE_CODES, "00000")
 N_GROUP_QUARTERS_TYPES = 7
 
+GROUP_QUARTERS = "group_quarters"
+"""Category of the combinations of facility types in a block: no areas, but properties of blocks."""
+
 
 @dataclass(frozen=True, eq=False)
 class Category:
@@ -85,7 +88,7 @@ def off_spine_categories(
     }
     categories = []
     for name in rules.categories_of(kind):
-        if name == "group_quarters":
+        if name == GROUP_QUARTERS:
             if group_quarters is not None:
                 categories.append(group_quarters_category(group_quarters, len(geography)))
         elif name in builders:
@@ -119,7 +122,7 @@ def group_quarters_category(group_quarters: np.ndarray, n_blocks: int) -> Catego
         or "outside"
         for value in distinct.tolist()
     ]
-    return _category("group_quarters", entity, label)
+    return _category(GROUP_QUARTERS, entity, label)
 
 
 def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:

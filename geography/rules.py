@@ -14,6 +14,9 @@ KINDS = ("conventional", "aian", "optimized", "dhc")
 block groups (and tract groups, if the geolevels have them); dhc: the spine of the demographic
 and housing characteristics product."""
 
+CUTS = ("even", "production")
+"""How items of one parent and one combination of entities are cut into groups: see `cut_groups`."""
+
 GEOLEVEL_ORDER = {
     "conventional": ("US", "State", "County", "Tract", "Block_Group", "Block"),
     "aian": ("US", "State", "County", "Tract", "Block_Group", "Block"),
@@ -93,6 +96,9 @@ class SpineRules:
     fanout_cutoff: float = 12
     """An optimised group has at most floor(sqrt(n) + fanout_cutoff) members, where n is the
     number of candidates under its parent."""
+    cut: str = "even"
+    """How blocks of equal combinations are cut into optimised block groups: "even" or
+    "production"; see `spineflow.geography.optimize.cut_groups`."""
     bypass_cutoff: int | None = 150
     """A geounit with two or more children is not bypassed if its parent would get more than this
     many children; None for no limit."""
@@ -114,6 +120,8 @@ class SpineRules:
                 f"fanout_cutoff is {self.fanout_cutoff}; it must be 0 or more, "
                 "since a group must hold at least one member"
             )
+        if self.cut not in CUTS:
+            raise GeographyRefused(f"cut '{self.cut}' is unknown; choose from {', '.join(CUTS)}")
         if self.bypass_cutoff is not None and self.bypass_cutoff < 0:
             raise GeographyRefused(f"bypass_cutoff is {self.bypass_cutoff}; it must be 0 or more")
         ordered = sorted(self.aian_ranges, key=lambda aian_range: aian_range.low)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from spineflow.geography.bypass import bypass
 from spineflow.geography.categories import (
+    GROUP_QUARTERS,
     Category,
     aian_category,
     combine,
@@ -29,7 +30,7 @@ from spineflow.geography.hierarchy import (
 )
 from spineflow.geography.levels import Geolevel, Spine, child_offsets, shares_add_to_one
 from spineflow.geography.off_spine import blocks_in_several_entities, fold
-from spineflow.geography.optimize import even_groups, greedy_groups
+from spineflow.geography.optimize import cut_groups, greedy_groups
 from spineflow.geography.rules import AianRange, SpineRules, validated_shares
 
 __all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
@@ -147,10 +148,10 @@ def _nested_numbers(
             if name == "Tract_Group" or rules.greedy_tract_subset_groups:
                 group = _greedy_groups(list(numbers.values()), item, combination, categories, rules)
             else:
-                group = _even_groups_of_items(above, item, area, rules)
+                group = _cut_groups_of_items(above, item, area, rules)
             above = nest(above, group)
         elif name == "Block_Group" and kind in ("optimized", "dhc"):
-            above = nest(above, even_groups(above, combination, rules.fanout_cutoff))
+            above = nest(above, cut_groups(above, combination, rules.fanout_cutoff, rules.cut))
         else:
             above = nest(above, *keys[name])
         numbers[name] = above
@@ -164,12 +165,12 @@ def _prim(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
     return mcd_or_place(geography, rules)
 
 
-def _even_groups_of_items(
+def _cut_groups_of_items(
     above: np.ndarray, item: np.ndarray, combination: np.ndarray, rules: SpineRules
 ) -> np.ndarray:
     """(n_blocks,) int64: group of each block's item, where the combination is one per item."""
     first = first_rows(item, int(item.max()) + 1)
-    return even_groups(above[first], combination[first], rules.fanout_cutoff)[item]
+    return cut_groups(above[first], combination[first], rules.fanout_cutoff, rules.cut)[item]
 
 
 def _greedy_groups(
@@ -181,7 +182,7 @@ def _greedy_groups(
 ) -> np.ndarray:
     """(n_blocks,) int64: group of each block's item by the greedy search, with the optimised
     block groups below the items in place."""
-    block_group = nest(item, even_groups(item, combination, rules.fanout_cutoff))
+    block_group = nest(item, cut_groups(item, combination, rules.fanout_cutoff, rules.cut))
     order = np.argsort(block_group, kind="stable")
     n_block_groups = int(block_group.max()) + 1
     n_items = int(item.max()) + 1
@@ -205,7 +206,11 @@ def _greedy_groups(
     entries, _ = fold(entries, offsets, n_entities)
     offsets = child_offsets(item[first_rows(block_group, n_block_groups)], n_items)
     entries, _ = fold(entries, offsets, n_entities)
-    return greedy_groups(entries, ancestors, n_entities, rules.fanout_cutoff)[item]
+    is_area = np.repeat(
+        [category.name != GROUP_QUARTERS for category in categories],
+        [len(category) for category in categories],
+    )
+    return greedy_groups(entries, ancestors, n_entities, rules.fanout_cutoff, is_area)[item]
 
 
 def _geolevels(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 from spineflow.geography.rules import GEOLEVELS
@@ -60,7 +60,13 @@ class GeographySettings(Section):
 
     spine: Literal["conventional", "aian", "optimized", "dhc"] = "optimized"
     fanout_cutoff: int = Field(default=12, ge=0)
-    bypass_cutoff: int = Field(default=150, ge=0)
+    block_groups: Literal["even", "production"] = "even"
+    """How blocks of equal combinations are cut; see `spineflow.geography.optimize.cut_groups`."""
+    tract_subset_groups: Literal["greedy", "even"] = "greedy"
+    """greedy: by the search of Algorithm 2. even: as block groups, from equal AIAN areas."""
+    bypass: bool = True
+    """Whether geounits are bypassed where that costs no accuracy (Algorithm 3)."""
+    bypass_cutoff: Annotated[int, Field(ge=0)] | Literal["none"] = 150
     categories: tuple[str, ...] | None = None
     """Off-spine entity categories of the optimised spine; None takes those of the product."""
     school_district_column: str | None = None

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.levels import child_offsets
 from spineflow.geography.off_spine import blocks_in_several_entities, fold
-from spineflow.geography.optimize import even_groups, greedy_groups, group_limit
+from spineflow.geography.optimize import cut_groups, greedy_groups, group_limit
 
 
 @settings(max_examples=200, deadline=None)
@@ -14,11 +14,11 @@ from spineflow.geography.optimize import even_groups, greedy_groups, group_limit
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=60),
     cutoff=st.sampled_from([0, 0.5, 1, 3]),
 )
-def test_even_groups_keep_the_combination_and_the_limit(rows, cutoff):
+def test_cut_groups_keep_the_combination_and_the_limit(rows, cutoff):
     rows = sorted(rows, key=lambda row: row[0])
     parent = np.unique([row[0] for row in rows], return_inverse=True)[1]
     combination = np.array([row[1] for row in rows])
-    group = even_groups(parent, combination, cutoff)
+    group = cut_groups(parent, combination, cutoff)
     limit = group_limit(np.bincount(parent), cutoff)
     for number in np.unique(group):
         members = np.flatnonzero(group == number)
@@ -30,6 +30,24 @@ def test_even_groups_keep_the_combination_and_the_limit(rows, cutoff):
         sizes = np.unique(group[members], return_counts=True)[1]
         assert sizes.max() - sizes.min() <= 1
         assert len(sizes) == -(-len(members) // limit[cell[0]])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=60),
+    cutoff=st.sampled_from([0, 0.5, 1, 3]),
+)
+def test_production_cuts_runs_of_one_more_than_the_limit(rows, cutoff):
+    rows = sorted(rows, key=lambda row: row[0])
+    parent = np.unique([row[0] for row in rows], return_inverse=True)[1]
+    combination = np.array([row[1] for row in rows])
+    group = cut_groups(parent, combination, cutoff, "production")
+    limit = group_limit(np.bincount(parent), cutoff)
+    for cell in set(zip(parent.tolist(), combination.tolist(), strict=True)):
+        members = np.flatnonzero((parent == cell[0]) & (combination == cell[1]))
+        run = int(limit[cell[0]]) + 1
+        runs = [members[first : first + run] for first in range(0, len(members), run)]
+        assert group[members].tolist() == [part[0] for part in runs for _ in part]
 
 
 def test_group_limit():
@@ -62,9 +80,17 @@ def reference_distances(blocks_of_item, groups, parent, state, n_entities):
     return sorted(distances, reverse=True)
 
 
+def alike(blocks_of_item, parent, cutoff):
+    """Items of one parent that touch the same entities, cut as `cut_groups` does."""
+    sets = [frozenset().union(*blocks) for blocks in blocks_of_item]
+    numbers = np.array([sets.index(touched) for touched in sets])
+    group = cut_groups(np.array(parent), numbers, cutoff)
+    return [np.flatnonzero(group == first).tolist() for first in np.unique(group)]
+
+
 def reference_groups(blocks_of_item, parent, state, n_entities, cutoff):
-    """Algorithm 2 as printed: every candidate spine is evaluated from scratch."""
-    groups = [[item] for item in range(len(parent))]
+    """Algorithm 2 with every candidate spine evaluated from scratch."""
+    groups = alike(blocks_of_item, parent, cutoff)
     current = reference_distances(blocks_of_item, groups, parent, state, n_entities)
     is_changed = True
     while is_changed:

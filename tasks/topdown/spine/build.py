@@ -33,7 +33,10 @@ def spine_rules(settings: GeographySettings) -> SpineRules:
         aian_ranges=ranges,
         strong_mcd_states=settings.strong_mcd_states,
         fanout_cutoff=settings.fanout_cutoff,
-        bypass_cutoff=settings.bypass_cutoff,
+        cut=settings.block_groups,
+        greedy_tract_subset_groups=settings.tract_subset_groups == "greedy",
+        bypass=settings.bypass,
+        bypass_cutoff=None if settings.bypass_cutoff == "none" else settings.bypass_cutoff,
         categories=settings.categories,
         school_district_column=settings.school_district_column,
     )
@@ -110,11 +113,12 @@ def _built(
 ) -> Spine:
     blocks, group_quarters = _inhabited(universe, geography, invariants)
     with _refusing(universe):
+        rules = spine_rules(settings.geography)
         spine = build_spine(
             blocks,
             geolevel_shares=geolevel_shares,
             kind=kind,
-            rules=replace(spine_rules(settings.geography), bypass=not settings.blocks_only),
+            rules=replace(rules, bypass=rules.bypass and not settings.blocks_only),
             is_pure=settings.budget_of(universe).is_pure,
             group_quarters=group_quarters,
         )
