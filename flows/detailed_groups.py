@@ -30,7 +30,7 @@ from spineflow.flows.running import (
     stages_run_name,
 )
 from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
-from spineflow.tasks.detailed_groups.checks.steps import check_groups, publish_groups, report_groups
+from spineflow.tasks.detailed_groups.checks.steps import check_release, publish_release, report_run
 from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.ingest.run import check_input_of, parameters_of, run_parameters
 from spineflow.tasks.detailed_groups.ingest.run_files import (
@@ -38,10 +38,10 @@ from spineflow.tasks.detailed_groups.ingest.run_files import (
     measured_folder,
     read_shards,
 )
-from spineflow.tasks.detailed_groups.ingest.steps import count_groups, ingest_groups
+from spineflow.tasks.detailed_groups.ingest.steps import count, ingest
 from spineflow.tasks.detailed_groups.measurement.run import guarantee_of, has_stage_1
 from spineflow.tasks.detailed_groups.measurement.steps import (
-    charge_groups,
+    charge_ledger,
     measure_tables,
     measure_totals,
 )
@@ -49,7 +49,7 @@ from spineflow.tasks.detailed_groups.postprocess.run import stages_of
 from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
 from spineflow.tasks.detailed_groups.release.budget import budget_report
 from spineflow.tasks.detailed_groups.release.report import write_report
-from spineflow.tasks.detailed_groups.release.steps import write_groups
+from spineflow.tasks.detailed_groups.release.steps import write_tables
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.pages.document import Table as ReportTable
 from spineflow.tasks.runs.directory import RunDirectory
@@ -170,16 +170,16 @@ PRODUCT = Product(
 
 def _run_all(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     root = str(run.root)
-    ingested = ingest_groups.submit(root)
+    ingested = ingest.submit(root)
     finish(run, {"ingest": [ingested]})
     run.update_manifest(input_digests=dict(ingested.result().facts))
     shards = read_shards(run)
     counted = [
-        count_groups.submit(root, region_type, level, wait_for=[ingested])
+        count.submit(root, region_type, level, wait_for=[ingested])
         for region_type, level in dict.fromkeys((s.region_type, s.level) for s in shards)
     ]
     finish(run, {"counts": counted})
-    charged = charge_groups.submit(root, wait_for=counted)
+    charged = charge_ledger.submit(root, wait_for=counted)
     finish(run, {"ledger": [charged]})
     _measure(run, shards, charged)
     publish_table(
@@ -223,10 +223,10 @@ def _release(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
         finish(run, {stage: [future for made in before.values() for future in made]})
     made = [future for futures in before.values() for future in futures]
     for stage, task in {
-        "files": write_groups,
-        "checks": check_groups,
-        "release": publish_groups,
-        "report": report_groups,
+        "files": write_tables,
+        "checks": check_release,
+        "release": publish_release,
+        "report": report_run,
     }.items():
         made = [task.submit(root, wait_for=made)]
         finish(run, {stage: made})

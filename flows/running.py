@@ -28,7 +28,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.publication import refuse_taken_place
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
-from spineflow.tasks.topdown.release.steps import publish_copy
+from spineflow.tasks.runs.steps import copy_checked_release
 
 PRESETS = Path(__file__).parent / "settings"
 
@@ -180,7 +180,7 @@ def entered(
             with TagsContext(current_tags=set()):
                 yield run, settings
                 if settings.published_to is not None:
-                    finish(run, {"publication": [publish_copy.submit(str(run.root))]})
+                    finish(run, {"publication": [copy_checked_release.submit(str(run.root))]})
         except Exception as error:
             public = explained(error, run_directory)
             with suppress(OSError):

@@ -31,18 +31,18 @@ from spineflow.flows.running import (
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import refusal
 from spineflow.tasks.trips.checks.accuracy import read_accuracy
-from spineflow.tasks.trips.checks.steps import check_trips, publish_trips, report_trips
+from spineflow.tasks.trips.checks.steps import check_release, publish_release, report_run
 from spineflow.tasks.trips.estimation.run import ONLY_SHARD
-from spineflow.tasks.trips.estimation.steps import combine_trips, estimate_trips
+from spineflow.tasks.trips.estimation.steps import combine, estimate
 from spineflow.tasks.trips.ingest.run import check_input, public_shape
-from spineflow.tasks.trips.ingest.steps import ingest_trips
+from spineflow.tasks.trips.ingest.steps import ingest
 from spineflow.tasks.trips.measurement.files import level_folder, read_cuts
 from spineflow.tasks.trips.measurement.plan import Plan, budget_report, make_plan
 from spineflow.tasks.trips.measurement.run import plan_of
-from spineflow.tasks.trips.measurement.steps import charge_trips, cut_trips, measure_trips
+from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
 from spineflow.tasks.trips.release.report import write_report
 from spineflow.tasks.trips.release.statements import cost_table, delta_warning, noise_section
-from spineflow.tasks.trips.release.steps import write_trips
+from spineflow.tasks.trips.release.steps import write_table
 from spineflow.tasks.trips.release.table import TABLE, n_trips
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
@@ -71,7 +71,7 @@ def trips_stages(run_directory: str) -> str:
 
 def _run_all(run: RunDirectory, settings: TripsSettings) -> None:
     root = str(run.root)
-    ingested = ingest_trips.submit(root)
+    ingested = ingest.submit(root)
     finish(run, {"ingest": [ingested]})
     if ingested.result().facts:
         run.update_manifest(input_digests=dict(ingested.result().facts))
@@ -79,17 +79,17 @@ def _run_all(run: RunDirectory, settings: TripsSettings) -> None:
     for block in noise_section(settings, plan).blocks:
         if not isinstance(block, str):
             publish_table(block, key="budget-trips", description=plan.mechanism)
-    finish(run, {"ledger": [charge_trips.submit(root)]})
+    finish(run, {"ledger": [charge_ledger.submit(root)]})
     if plan.mechanism == FULL_INFORMATION and plan.measures_all:
         _measure(run, list(plan.levels))
     else:
         _go_down(run, plan)
     if plan.mechanism == FULL_INFORMATION:
-        finish(run, {"combine": [combine_trips.submit(root)]})
-    finish(run, {"table": [write_trips.submit(root)]})
-    finish(run, {"checks": [check_trips.submit(root)]})
-    finish(run, {"release": [publish_trips.submit(root)]})
-    finish(run, {"report": [report_trips.submit(root)]})
+        finish(run, {"combine": [combine.submit(root)]})
+    finish(run, {"table": [write_table.submit(root)]})
+    finish(run, {"checks": [check_release.submit(root)]})
+    finish(run, {"release": [publish_release.submit(root)]})
+    finish(run, {"report": [report_run.submit(root)]})
     publish_outcome(run, settings)
 
 
@@ -97,20 +97,20 @@ def _go_down(run: RunDirectory, plan: Plan) -> None:
     """Measure and estimate level by level; an exact root is estimated alone."""
     root = str(run.root)
     if plan.is_top_down and 0 not in plan.levels:
-        finish(run, {f"estimate {level_folder(0)}": [estimate_trips.submit(root, 0, ONLY_SHARD)]})
+        finish(run, {f"estimate {level_folder(0)}": [estimate.submit(root, 0, ONLY_SHARD)]})
     for level in plan.levels:
         _measure(run, [level])
-        made = [estimate_trips.submit(root, level, s.name) for s in read_cuts(run, level).shards]
+        made = [estimate.submit(root, level, s.name) for s in read_cuts(run, level).shards]
         finish(run, {f"estimate {level_folder(level)}": made})
 
 
 def _measure(run: RunDirectory, levels: list[int]) -> None:
     """Cut levels whose parents are known, and measure them side by side."""
     root = str(run.root)
-    finish(run, {f"cut {level_folder(level)}": [cut_trips.submit(root, level)] for level in levels})
+    finish(run, {f"cut {level_folder(level)}": [cut.submit(root, level)] for level in levels})
     measured: dict[str, list[PrefectFuture]] = {
         f"measure {level_folder(level)}": [
-            measure_trips.submit(root, level, shard.name) for shard in read_cuts(run, level).shards
+            measure.submit(root, level, shard.name) for shard in read_cuts(run, level).shards
         ]
         for level in levels
     }

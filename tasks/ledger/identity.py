@@ -48,6 +48,11 @@ def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
     }
 
 
+def whole_digests(run: RunDirectory) -> dict[str, str]:
+    """Of those digests, the one of each whole table: what the manifest keeps of the input."""
+    return {kind: digest.whole for kind, digest in stored_digests(run).items()}
+
+
 def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
     """Raise InputRefused if an input is no longer the file that the run has read.
 

@@ -24,7 +24,6 @@ from spineflow.tasks.runs.files import (
     TEMPORARY_SUFFIX,
     remove_temporaries,
     replacing,
-    sha256_of_file,
 )
 from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.publishing import discard_all_unpublished
@@ -145,10 +144,6 @@ class RunDirectory:
                 f"{self.settings} has been edited since the run began; put it back, or start a "
                 "new run."
             )
-
-    def artifact(self, path: Path, **facts: Any) -> Artifact:
-        """Handle of a finished public file of this run."""
-        return Artifact(str(path.relative_to(self.root)), sha256_of_file(path), **facts)
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest; raises InputRefused where there is none that can be read."""

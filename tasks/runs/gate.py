@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.runs.timing import stopwatch
 from spineflow.validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 
 Settings = TypeVar("Settings", bound=ProductSettings)
@@ -40,16 +39,14 @@ def accept(
 
 def checked(
     run: RunDirectory,
-    model: type[Settings],
+    settings: Settings,
     check_run: Callable[[RunDirectory, Settings], Sequence[Outcome]],
-) -> Artifact:
+) -> Made:
     """The outcomes of a run's checks, made by `check_run` unless it is released already."""
     path = run.checks / CHECKS_FILE
     if run.release.exists():
-        return run.artifact(path, reused=True)
-    with stopwatch() as seconds:
-        outcomes = check_run(run, frozen_settings(model, run.settings))
-    return run.artifact(path, seconds=seconds(), facts=(("checks passed", len(outcomes)),))
+        return found(path)
+    return made(path, {"checks passed": len(check_run(run, settings))})
 
 
 def publish(run: RunDirectory) -> None:
@@ -57,13 +54,23 @@ def publish(run: RunDirectory) -> None:
     os.rename(run.unchecked_release, run.release)
 
 
-def published(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Artifact:
+def published(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
     """The release, published unless it is already; `complete` adds what only checked ones have."""
-    reused = run.release.exists()
-    if not reused:
-        complete()
-        publish(run)
-    return Artifact(run.release.name, reused=reused)
+    if run.release.exists():
+        return found(run.release)
+    complete()
+    publish(run)
+    return made(run.release)
+
+
+def reported(
+    run: RunDirectory, settings: ProductSettings, write_report: Callable[[], Path]
+) -> Made:
+    """The report that `write_report` writes, the last file of a run: all are stamped if need be."""
+    path = write_report()
+    if not settings.is_private:
+        stamp_files(run)
+    return made(path)
 
 
 def stamp_files(run: RunDirectory) -> None:

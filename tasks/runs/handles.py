@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Fact = int | float | str
 
 
 @dataclass(frozen=True)
@@ -20,4 +24,28 @@ class Artifact:
     digest: str = ""
     seconds: float = 0.0
     reused: bool = False
-    facts: tuple[tuple[str, int | float | str], ...] = ()
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a step did, as it says itself; see `Artifact` for what is told of it.
+
+    path : the file or folder in the run, as text what lies elsewhere; "" for the ledger.
+    facts : public facts worth showing.
+    reused : nothing was left to do.
+    """
+
+    path: Path | str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    reused: bool = False
+
+
+def made(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
+    """What a step has just made."""
+    return Made(path, facts or {})
+
+
+def found(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
+    """What an earlier attempt has left, so that the step did nothing."""
+    return Made(path, facts or {}, reused=True)

@@ -1,8 +1,9 @@
-"""What the Prefect tasks of all stages share: options, retries, and how reuse is shown."""
+"""What the Prefect tasks of all stages share: their frame, options, retries, how reuse is shown."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from spineflow.tasks.runs.confinement import StorageFailed, confined
-from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.handles import Artifact, Made, found, made
+from spineflow.tasks.runs.opening import artifact_of, opened
+from spineflow.tasks.runs.publication import copy_release, marker_address, place_of
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.timing import stopwatch
 
 
 def _storage_may_recover(_task: Task, _run: Any, state: State) -> bool:
@@ -19,9 +25,14 @@ def _storage_may_recover(_task: Task, _run: Any, state: State) -> bool:
 
 
 def step(
-    name: str, *, run_name: str, retried: bool = True
-) -> Callable[[Callable[..., Artifact]], Task]:
-    """Decorator for the task of a stage; its first argument is the root of the run directory.
+    name: str, model: type[ProductSettings] | None, *, run_name: str, retried: bool = True
+) -> Callable[[Callable[..., Made]], Task]:
+    """Decorator that makes the task of a stage from the part that is the stage's own.
+
+    That part is a function `(run, settings, *keys)` of the run directory, its frozen settings, read
+    as `model`, and what names one piece of work (universe, level, shard). It returns what it has
+    `made`, or `found` from an earlier attempt. Without a `model` it is a function `(run, *keys)`.
+    The task is called with the root of the run directory and the keys, and returns an Artifact.
 
     Prefect caches and persists nothing: artifacts in the run directory are the cache, and a step
     that finds its own says so by ending in the state Reused. Steps with `retried` are tried again
@@ -29,14 +40,22 @@ def step(
     is never drawn twice. Exceptions that are not ours stay in the run's confidential folder.
     """
 
-    def decorate(function: Callable[..., Artifact]) -> Task:
+    def decorate(function: Callable[..., Made]) -> Task:
         @functools.wraps(function)
-        def run_step(run_root: str, *args: Any, **kwargs: Any) -> Artifact | State:
-            artifact = confined(run_root)(function)(run_root, *args, **kwargs)
+        def perform(run_root: str, *keys: Any) -> Artifact:
+            with stopwatch() as seconds:
+                run, settings = opened(run_root, model)
+                made = function(run, *(() if model is None else (settings,)), *keys)
+            return artifact_of(run, made, seconds())
+
+        @functools.wraps(function)
+        def run_step(run_root: str, *keys: Any) -> Artifact | State:
+            artifact = confined(run_root)(perform)(run_root, *keys)
             if artifact.reused:
                 return Completed(name="Reused", message="made by an earlier attempt", data=artifact)
             return artifact
 
+        run_step.__signature__ = _signature(function, given=1 if model is None else 2)
         return task(
             run_step,
             name=name,
@@ -49,3 +68,22 @@ def step(
         )
 
     return decorate
+
+
+def _signature(function: Callable[..., Made], given: int) -> inspect.Signature:
+    """What the task takes: the root of the run instead of the function's `given` first, the keys.
+
+    Prefect names a task run after the arguments that it finds here.
+    """
+    keys = list(inspect.signature(function).parameters.values())[given:]
+    root = inspect.Parameter("run_root", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
+    return inspect.Signature([root, *keys], return_annotation=Artifact)
+
+
+@step("copy release", None, run_name="copy release")
+def copy_checked_release(run: RunDirectory) -> Made:
+    """Copy the checked release to where the settings say, whole or not at all."""
+    place = place_of(run)
+    is_new = copy_release(run, place)
+    marker = marker_address(place, run.read_manifest()["product"])
+    return made(marker) if is_new else found(marker)

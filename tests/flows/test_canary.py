@@ -45,6 +45,7 @@ import prefect
 from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.registry import MODULES
+from spineflow.tasks.runs import steps as frame
 
 name, sound, broken, root, quoted = sys.argv[1:]
 flow = importlib.import_module(MODULES[name])
@@ -57,23 +58,22 @@ def ended(*arguments):
         return "raised"
 
 def failing_for(step, original):
-    def run_directory(*arguments):
-        if step in [frame.name for frame in traceback.extract_stack(limit=3)]:
+    def opened(*arguments):
+        if sys._getframe(1).f_locals["function"] is step:
             raise ValueError(quoted)
         return original(*arguments)
-    return run_directory
+    return opened
 
 outcomes = {"input": ended("run", name, broken, "--run-dir", f"{root}-broken")}
 run = ("run", name, sound, "--run-dir", root)
-further = [*getattr(flow, "STEPS", {}).values(), running.publish_copy]
+further = [*getattr(flow, "STEPS", {}).values(), running.copy_checked_release]
 named = [*vars(flow).values(), *further]
 steps = [task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)]
+original = frame.opened
 for step in steps:
-    module = sys.modules[step.__module__]
-    original = module.RunDirectory
-    module.RunDirectory = failing_for(step.__name__, original)
+    frame.opened = failing_for(step, original)
     outcomes[step.__name__] = ended(*run)
-    module.RunDirectory = original
+frame.opened = original
 
 def failing(*arguments):
     raise ValueError(quoted)

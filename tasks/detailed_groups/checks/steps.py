@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spineflow.tasks.detailed_groups.checks.accuracy import has_truth, read_accuracy, write_accuracy
 from spineflow.tasks.detailed_groups.checks.run import check_run
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, published, stamp_files
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.gate import checked, published, reported
+from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.runs.timing import stopwatch
 
 
-@step("check groups", run_name="check")
-def check_groups(run_root: str) -> Artifact:
+@step("check groups", DetailedGroupsSettings, run_name="check")
+def check_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
     """Check measurements and release by code independent of what made them."""
-    return checked(RunDirectory(Path(run_root)), DetailedGroupsSettings, check_run)
+    return checked(run, settings, check_run)
 
 
-@step("publish groups", run_name="publish release")
-def publish_groups(run_root: str) -> Artifact:
+@step("publish groups", DetailedGroupsSettings, run_name="publish release")
+def publish_release(run: RunDirectory, _settings: DetailedGroupsSettings) -> Made:
     """Move the checked release to where readers look for it."""
-    return published(RunDirectory(Path(run_root)))
+    return published(run)
 
 
-@step("report groups", run_name="report")
-def report_groups(run_root: str) -> Artifact:
+@step("report groups", DetailedGroupsSettings, run_name="report")
+def report_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
     """Compare the release with the truth, in confidence, and write the public report."""
-    run = RunDirectory(Path(run_root))
-    settings = frozen_settings(DetailedGroupsSettings, run.settings)
-    with stopwatch() as seconds:
-        if has_truth(run, settings):
-            write_accuracy(run, settings)
-        accuracy = None if settings.input.confidential else read_accuracy(run)
-        path = write_report(run, settings, accuracy)
-        if not settings.is_private:
-            stamp_files(run)
-    return run.artifact(path, seconds=seconds())
+    if has_truth(run, settings):
+        write_accuracy(run, settings)
+    accuracy = None if settings.input.confidential else read_accuracy(run)
+    return reported(run, settings, lambda: write_report(run, settings, accuracy))

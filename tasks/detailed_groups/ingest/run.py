@@ -46,7 +46,7 @@ from spineflow.tasks.detailed_groups.workload.regions import (
 )
 from spineflow.tasks.detailed_groups.workload.specification import MAPPING_FILE, Specification
 from spineflow.tasks.ledger.digests import PERSON_COLUMNS, InputDigest, input_digest
-from spineflow.tasks.ledger.identity import store_identity, stored_digests
+from spineflow.tasks.ledger.identity import store_identity, whole_digests
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
@@ -105,8 +105,7 @@ def refuse_edited_parameters(run: RunDirectory) -> None:
 
 def public_digests(run: RunDirectory) -> dict[str, str]:
     """What the manifest keeps of the input: the keyed digest of its people, its parameters'."""
-    people = {kind: digest.whole for kind, digest in stored_digests(run).items()}
-    return people | {PARAMETERS: parameters_digest(parameters_folder(run))}
+    return whole_digests(run) | {PARAMETERS: parameters_digest(parameters_folder(run))}
 
 
 def check_input_of(settings: DetailedGroupsSettings) -> GroupsCheck:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spineflow.tasks.detailed_groups.ingest.run import (
     ingest_input,
     public_digests,
@@ -19,41 +17,34 @@ from spineflow.tasks.detailed_groups.ingest.run_files import (
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.ledger.identity import refuse_changed_input
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.runs.timing import stopwatch
 
 
-@step("ingest detailed groups", run_name="ingest")
-def ingest_groups(run_root: str) -> Artifact:
+@step("ingest detailed groups", DetailedGroupsSettings, run_name="ingest")
+def ingest(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
     """Check parameters, persons and geography; write what is public, and persons in confidence."""
-    run = RunDirectory(Path(run_root))
-    settings = frozen_settings(DetailedGroupsSettings, run.settings)
     path = shards_file(run)
-    reused = path.exists()
-    with stopwatch() as seconds:
-        if reused:
-            refuse_changed_input(run, settings)
-            refuse_edited_parameters(run)
-        else:
-            ingest_input(run, settings)
-    facts = tuple(public_digests(run).items())
-    return run.artifact(path, seconds=seconds(), reused=reused, facts=facts)
+    if path.exists():
+        refuse_changed_input(run, settings)
+        refuse_edited_parameters(run)
+        return found(path, public_digests(run))
+    ingest_input(run, settings)
+    return made(path, public_digests(run))
 
 
-@step("count groups", run_name="count-{region_type}-{level}")
-def count_groups(run_root: str, region_type: str, level: int) -> Artifact:
+@step("count groups", DetailedGroupsSettings, run_name="count-{region_type}-{level}")
+def count(
+    run: RunDirectory, _settings: DetailedGroupsSettings, region_type: str, level: int
+) -> Made:
     """Count the persons of every group of a level, in confidence, unless all are measured."""
-    run = RunDirectory(Path(run_root))
     path = counts_file(run, region_type, level)
     of_level = [
         shard
         for shard in read_shards(run)
         if (shard.region_type, shard.level) == (region_type, level)
     ]
-    reused = path.exists() or all(measured_file(run, shard).exists() for shard in of_level)
-    with stopwatch() as seconds:
-        if not reused:
-            tabulate(run, region_type, level)
-    return Artifact(str(path.relative_to(run.root)), seconds=seconds(), reused=reused)
+    if path.exists() or all(measured_file(run, shard).exists() for shard in of_level):
+        return found(path)
+    tabulate(run, region_type, level)
+    return made(path)

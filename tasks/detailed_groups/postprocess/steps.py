@@ -6,8 +6,6 @@ one task a stage, in that order.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spineflow.tasks.detailed_groups.ingest.run import run_parameters
 from spineflow.tasks.detailed_groups.postprocess.run import pass_files, postprocess
 from spineflow.tasks.detailed_groups.postprocess.stages import (
@@ -18,34 +16,34 @@ from spineflow.tasks.detailed_groups.postprocess.stages import (
 )
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.runs.timing import stopwatch
 
 
-@step("suppression", run_name="suppression-{region_pass}")
-def suppress_groups(run_root: str, region_pass: str) -> Artifact:
+@step("suppression", DetailedGroupsSettings, run_name="suppression-{region_pass}")
+def suppress_groups(run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str) -> Made:
     """Mark the totals that are too small to be shown."""
-    return _stage(run_root, region_pass, SUPPRESSED)
+    return _stage(run, settings, region_pass, SUPPRESSED)
 
 
-@step("marginals", run_name="marginals-{region_pass}")
-def add_marginals(run_root: str, region_pass: str) -> Artifact:
+@step("marginals", DetailedGroupsSettings, run_name="marginals-{region_pass}")
+def add_marginals(run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str) -> Made:
     """Clip counts at zero if asked, and add totals and sex marginals that agree with the cells."""
-    return _stage(run_root, region_pass, MARGINALS)
+    return _stage(run, settings, region_pass, MARGINALS)
 
 
-@step("coterminous geographies", run_name="coterminous-{region_pass}")
-def unify_coterminous(run_root: str, region_pass: str) -> Artifact:
+@step("coterminous geographies", DetailedGroupsSettings, run_name="coterminous-{region_pass}")
+def unify_coterminous(
+    run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str
+) -> Made:
     """Give regions that cover the same blocks the same counts."""
-    return _stage(run_root, region_pass, COTERMINOUS)
+    return _stage(run, settings, region_pass, COTERMINOUS)
 
 
-@step("alone suppression", run_name="alone-{region_pass}")
-def suppress_alone(run_root: str, region_pass: str) -> Artifact:
+@step("alone suppression", DetailedGroupsSettings, run_name="alone-{region_pass}")
+def suppress_alone(run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str) -> Made:
     """Suppress 'alone' counts above those of 'alone or in any combination'."""
-    return _stage(run_root, region_pass, ALONE)
+    return _stage(run, settings, region_pass, ALONE)
 
 
 STEPS = {
@@ -57,13 +55,12 @@ STEPS = {
 """The task of every stage."""
 
 
-def _stage(run_root: str, region_pass: str, stage: str) -> Artifact:
-    run = RunDirectory(Path(run_root))
-    settings = frozen_settings(DetailedGroupsSettings, run.settings)
+def _stage(
+    run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str, stage: str
+) -> Made:
     files = pass_files(run, run_parameters(run, settings), region_pass)
-    reused = run.release.exists() or files.are_there(stage)
-    with stopwatch() as seconds:
-        if not reused:
-            postprocess(run, settings, region_pass, stage)
-    folder = (files.derived / stage).relative_to(run.root)
-    return Artifact(str(folder), seconds=seconds(), reused=reused)
+    folder = files.derived / stage
+    if run.release.exists() or files.are_there(stage):
+        return found(folder)
+    postprocess(run, settings, region_pass, stage)
+    return made(folder)

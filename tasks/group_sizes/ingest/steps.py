@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spineflow.tasks.group_sizes.ingest.run import ingest_groups
 from spineflow.tasks.group_sizes.ingest.run_files import plan_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.identity import refuse_changed_input, stored_digests
+from spineflow.tasks.ledger.identity import refuse_changed_input, whole_digests
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.runs.timing import stopwatch
 
 
-@step("ingest groups", run_name="ingest")
-def ingest(run_root: str) -> Artifact:
+@step("ingest groups", GroupSizesSettings, run_name="ingest")
+def ingest(run: RunDirectory, settings: GroupSizesSettings) -> Made:
     """Check the tables, and write the hierarchy, the plan and the confidential counts."""
-    run = RunDirectory(Path(run_root))
-    settings = frozen_settings(GroupSizesSettings, run.settings)
-    reused = plan_file(run).exists()
-    with stopwatch() as seconds:
-        if reused:
-            refuse_changed_input(run, settings)
-        else:
-            ingest_groups(run, settings)
-    facts = tuple((kind, digest.whole) for kind, digest in stored_digests(run).items())
-    return run.artifact(plan_file(run), seconds=seconds(), reused=reused, facts=facts)
+    path = plan_file(run)
+    if path.exists():
+        refuse_changed_input(run, settings)
+        return found(path, whole_digests(run))
+    ingest_groups(run, settings)
+    return made(path, whole_digests(run))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spineflow.tasks.ledger.charging import is_settled
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.runs.timing import stopwatch
 from spineflow.tasks.topdown.measurement.run import (
     charge_run,
     constrain_universe,
@@ -20,36 +16,29 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import shard_of
 
 
-@step("charge ledger", run_name="charge ledger", retried=False)
-def charge_ledger(run_root: str) -> Artifact:
+@step("charge ledger", TopdownSettings, run_name="charge ledger", retried=False)
+def charge_ledger(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Recompute the shares, and enter the run in the ledger before anything is drawn."""
-    run = RunDirectory(Path(run_root))
-    settings = frozen_settings(TopdownSettings, run.settings)
     if is_settled(run, settings, measurement_files(run, settings)):
-        return Artifact("", reused=True)
-    with stopwatch() as seconds:
-        charge_run(run, settings)
-    return Artifact("", seconds=seconds())
+        return found("")
+    charge_run(run, settings)
+    return made("")
 
 
-@step("constrain", run_name="constraints-{universe}")
-def constrain(run_root: str, universe: str) -> Artifact:
+@step("constrain", TopdownSettings, run_name="constraints-{universe}")
+def constrain(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Write the constraints that the declared invariants put on every geounit."""
-    run = RunDirectory(Path(run_root))
-    with stopwatch() as seconds:
-        written = constrain_universe(run, frozen_settings(TopdownSettings, run.settings), universe)
-    folder = f"measurements/{universe}"
-    return Artifact(folder, seconds=seconds(), facts=(("constraint files", written),))
+    written = constrain_universe(run, settings, universe)
+    return made(run.root / "measurements" / universe, {"constraint files": written})
 
 
-@step("measure", run_name="measure-{universe}-{geolevel}-{shard}", retried=False)
-def measure(run_root: str, universe: str, geolevel: str, shard: str) -> Artifact:
+@step("measure", TopdownSettings, run_name="measure-{universe}-{geolevel}-{shard}", retried=False)
+def measure(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
+) -> Made:
     """Publish a shard's noisy measurements; what is published is never drawn again."""
-    run = RunDirectory(Path(run_root))
     path = run.dpqueries(universe, geolevel, shard)
-    reused = path.exists()
-    with stopwatch() as seconds:
-        if not reused:
-            part = shard_of(run.spine(universe), geolevel, shard)
-            measure_once(run, frozen_settings(TopdownSettings, run.settings), universe, part)
-    return run.artifact(path, seconds=seconds(), reused=reused)
+    if path.exists():
+        return found(path)
+    measure_once(run, settings, universe, shard_of(run.spine(universe), geolevel, shard))
+    return made(path)

@@ -28,9 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from spineflow.tasks.census.invariants import read_invariants
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 
@@ -139,6 +141,17 @@ def block_estimate_parts(
         low, high = spine.block_geocode[blocks[[0, -1]]]
         code = table["block_geocode"]
         yield table.filter(pc.and_(pc.greater_equal(code, low), pc.less_equal(code, high)))
+
+
+def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> MicrodataFiles:
+    """Write the microdata of a universe beside what else is to be checked before its release."""
+    estimates = block_estimate_parts(run, universe)
+    schema, folder = settings.schema_of(universe), run.unchecked_release
+    folder.mkdir(exist_ok=True)
+    if universe == "persons":
+        return write_persons(estimates, schema, folder, is_private=settings.is_private)
+    invariants = read_invariants(run.invariants)
+    return write_units(estimates, invariants, schema, folder, is_private=settings.is_private)
 
 
 def write_persons(

@@ -19,9 +19,17 @@ from spineflow.geography.rules import (
     validated_shares,
 )
 from spineflow.geography.spine import Spine, build_spine
-from spineflow.tasks.census.invariants import FACILITY_COLUMNS, inhabitable
+from spineflow.tasks.census.invariants import (
+    FACILITY_COLUMNS,
+    inhabitable,
+    read_geography,
+    read_invariants,
+)
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.settings import GeographySettings, TopdownSettings
+from spineflow.tasks.topdown.spine.files import write_spine
+from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
 
 
 def spine_rules(settings: GeographySettings) -> SpineRules:
@@ -66,6 +74,19 @@ def universe_spine(
         universe_categories(settings, universe, geography, invariants)
     shares = _declared_shares(settings, universe)
     return _built(settings, universe, geography, invariants, kind, shares)
+
+
+def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
+    """Build the spine of a universe from the run's files, store it, and cut it into shards.
+
+    The shards come last: where they are, all is.
+    """
+    folder = run.spine(universe)
+    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    spine = universe_spine(settings, universe, geography, invariants)
+    write_spine(spine, folder)
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    write_shards(cut_spine(spine, schema, budget), folder)
 
 
 def aian_spine(

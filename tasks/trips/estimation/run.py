@@ -51,7 +51,7 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
     _write(run, settings, plan, level, shard.name, nodes, kind)
 
 
-def combine(run: RunDirectory, settings: TripsSettings) -> None:
+def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
     """Combine the measurements of all levels, and write the estimates of every level."""
     plan = plan_of(run, settings)
     for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):

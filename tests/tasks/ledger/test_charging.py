@@ -13,6 +13,8 @@ from spineflow.tasks.ledger.ledger import Draw, open_ledger, summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.files import sha256_of_file
+from spineflow.tasks.runs.handles import made
+from spineflow.tasks.runs.opening import artifact_of
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -58,7 +60,7 @@ def publish(path: Path) -> None:
 
 
 def entered(run: RunDirectory) -> None:
-    run.record_stages({"measure": [run.artifact(path) for path in files_of(run)]})
+    run.record_stages({"measure": [artifact_of(run, made(path), 0.0) for path in files_of(run)]})
 
 
 def test_a_run_is_settled_once_all_it_published_was_seen(run: RunDirectory, settings) -> None:

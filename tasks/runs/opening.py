@@ -1,0 +1,40 @@
+"""How every piece of work opens its run, and how what it made is described."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import sha256_of_file
+from spineflow.tasks.runs.handles import Artifact, Made
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings_files import frozen_settings
+
+Settings = TypeVar("Settings", bound=ProductSettings)
+
+
+def opened(
+    run_root: str | Path, model: type[Settings] | None
+) -> tuple[RunDirectory, Settings | None]:
+    """The run at `run_root` and the settings it has frozen; None without a `model`.
+
+    Every step reads its run through here, so what must hold before any of them goes on (that files
+    are still those which were charged) is to be asked here. Raises InputRefused if the settings
+    cannot be read.
+    """
+    run = RunDirectory(Path(run_root))
+    return run, None if model is None else frozen_settings(model, run.settings)
+
+
+def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:
+    """The handle of what a step made or found in `seconds`.
+
+    Only public files get a digest: of folders, and of what is confidential, the path is told.
+    """
+    path, digest = made.path, ""
+    if isinstance(path, Path):
+        if path.is_file() and not path.is_relative_to(run.confidential):
+            digest = sha256_of_file(path)
+        path = str(path.relative_to(run.root))
+    return Artifact(path, digest, seconds, made.reused, tuple(made.facts.items()))

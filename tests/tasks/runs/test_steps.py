@@ -1,0 +1,122 @@
+"""Tests of the frame that all steps share."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from pathlib import Path
+
+import cloudpickle
+import pytest
+from prefect.states import State
+from spineflow.tasks.runs.confinement import StorageFailed, WorkLost
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.handles import Artifact, Made, found, made
+from spineflow.tasks.runs.opening import artifact_of
+from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
+from spineflow.tasks.runs.steps import step
+from spineflow.tasks.trips.settings import TripsSettings
+
+
+@step("write", None, run_name="write-{name}")
+def write(run: RunDirectory, name: str) -> Made:
+    """Write a file that names itself."""
+    path = run.root / name
+    if path.exists():
+        return found(path)
+    path.write_text(name)
+    return made(path, {"letters": len(name)})
+
+
+@step("refuse", None, run_name="refuse")
+def refuse(run: RunDirectory) -> Made:
+    """Raise what is public."""
+    raise InputRefused("No.")
+
+
+@step("fail", None, run_name="fail", retried=False)
+def fail(run: RunDirectory, canary: str) -> Made:
+    """Raise what quotes data."""
+    raise (OSError(28, canary) if canary == "disk" else ValueError(canary))
+
+
+def test_steps_tell_what_they_made(tmp_path: Path) -> None:
+    artifact = write.fn(str(tmp_path), "a.txt")
+    digest = hashlib.sha256(b"a.txt").hexdigest()
+    assert artifact == Artifact("a.txt", digest, artifact.seconds, False, (("letters", 5),))
+    assert artifact.seconds >= 0
+
+
+def test_what_is_there_is_reused(tmp_path: Path) -> None:
+    first = write.fn(str(tmp_path), "a.txt")
+    state = write.fn(str(tmp_path), "a.txt")
+    assert isinstance(state, State) and state.name == "Reused" and state.is_completed()
+    assert (state.data.path, state.data.digest, state.data.reused) == (
+        first.path,
+        first.digest,
+        True,
+    )
+
+
+def test_settings_are_those_that_the_run_has_frozen(tmp_path: Path) -> None:
+    settings = TripsSettings.model_validate(
+        {
+            "input": {
+                "table": str(tmp_path / "t.csv"),
+                "levels": ["a"],
+                "count": "n",
+                "public_levels": True,
+            },
+            "privacy": {"dataset": "d", "epsilon": "1", "delta": "1/1000"},
+        }
+    )
+    file = tmp_path / "settings.toml"
+    file.write_text(dump_settings(settings))
+    given = []
+
+    @step("look", TripsSettings, run_name="look-{level}")
+    def look(run: RunDirectory, settings: TripsSettings, level: int) -> Made:
+        given.append((run, settings, level))
+        return made("")
+
+    look.fn(str(tmp_path), 3)
+    assert given == [(RunDirectory(tmp_path), frozen_settings(TripsSettings, file), 3)]
+
+
+def test_tasks_take_the_root_and_the_keys() -> None:
+    """Prefect names task runs after these."""
+    assert list(inspect.signature(write.fn).parameters) == ["run_root", "name"]
+    assert write.task_run_name == "write-{name}"
+    assert write.name == "write" and write.__doc__ == "Write a file that names itself."
+
+
+def test_tasks_travel_to_other_processes(tmp_path: Path) -> None:
+    copy = cloudpickle.loads(cloudpickle.dumps(write))
+    assert copy.fn(str(tmp_path), "a.txt").path == "a.txt"
+    assert list(inspect.signature(copy.fn).parameters) == ["run_root", "name"]
+
+
+@pytest.mark.parametrize(("task", "retries"), [(write, 2), (refuse, 2), (fail, 0)])
+def test_noise_is_never_retried(task, retries: int) -> None:
+    assert task.retries == retries
+
+
+def test_only_public_errors_leave_a_step(tmp_path: Path) -> None:
+    with pytest.raises(InputRefused, match=r"^No\.$"):
+        refuse.fn(str(tmp_path))
+    with pytest.raises(WorkLost, match="^fail failed with ValueError") as lost:
+        fail.fn(str(tmp_path), "canary")
+    assert "canary" not in str(lost.value)
+    with pytest.raises(StorageFailed, match="No space left"):
+        fail.fn(str(tmp_path), "disk")
+
+
+def test_confidential_files_get_no_digest(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.confidential.mkdir()
+    secret = run.confidential / "counts.parquet"
+    secret.write_text("1")
+    assert artifact_of(run, made(secret), 0.0) == Artifact("confidential/counts.parquet")
+    assert artifact_of(run, made(run.confidential), 0.0) == Artifact("confidential")
+    assert artifact_of(run, found("s3://place/x"), 1.0) == Artifact("s3://place/x", "", 1.0, True)
