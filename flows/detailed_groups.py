@@ -31,19 +31,23 @@ from spineflow.flows.running import (
 )
 from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
 from spineflow.tasks.detailed_groups.checks.steps import check_release, publish_release, report_run
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
-from spineflow.tasks.detailed_groups.ingest.run import check_input_of, parameters_of, run_parameters
-from spineflow.tasks.detailed_groups.ingest.run_files import (
-    Shard,
-    measured_folder,
-    read_shards,
+from spineflow.tasks.detailed_groups.ingest.ingest import (
+    check_input_of,
+    parameters_of,
+    run_parameters,
 )
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.ingest.steps import count, ingest
-from spineflow.tasks.detailed_groups.measurement.run import guarantee_of, has_stage_1
+from spineflow.tasks.detailed_groups.measurement.charge import guarantee_of, has_stage_1
 from spineflow.tasks.detailed_groups.measurement.steps import (
     charge_ledger,
     measure_tables,
     measure_totals,
+)
+from spineflow.tasks.detailed_groups.paths import (
+    Shard,
+    measured_folder,
+    read_shards,
 )
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
 from spineflow.tasks.detailed_groups.postprocess.steps import STEPS

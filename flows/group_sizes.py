@@ -26,14 +26,14 @@ from spineflow.flows.running import (
 from spineflow.tasks.group_sizes.checks.accuracy import read_accuracy
 from spineflow.tasks.group_sizes.checks.steps import check_release, publish_release, report_run
 from spineflow.tasks.group_sizes.estimation.steps import estimate
+from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
-from spineflow.tasks.group_sizes.ingest.run_files import read_plan
 from spineflow.tasks.group_sizes.ingest.steps import ingest
-from spineflow.tasks.group_sizes.measurement.run import cost_report
 from spineflow.tasks.group_sizes.measurement.steps import charge_ledger, measure
 from spineflow.tasks.group_sizes.release.report import NEIGHBORS, noise_table, write_report
 from spineflow.tasks.group_sizes.release.steps import tabulate
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.costs import budget_report
 from spineflow.tasks.runs.directory import RunDirectory
 
 
@@ -73,13 +73,13 @@ def check(settings: GroupSizesSettings) -> None:
 def costs(settings: GroupSizesSettings) -> dict[str, Any]:
     """What a run would cost, from the settings and the public hierarchy."""
     # The number of groups changes nothing about the noise.
-    return {"groups": cost_report(plan_of(settings, public_hierarchy(settings), 0))}
+    return {"groups": budget_report(plan_of(settings, public_hierarchy(settings), 0))}
 
 
 def print_costs(settings: GroupSizesSettings) -> None:
     """The same as a table."""
     plan = plan_of(settings, public_hierarchy(settings), 0)
-    cost = cost_report(plan)
+    cost = budget_report(plan)
     print(
         f"groups: {plan.mechanism}, {plan.calibration} calibration, epsilon "
         f"{cost['epsilon']['tight']} ({NEIGHBORS[plan.bounded]}), rho {cost['rho']}"

@@ -13,6 +13,7 @@ from spineflow.tasks.runs.report_sections import checks_table
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
 from spineflow.tasks.topdown.checks.accuracy.report import accuracy_table
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.release.report import solves_table
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -40,7 +41,7 @@ def publish_budgets(settings: TopdownSettings) -> None:
 def publish_geounits(run: RunDirectory, settings: TopdownSettings) -> None:
     """The number of geounits of every universe's spine."""
     for universe in settings.run.universes:
-        spine = read_spine(run.spine(universe))
+        spine = read_spine(spine_folder(run, universe))
         rows = tuple(
             (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
         )

@@ -45,9 +45,10 @@ from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
 from spineflow.tasks.topdown.checks.steps import check_release, publish_release, report_run
 from spineflow.tasks.topdown.estimation.estimators import estimator_of
 from spineflow.tasks.topdown.estimation.steps import combine, estimate
-from spineflow.tasks.topdown.ingest.run import check_input_of
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.ingest.steps import ingest
 from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.release.report import write_report
 from spineflow.tasks.topdown.release.steps import write_microdata
 from spineflow.tasks.topdown.release.tabulations.run import tabulated_universes
@@ -244,6 +245,6 @@ def _release(
 def _shards(run: RunDirectory, universe: str) -> dict[str, list[Shard]]:
     """The shards of a universe by geolevel, root first."""
     shards: dict[str, list[Shard]] = {}
-    for shard in read_shards(run.spine(universe)):
+    for shard in read_shards(spine_folder(run, universe)):
         shards.setdefault(shard.geolevel, []).append(shard)
     return shards

@@ -32,20 +32,22 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import refusal
 from spineflow.tasks.trips.checks.accuracy import read_accuracy
 from spineflow.tasks.trips.checks.steps import check_release, publish_release, report_run
-from spineflow.tasks.trips.estimation.run import ONLY_SHARD
+from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
 from spineflow.tasks.trips.estimation.steps import combine, estimate
-from spineflow.tasks.trips.ingest.run import check_input, public_shape
+from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.ingest.ingest import check_input, public_shape
 from spineflow.tasks.trips.ingest.steps import ingest
-from spineflow.tasks.trips.measurement.files import level_folder, read_cuts
-from spineflow.tasks.trips.measurement.plan import Plan, budget_report, make_plan
-from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
+from spineflow.tasks.trips.paths import level_folder
 from spineflow.tasks.trips.release.report import write_report
 from spineflow.tasks.trips.release.statements import cost_table, delta_warning, noise_section
 from spineflow.tasks.trips.release.steps import write_table
 from spineflow.tasks.trips.release.table import TABLE, n_trips
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.costs import budget_report
 from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
+from spineflow.tasks.trips.workload.plan import Plan, make_plan
 
 
 @flow(name="trips", flow_run_name=settings_run_name, persist_result=False)
@@ -130,7 +132,7 @@ def check(settings: TripsSettings) -> None:
 
 
 def costs(settings: TripsSettings) -> dict[str, Any]:
-    """What a run would cost; see `tasks.trips.measurement.plan.budget_report`."""
+    """What a run would cost; see `tasks.trips.workload.plan.budget_report`."""
     plan = make_plan(settings, public_shape(settings).tree)
     return {"trips": budget_report(plan, settings.report_delta)}
 

@@ -230,10 +230,11 @@ def own_server(tmp_path: Path) -> Iterator[PrefectServer]:
 @pytest.fixture(scope="session")
 def run_groups():
     """Function that runs a group-sizes settings file up to its checks, without Prefect."""
-    from spineflow.tasks.group_sizes.estimation.run import estimate_run, estimated_counts
-    from spineflow.tasks.group_sizes.ingest.run import ingest_groups
-    from spineflow.tasks.group_sizes.ingest.run_files import read_plan, read_regions
-    from spineflow.tasks.group_sizes.measurement.run import charge_run, measure_level
+    from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estimated_counts
+    from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions
+    from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
+    from spineflow.tasks.group_sizes.measurement.charge import charge_run
+    from spineflow.tasks.group_sizes.measurement.measure import measure_level
     from spineflow.tasks.group_sizes.release.tables import write_tables
     from spineflow.tasks.group_sizes.settings import GroupSizesSettings
     from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -292,13 +293,13 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
     """
     from functools import cache
 
-    from spineflow.tasks.detailed_groups.ingest.run import ingest_input, run_parameters, tabulate
-    from spineflow.tasks.detailed_groups.ingest.run_files import read_shards
-    from spineflow.tasks.detailed_groups.measurement.run import (
-        has_stage_1,
+    from spineflow.tasks.detailed_groups.ingest.ingest import ingest_input, run_parameters, tabulate
+    from spineflow.tasks.detailed_groups.measurement.charge import has_stage_1
+    from spineflow.tasks.detailed_groups.measurement.measure import (
         measure_tables_once,
         measure_totals_once,
     )
+    from spineflow.tasks.detailed_groups.paths import read_shards
     from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings

@@ -70,21 +70,6 @@ class RunDirectory:
         return self.root / "confidential"
 
     @property
-    def geography(self) -> Path:
-        """The geography frame: public."""
-        return self.root / "spine" / "geography.parquet"
-
-    @property
-    def invariants(self) -> Path:
-        """The declared invariants of every block: public by declaration."""
-        return self.root / "spine" / "invariants.parquet"
-
-    @property
-    def state_totals(self) -> Path:
-        """The declared population of every state."""
-        return self.root / "spine" / "state_totals.json"
-
-    @property
     def release(self) -> Path:
         """What is published; the folder exists once every check has passed."""
         return self.root / "release"
@@ -108,10 +93,6 @@ class RunDirectory:
         """The confidential block histograms of a universe."""
         return self.confidential / "histograms" / f"{universe}.parquet"
 
-    def spine(self, universe: str) -> Path:
-        """Folder of a universe's spine."""
-        return self.root / "spine" / universe
-
     def measurements(self, universe: str, geolevel: str) -> Path:
         """Folder of the noisy measurements and constraints at a geolevel."""
         return self.root / "measurements" / universe / geolevel
@@ -120,21 +101,9 @@ class RunDirectory:
         """Noisy measurements of one shard of geounits."""
         return self.measurements(universe, geolevel) / "dpqueries" / f"{shard}.parquet"
 
-    def constraints(self, universe: str, geolevel: str, shard: str) -> Path:
-        """Constraints of one shard of geounits."""
-        return self.measurements(universe, geolevel) / "constraints" / f"{shard}.parquet"
-
     def estimates(self, universe: str, geolevel: str, shard: str) -> Path:
         """Estimates of one shard of geounits."""
         return self.root / "estimates" / universe / geolevel / f"{shard}.parquet"
-
-    def combined(self, universe: str, geolevel: str, shard: str) -> Path:
-        """What the measurements of a shard, and all below it, tell about its parents."""
-        return self.root / "combined" / universe / geolevel / f"{shard}.parquet"
-
-    def solves(self, universe: str, geolevel: str, shard: str) -> Path:
-        """How each solve of a shard ended."""
-        return self.root / "solves" / universe / geolevel / f"{shard}.parquet"
 
     def refuse_edited_settings(self) -> None:
         """Raise InputRefused if the frozen settings have been edited since the run began."""

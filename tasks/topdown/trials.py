@@ -16,13 +16,14 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures, compute_figures
 from spineflow.tasks.topdown.checks.accuracy.quantities import TOTAL_POPULATION
-from spineflow.tasks.topdown.estimation.replicate import (
+from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
     measure,
     read_dataset,
     with_seed,
 )
+from spineflow.tasks.topdown.paths import state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report
 
@@ -118,7 +119,7 @@ class TopdownTrials:
 
     def read_input(self, settings: TopdownSettings, folder: Path) -> None:
         """Read the census tables and count their histograms; state totals are written last."""
-        if RunDirectory(folder).state_totals.exists():
+        if state_totals_file(RunDirectory(folder)).exists():
             return
         shutil.rmtree(folder, ignore_errors=True)
         read_dataset(settings, folder)

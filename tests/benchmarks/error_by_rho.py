@@ -45,7 +45,7 @@ rho = "{rho}"
 def main() -> None:
     """Print the tables; see the module's docstring."""
     from spineflow.tasks.runs.settings_files import load_settings
-    from spineflow.tasks.topdown.estimation.replicate import study
+    from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.ingest.generate import generate_county
     from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
 

@@ -70,9 +70,9 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.estimation.parent import Passes
     from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, SiblingProblem
-    from spineflow.tasks.topdown.ingest.run import check_input_of
+    from spineflow.tasks.topdown.ingest.ingest import check_input_of
     from spineflow.tasks.topdown.measurement.constraints import bound_names, constraints_of_shard
-    from spineflow.tasks.topdown.measurement.measure import MeasuredShard, noisy_answers
+    from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, noisy_answers
     from spineflow.tasks.topdown.settings import TopdownSettings
     from spineflow.tasks.topdown.spine.build import universe_spine
     from spineflow.tasks.topdown.spine.shards import Shard
@@ -107,7 +107,7 @@ def nodes(n_blocks: int, n_others: int):
                 spine, whole, schema, invariants, result.state_totals, ()
             )
         }
-        shard = MeasuredShard(
+        shard = ConfidentialShard(
             geolevel, truth, level.geocode, level.plb_shares, level.plb_share_code
         )
         source = SeededRandom(1, geolevel)
@@ -158,12 +158,16 @@ def nodes(n_blocks: int, n_others: int):
 
 def ours(n_blocks: int, n_others: int) -> list[dict]:
     """Solve every node twice; keep its passes for the peers, and the times of the second run."""
-    from spineflow.tasks.topdown.estimation import flow, least_squares, rounder
+    from spineflow.tasks.topdown.estimation import least_squares, network_flow, rounder
     from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 
     captured: dict[str, list] = {"passes": [], "networks": [], "roundings": []}
     inner = {"ls": 0.0, "flow": 0.0}
-    solve_pass, solve_flow, round_by_flow = PassProblem.solve, flow.solve, rounder.round_by_flow
+    solve_pass, solve_flow, round_by_flow = (
+        PassProblem.solve,
+        network_flow.solve,
+        rounder.round_by_flow,
+    )
 
     def timed_pass(self, **options):
         started = time.perf_counter()
@@ -176,14 +180,14 @@ def ours(n_blocks: int, n_others: int) -> list[dict]:
         started = time.perf_counter()
         answer = solve_flow(network)
         inner["flow"] += time.perf_counter() - started
-        captured["networks"].append((network, answer[2] / flow.UNIT))
+        captured["networks"].append((network, answer[2] / network_flow.UNIT))
         return answer
 
     def keep(rounding):
         captured["roundings"].append(rounding)
         return round_by_flow(rounding)
 
-    PassProblem.solve, flow.solve, rounder.round_by_flow = timed_pass, timed_flow, keep
+    PassProblem.solve, network_flow.solve, rounder.round_by_flow = timed_pass, timed_flow, keep
     found = []
     for geolevel, parent, problem, measured, passes in nodes(n_blocks, n_others):
         for _ in range(2):

@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STATE = REPOSITORY.parent / "shared" / "data" / "ri2010"
@@ -53,8 +54,10 @@ def criterion(run, settings) -> pd.DataFrame:
     from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
     from spineflow.tasks.topdown.spine.files import read_spine
 
-    spine, schema = read_spine(run.spine("persons")), settings.schema_of("persons")
-    geography = read_geography(run.geography)[inhabitable(read_invariants(run.invariants))]
+    spine, schema = read_spine(spine_folder(run, "persons")), settings.schema_of("persons")
+    geography = read_geography(geography_file(run))[
+        inhabitable(read_invariants(invariants_file(run)))
+    ]
     files = (run.root / "estimates" / "persons" / "Block").glob("*.parquet")
     blocks = spine.geolevel("Block").geocode
     released = read_estimates(files, blocks, schema.n_cells)
@@ -87,7 +90,7 @@ def is_geounit(spine, entity: np.ndarray, n_entities: int) -> np.ndarray:
 def main() -> None:
     """Print the criterion by level for every rho tried; see the module's docstring."""
     from spineflow.tasks.runs.settings_files import load_settings
-    from spineflow.tasks.topdown.estimation.replicate import study, with_estimator
+    from spineflow.tasks.topdown.checks.replicate import study, with_estimator
     from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
 
     parser = argparse.ArgumentParser(description=__doc__)

@@ -63,7 +63,7 @@ def main() -> None:
     from spineflow.tasks.census.schema import PERSONS
     from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
     from spineflow.tasks.noise.randomness import SystemRandom
-    from spineflow.tasks.topdown.measurement.measure import MeasuredShard, measure_shard
+    from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, measure_shard
     from spineflow.tasks.topdown.workload.budget import Budget
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -85,7 +85,7 @@ def main() -> None:
             n = part.shape[0]
             geocode = np.array([f"{start + i:016d}" for i in range(n)], dtype=object)
             share = (budget.geolevel_shares[geolevel],)
-            shards.append(MeasuredShard(geolevel, part, geocode, share, np.zeros(n, np.int32)))
+            shards.append(ConfidentialShard(geolevel, part, geocode, share, np.zeros(n, np.int32)))
 
     folder = Path(tempfile.mkdtemp())
     try:

@@ -62,10 +62,10 @@ def studies(
     """Mean errors of each variant by name, and its seconds a replicate."""
     from spineflow.tasks.noise.randomness import SystemRandom
     from spineflow.tasks.trips.checks.replicates import replicate_errors
-    from spineflow.tasks.trips.ingest.run import check_input
-    from spineflow.tasks.trips.measurement.plan import make_plan
-    from spineflow.tasks.trips.measurement.truth import TrueTree
+    from spineflow.tasks.trips.ingest.ingest import check_input
     from spineflow.tasks.trips.settings import TripsSettings
+    from spineflow.tasks.trips.workload.plan import make_plan
+    from spineflow.tasks.trips.workload.truth import TrueTree
 
     own = input_of(data, folder)
     privacy = {"dataset": data, "epsilon": epsilon, "delta": "1e-8"}

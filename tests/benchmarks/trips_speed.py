@@ -46,9 +46,9 @@ def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]
     """Seconds of the parts of one run, by the wall clock; `core` and its processor time."""
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+    from spineflow.tasks.trips.checks.check import check_run
     from spineflow.tasks.trips.checks.in_process import tree_to_table
-    from spineflow.tasks.trips.checks.run import check_run
-    from spineflow.tasks.trips.ingest.run import ingest_input
+    from spineflow.tasks.trips.ingest.ingest import ingest_input
     from spineflow.tasks.trips.settings import TripsSettings
 
     settings = load_settings(TripsSettings, file, presets=file.parent, overrides=overrides)

@@ -207,7 +207,7 @@ INPUTS = {
     "topdown": (write_census, {"combine"}),
     "detailed-groups": (write_groups, {"suppress_alone"}),
     "group-sizes": (write_sizes, set()),
-    "trips": (write_trips, {"combine_trips"}),
+    "trips": (write_trips, {"combine"}),
 }
 """What writes the input of each product, and the steps that it does not need."""
 

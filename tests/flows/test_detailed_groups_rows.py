@@ -14,15 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.detailed_groups.checks.run import check_run
+from spineflow.tasks.detailed_groups.checks.check import check_run
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
-from spineflow.tasks.detailed_groups.ingest.run import ingest_input, run_parameters, tabulate
-from spineflow.tasks.detailed_groups.ingest.run_files import read_shards
-from spineflow.tasks.detailed_groups.measurement.run import (
-    has_stage_1,
+from spineflow.tasks.detailed_groups.ingest.ingest import ingest_input, run_parameters, tabulate
+from spineflow.tasks.detailed_groups.measurement.charge import has_stage_1
+from spineflow.tasks.detailed_groups.measurement.measure import (
     measure_tables_once,
     measure_totals_once,
 )
+from spineflow.tasks.detailed_groups.paths import read_shards
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings

@@ -58,7 +58,7 @@ def test_estimates_are_made_again_without_the_confidential_folder(
 ) -> None:
     """Estimation reads published measurements, invariants and public geography alone."""
     from spineflow.tasks.runs.settings_files import frozen_settings
-    from spineflow.tasks.topdown.estimation.replicate import estimate
+    from spineflow.tasks.topdown.checks.replicate import estimate
 
     settings = frozen_settings(TopdownSettings, run.settings)
     public = RunDirectory(tmp_path / "public")

@@ -31,7 +31,7 @@ UNTIL_MEASURED = [
     ("after", "os:replace", "manifest.json"),
     ("before", "os:replace", "validation/rules.json"),
     ("before", "os:rename", "ledger.db"),
-    ("after", "spineflow.tasks.topdown.ingest.run:store_identity", "RunDirectory"),
+    ("after", "spineflow.tasks.topdown.ingest.ingest:store_identity", "RunDirectory"),
     ("after", "os:replace", "histograms/persons.parquet"),
     ("before", "os:replace", "spine/state_totals.json"),
     ("before", "os:replace", "spine/persons/blocks.parquet"),

@@ -12,6 +12,7 @@ from spineflow.flows.running import prepare, run_stages
 from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.release.microdata import read_block_estimates
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
@@ -75,7 +76,7 @@ def test_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
     geography.to_csv(tmp_path / "grfc.txt", sep="|", index=False)
     run = run_state(tmp_path, state, tmp_path / "grfc.txt", "pl94_2020_pr")
     assert_whole(run)
-    geounits = pd.read_parquet(run.spine("persons") / "geounits.parquet")
+    geounits = pd.read_parquet(spine_folder(run, "persons") / "geounits.parquet")
     geolevels = list(dict.fromkeys(geounits["geolevel"]))
     assert geolevels == ["State", "County", "Tract", "Block_Group", "Block"]
     totals = read_block_estimates(run.root, "persons").to_pandas()

@@ -12,6 +12,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.ledger.ledger import open_ledger, summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.topdown.paths import spine_folder
 
 GEOLEVELS = {
     "conventional": ["US", "State", "County", "Tract", "Block_Group", "Block"],
@@ -76,9 +77,9 @@ def test_every_spine_runs_end_to_end(
     assert main([*arguments, "--set", f"geography.spine={spine}"]) == 0, capsys.readouterr().err
     assert json.loads((run.checks / "checks.json").read_text())["passed"]
     for universe in ("persons", "units"):
-        geounits = pd.read_parquet(run.spine(universe) / "geounits.parquet")
+        geounits = pd.read_parquet(spine_folder(run, universe) / "geounits.parquet")
         assert list(dict.fromkeys(geounits["geolevel"])) == GEOLEVELS[spine]
-        distances = pd.read_parquet(run.spine(universe) / "summary" / "distances.parquet")
+        distances = pd.read_parquet(spine_folder(run, universe) / "summary" / "distances.parquet")
         assert set(distances["spine"]) == {"aian", spine}
         assert set(distances["category"]) <= CATEGORIES[spine]
     report = run.root / "report" / "report.html"
@@ -86,7 +87,7 @@ def test_every_spine_runs_end_to_end(
     assert written.count("<svg") == 6
     assert "The spine of persons" in written and "The spine of units" in written
 
-    for made in (report, *(run.spine("units") / "summary").iterdir()):
+    for made in (report, *(spine_folder(run, "units") / "summary").iterdir()):
         made.unlink()
     capsys.readouterr()
     assert main(["report", str(run.root)]) == 0
@@ -108,7 +109,7 @@ def test_tract_groups_can_be_added_to_a_preset(small_county: Path, tmp_path: Pat
     ):
         arguments += ["--set", override]
     assert main(arguments) == 0, capsys.readouterr().err
-    geounits = pd.read_parquet(run.spine("persons") / "geounits.parquet")
+    geounits = pd.read_parquet(spine_folder(run, "persons") / "geounits.parquet")
     names = list(dict.fromkeys(geounits["geolevel"]))
     assert names == ["US", "State", "County", "Tract_Group", "Tract", "Block_Group", "Block"]
 

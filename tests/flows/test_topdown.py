@@ -16,6 +16,7 @@ from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.ledger.ledger import open_ledger, summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.topdown.paths import spine_folder
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
@@ -254,7 +255,7 @@ def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
 
     generate_county(tmp_path, persons=FEWEST_PERSONS, state="72", seed=5)
     run = run_settings(write_settings(tmp_path, tmp_path, preset="pl94_2020_pr"), tmp_path / "run")
-    geounits = pd.read_parquet(run.spine("persons") / "geounits.parquet")
+    geounits = pd.read_parquet(spine_folder(run, "persons") / "geounits.parquet")
     assert list(dict.fromkeys(geounits["geolevel"])) == [
         "State",
         "County",

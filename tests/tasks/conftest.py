@@ -15,7 +15,7 @@ def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     from spineflow.flows.running import PRESETS
     from spineflow.tasks.census import histograms
     from spineflow.tasks.runs.settings_files import load_settings
-    from spineflow.tasks.topdown.estimation.replicate import lay_out, read_dataset
+    from spineflow.tasks.topdown.checks.replicate import lay_out, read_dataset
     from spineflow.tasks.topdown.settings import TopdownSettings
     from spineflow.tasks.topdown.spine import shards
 

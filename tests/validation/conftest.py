@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
-from spineflow.tasks.topdown.checks.run import cells_of
+from spineflow.tasks.topdown.checks.check import cells_of
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
     write_persons,

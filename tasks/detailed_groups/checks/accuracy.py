@@ -14,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts, read_counts
-from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_regions, run_universe
-from spineflow.tasks.detailed_groups.ingest.run_files import counts_file
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_regions, run_universe
 from spineflow.tasks.detailed_groups.measurement.stages import ShardGroups, true_counts
+from spineflow.tasks.detailed_groups.paths import counts_file
 from spineflow.tasks.detailed_groups.postprocess.groups import code_positions, counts_of, mask_of
 from spineflow.tasks.detailed_groups.postprocess.run import groups_to_release
 from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES

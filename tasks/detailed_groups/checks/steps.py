@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spineflow.tasks.detailed_groups.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.detailed_groups.checks.run import check_run
+from spineflow.tasks.detailed_groups.checks.check import check_run
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.ingest.run import (
+from spineflow.tasks.detailed_groups.ingest.ingest import (
     ingest_input,
     public_digests,
     refuse_edited_parameters,
     tabulate,
 )
-from spineflow.tasks.detailed_groups.ingest.run_files import (
+from spineflow.tasks.detailed_groups.paths import (
     counts_file,
     measured_file,
     read_shards,

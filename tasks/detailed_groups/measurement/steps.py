@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.ingest.run_files import (
+from spineflow.tasks.detailed_groups.measurement.charge import charge_run, measurement_files
+from spineflow.tasks.detailed_groups.measurement.measure import (
+    measure_tables_once,
+    measure_totals_once,
+)
+from spineflow.tasks.detailed_groups.paths import (
     Shard,
     measured_file,
     read_shards,
     stage_1_file,
-)
-from spineflow.tasks.detailed_groups.measurement.run import (
-    charge_run,
-    measure_tables_once,
-    measure_totals_once,
-    measurement_files,
 )
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.ledger.charging import is_settled

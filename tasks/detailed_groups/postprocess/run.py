@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
-from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_specification
-from spineflow.tasks.detailed_groups.ingest.run_files import MEASURED
-from spineflow.tasks.detailed_groups.measurement.run import noise_of
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.measurement.charge import noise_of
 from spineflow.tasks.detailed_groups.measurement.stages import Noise
+from spineflow.tasks.detailed_groups.paths import MEASURED, geography_file, invariants_file
 from spineflow.tasks.detailed_groups.postprocess.coterminous import (
     CoterminousSets,
     coterminous_sets,
@@ -85,12 +85,12 @@ def coterminous_of(
     run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str
 ) -> CoterminousSets:
     """The coterminous regions of a pass, from the geography and declared invariants of a run."""
-    blocks = read_geography(run.geography)
+    blocks = read_geography(geography_file(run))
     is_in_pass = (blocks["TABBLKST"] != PUERTO_RICO) == (region_pass == US)
     regions = blocks_in_regions(blocks[is_in_pass], region_pass)
     inhabitable = None
     if settings.mechanism.units_are_invariant:
-        inhabitable = is_inhabitable(read_invariants(run.invariants))[is_in_pass.to_numpy()]
+        inhabitable = is_inhabitable(read_invariants(invariants_file(run)))[is_in_pass.to_numpy()]
     return coterminous_sets(regions, inhabitable)
 
 

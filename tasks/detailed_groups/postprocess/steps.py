@@ -6,7 +6,7 @@ one task a stage, in that order.
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.ingest.run import run_parameters
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
 from spineflow.tasks.detailed_groups.postprocess.run import pass_files, postprocess
 from spineflow.tasks.detailed_groups.postprocess.stages import (
     ALONE,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
 from spineflow.tasks.detailed_groups.postprocess.groups import mask_of
 from spineflow.tasks.detailed_groups.postprocess.run import coterminous_of, groups_to_release
 from spineflow.tasks.detailed_groups.release.budget import (

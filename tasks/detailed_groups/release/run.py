@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spineflow.tasks.detailed_groups.ingest.ingest import run_specification
 from spineflow.tasks.detailed_groups.ingest.region_names import read_run_names
-from spineflow.tasks.detailed_groups.ingest.run import run_specification
 from spineflow.tasks.detailed_groups.postprocess.run import groups_to_release
 from spineflow.tasks.detailed_groups.release.files import T1, write_release
 from spineflow.tasks.detailed_groups.release.tables import GroupNames

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spineflow.tasks.group_sizes.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.group_sizes.checks.run import check_run
+from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.release.report import write_report
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.directory import RunDirectory

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.estimation.run import estimate_run
-from spineflow.tasks.group_sizes.ingest.run_files import estimates_file, read_plan
+from spineflow.tasks.group_sizes.estimation.estimate import estimate_run
+from spineflow.tasks.group_sizes.ingest.files import read_plan
+from spineflow.tasks.group_sizes.paths import estimates_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made

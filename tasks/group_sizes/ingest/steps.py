@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.ingest.run import ingest_groups
-from spineflow.tasks.group_sizes.ingest.run_files import plan_file
+from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
+from spineflow.tasks.group_sizes.paths import plan_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.identity import refuse_changed_input, whole_digests
 from spineflow.tasks.runs.directory import RunDirectory

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.ingest.run_files import measurement_file, read_plan
-from spineflow.tasks.group_sizes.measurement.run import charge_run, measure_level, measurement_files
+from spineflow.tasks.group_sizes.ingest.files import read_plan
+from spineflow.tasks.group_sizes.measurement.charge import charge_run, measurement_files
+from spineflow.tasks.group_sizes.measurement.measure import measure_level
+from spineflow.tasks.group_sizes.paths import measurement_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.charging import is_settled
 from spineflow.tasks.runs.directory import RunDirectory

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.group_sizes.ingest.run_files import read_plan
-from spineflow.tasks.group_sizes.measurement.run import guarantee_of, guarantees
+from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.costs import guarantee_of, guarantees
 from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.noise.sampler import noise_variance

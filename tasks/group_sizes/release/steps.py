@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.estimation.run import estimated_counts
-from spineflow.tasks.group_sizes.ingest.run_files import read_plan, read_regions
+from spineflow.tasks.group_sizes.estimation.estimate import estimated_counts
+from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions
 from spineflow.tasks.group_sizes.release.tables import GROUP_SIZES, write_tables
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.directory import RunDirectory

@@ -7,7 +7,7 @@ from spineflow.tasks.runs.gate import checked, published, reported
 from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
-from spineflow.tasks.topdown.checks.run import check_run
+from spineflow.tasks.topdown.checks.check import check_run
 from spineflow.tasks.topdown.release.certificate import write_certificate
 from spineflow.tasks.topdown.release.report import write_report
 from spineflow.tasks.topdown.settings import TopdownSettings

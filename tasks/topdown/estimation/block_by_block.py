@@ -16,8 +16,8 @@ from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.estimation.estimate import Family, ShardInput, shards_below
 from spineflow.tasks.topdown.estimation.parent import SolveRecord
-from spineflow.tasks.topdown.estimation.shard import Family, ShardInput, shards_below
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard
 

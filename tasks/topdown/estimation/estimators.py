@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spineflow.geography.levels import Spine
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.estimation import block_by_block, full_information, shard
+from spineflow.tasks.topdown.estimation import block_by_block, estimate, full_information
 from spineflow.tasks.topdown.estimation.parent import SolveRecord
 from spineflow.tasks.topdown.settings import Estimator as EstimatorName
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -32,7 +32,7 @@ class Estimator:
 
 
 ESTIMATORS: Mapping[EstimatorName, Estimator] = {
-    "topdown": Estimator(shard.estimate_shard),
+    "topdown": Estimator(estimate.estimate_shard),
     "block_by_block": Estimator(block_by_block.estimate_shard, is_bottom_up=True),
     "full_information": Estimator(
         full_information.estimate_shard, combine=full_information.combine_shard

@@ -26,10 +26,7 @@ from scipy.optimize import nnls
 from spineflow.geography.levels import Spine
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
-from spineflow.tasks.topdown.estimation.parent import SolveRecord
-from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.shard import (
+from spineflow.tasks.topdown.estimation.estimate import (
     Family,
     ShardInput,
     families_of,
@@ -37,7 +34,11 @@ from spineflow.tasks.topdown.estimation.shard import (
     shards_below,
     structural_zeros,
 )
+from spineflow.tasks.topdown.estimation.parent import SolveRecord
+from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates, subtree_estimates
+from spineflow.tasks.topdown.paths import combined_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard
 from spineflow.tasks.topdown.workload.queries import marginal_query
@@ -58,7 +59,7 @@ def combine_shard(
     step = SpineStep.up(given)
     above = spine.geolevels[spine.names.index(shard.geolevel) - 1]
     geocode = above.geocode[shard.parent_start : shard.parent_stop]
-    path = run.combined(universe, shard.geolevel, shard.name)
+    path = combined_file(run, universe, shard.geolevel, shard.name)
     write_combined(path, geocode, step.parents, is_private=settings.is_private)
 
 
@@ -151,7 +152,7 @@ def _own_estimates(given: ShardInput) -> GroupedEstimates:
     algebra, below = query_algebra(given), None
     shards = shards_below(given.run, given.universe, given.spine, given.shard)
     if shards:
-        files = [given.run.combined(given.universe, s.geolevel, s.name) for s in shards]
+        files = [combined_file(given.run, given.universe, s.geolevel, s.name) for s in shards]
         below = read_combined(files, given.geocode, algebra)
     total = given.constraints.total
     return subtree_estimates(

@@ -23,7 +23,8 @@ import numpy as np
 from numba import njit
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
-from spineflow.tasks.topdown.estimation import flow
+from spineflow.tasks.topdown.estimation import network_flow
+from spineflow.tasks.topdown.estimation.network_flow import UNIT
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
     SiblingProblem,
@@ -58,7 +59,7 @@ class RounderResult:
 class RoundingPass:
     """One pass: real targets, the tree of queries, and what earlier passes hold.
 
-    target : (c, k) with fractional parts in units of 1 / flow.UNIT.
+    target : (c, k) with fractional parts in units of 1 / UNIT.
     labels : row of every cell in each query of the tree, coarsest first.
     held : labels and answers (c, n_rows) of earlier passes.
     """
@@ -117,9 +118,13 @@ def solve_passes(
 
 
 def on_grid(target: np.ndarray) -> np.ndarray:
-    """`target` with near-integers snapped and fractional parts in units of 1 / flow.UNIT."""
+    """`target` with near-integers snapped and fractional parts in units of 1 / UNIT."""
     whole = np.rint(target)
-    return np.where(np.abs(target - whole) <= SNAP, whole, np.rint(target * flow.UNIT) / flow.UNIT)
+    return np.where(
+        np.abs(target - whole) <= SNAP,
+        whole,
+        np.rint(target * UNIT) / UNIT,
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -142,14 +147,14 @@ def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
     network = as_network(rounding)
     if network is None:
         return None
-    status, y, objective, paths = flow.solve(network)
-    if status != flow.OPTIMAL:
+    status, y, objective, paths = network_flow.solve(network)
+    if status != network_flow.OPTIMAL:
         return RounderResult(SolveStatus.INFEASIBLE, None, iterations=paths)
     x = np.floor(rounding.target).astype(np.int64) + y
-    return RounderResult(SolveStatus.OPTIMAL, x, objective / flow.UNIT, paths)
+    return RounderResult(SolveStatus.OPTIMAL, x, objective / UNIT, paths)
 
 
-def as_network(rounding: RoundingPass) -> flow.Network | None:
+def as_network(rounding: RoundingPass) -> network_flow.Network | None:
     """A pass as a network, or None if it is none.
 
     It is one where queries, kept answers and types are nested, and where there is a parent or
@@ -200,8 +205,8 @@ def as_network(rounding: RoundingPass) -> flow.Network | None:
     for level, start, stop in zip(levels, level_starts, level_starts[1:], strict=False):
         if level.low is not None:
             low[start:stop], high[start:stop] = level.low.ravel(), level.high.ravel()
-    return flow.Network(
-        np.rint((target - base) * flow.UNIT).astype(np.int64),
+    return network_flow.Network(
+        np.rint((target - base) * UNIT).astype(np.int64),
         labels,
         level_starts,
         np.array([level.is_counted for level in levels]),

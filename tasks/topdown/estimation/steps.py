@@ -8,6 +8,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.estimation.estimators import estimator_of
+from spineflow.tasks.topdown.paths import combined_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shard_of
@@ -21,8 +22,8 @@ def estimate(
     path = run.estimates(universe, geolevel, shard)
     if path.exists():
         return found(path)
-    spine = read_spine(run.spine(universe))
-    part = shard_of(run.spine(universe), geolevel, shard)
+    spine = read_spine(spine_folder(run, universe))
+    part = shard_of(spine_folder(run, universe), geolevel, shard)
     records = estimator_of(settings).estimate(run, settings, universe, spine, part)
     solved = Counter(f"{record.stage}: {record.solver}" for record in records)
     return made(path, {**solved, "relaxed": sum(record.relaxed for record in records)})
@@ -33,10 +34,10 @@ def combine(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Combine a shard's measurements with those below it, for estimators that need it."""
-    path = run.combined(universe, geolevel, shard)
+    path = combined_file(run, universe, geolevel, shard)
     if path.exists():
         return found(path)
-    spine = read_spine(run.spine(universe))
-    part = shard_of(run.spine(universe), geolevel, shard)
+    spine = read_spine(spine_folder(run, universe))
+    part = shard_of(spine_folder(run, universe), geolevel, shard)
     estimator_of(settings).combine(run, settings, universe, spine, part)
     return made(path)

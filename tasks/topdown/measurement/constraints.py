@@ -12,10 +12,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.noisy import Constraint
-from spineflow.tasks.census.invariants import FACILITY_COLUMNS
+from spineflow.tasks.answers.noisy import Constraint, write_constraints
+from spineflow.tasks.census.invariants import (
+    FACILITY_COLUMNS,
+    inhabitable,
+    read_invariants,
+    read_state_totals,
+)
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.spine.shards import Shard
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.paths import (
+    constraints_file,
+    invariants_file,
+    spine_folder,
+    state_totals_file,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 
 MOST_PERSONS_PER_ADDRESS = 99_999
 
@@ -90,3 +104,20 @@ def constraints_of_shard(
 def state_of(state_geocode: np.ndarray) -> np.ndarray:
     """FIPS codes of geounits of the State geolevel: the last two digits on every spine."""
     return np.array([code[-2:] for code in state_geocode], dtype=object)
+
+
+def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+    """Write the constraints of every geolevel; returns the number of files."""
+    spine = read_spine(spine_folder(run, universe))
+    schema = settings.schema_of(universe)
+    invariants = read_invariants(invariants_file(run), with_geocodes=False)
+    row_of_block = np.flatnonzero(inhabitable(invariants))[spine.block_row]
+    totals = read_state_totals(state_totals_file(run))
+    zeros = [zero.name for zero in settings.workload[universe].structural_zeros]
+    shards = read_shards(spine_folder(run, universe))
+    for shard in shards:
+        blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+        below = invariants.iloc[row_of_block[blocks]]
+        rows = constraints_of_shard(spine, shard, schema, below, totals, zeros)
+        write_constraints(constraints_file(run, universe, shard.geolevel, shard.name), rows)
+    return len(shards)

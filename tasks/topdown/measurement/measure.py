@@ -15,10 +15,18 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 from scipy import sparse
+from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from spineflow.tasks.census.histograms import sum_histogram
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.ledger.charging import random_source, single_draw
 from spineflow.tasks.noise.randomness import RandomSource
 from spineflow.tasks.noise.sampler import draw_noise, noise_variance
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import Shard
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.queries import MarginalQuery, marginal_query
 
@@ -27,7 +35,7 @@ ANSWERS_PER_ROW_GROUP = 1 << 21
 
 
 @dataclass(frozen=True)
-class MeasuredShard:
+class ConfidentialShard:
     """The geounits of a shard of one geolevel.
 
     `histograms` (n, n_cells) int64, `geocode` (n,), and geounit i's share of the budget
@@ -43,7 +51,7 @@ class MeasuredShard:
 
 def measure_shard(
     path: Path,
-    shard: MeasuredShard,
+    shard: ConfidentialShard,
     budget: Budget,
     schema: Schema,
     source: RandomSource,
@@ -60,7 +68,7 @@ def measure_shard(
 
 
 def noisy_answers(
-    shard: MeasuredShard, budget: Budget, schema: Schema, source: RandomSource
+    shard: ConfidentialShard, budget: Budget, schema: Schema, source: RandomSource
 ) -> Iterator[list[NoisyAnswers]]:
     """Draw the noisy answers of a shard: lists of all queries on some successive geounits.
 
@@ -97,7 +105,7 @@ def true_answers(histograms: sparse.csr_array, query: MarginalQuery) -> np.ndarr
 
 
 def _measure_query(
-    shard: MeasuredShard,
+    shard: ConfidentialShard,
     query: MarginalQuery,
     query_share: Fraction,
     budget: Budget,
@@ -131,3 +139,51 @@ def _add_answers(indptr, indices, data, row_of_cell, answers):
     for i in range(answers.shape[0]):
         for j in range(indptr[i], indptr[i + 1]):
             answers[i, row_of_cell[indices[j]]] += data[j]
+
+
+def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
+    """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
+
+    Raises BudgetRefused if the ledger knows that this run has published the shard before.
+    """
+    path = run.dpqueries(universe, shard.geolevel, shard.name)
+    spine = read_spine(spine_folder(run, universe))
+    schema = settings.schema_of(universe)
+    level = spine.geolevel(shard.geolevel)
+    part = slice(shard.start, shard.stop)
+    measured = ConfidentialShard(
+        shard.geolevel,
+        shard_histograms(run, universe, spine, shard, schema.n_cells),
+        level.geocode[part],
+        level.plb_shares,
+        level.plb_share_code[part],
+    )
+    source = random_source(settings, universe, shard.geolevel, shard.name)
+    with single_draw(run, settings, path):
+        measure_shard(
+            path,
+            measured,
+            settings.budget_of(universe),
+            schema,
+            source,
+            is_private=settings.is_private,
+        )
+
+
+def shard_histograms(
+    run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
+) -> sparse.csr_array:
+    """Histograms of a shard's geounits, shape `(n_geounits, n_cells)`.
+
+    Of the block histograms only the row groups with blocks of the shard are read. Raises ValueError
+    if a block with records is not on the spine, when the root is asked for.
+    """
+    blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+    return sum_histogram(
+        run.histogram(universe),
+        spine.block_geocode[blocks],
+        spine.ancestors(shard.geolevel, blocks) - shard.start,
+        n_groups=shard.stop - shard.start,
+        n_cells=n_cells,
+        among_others=blocks.stop - blocks.start < spine.n_blocks,
+    )

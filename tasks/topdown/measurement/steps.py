@@ -6,12 +6,10 @@ from spineflow.tasks.ledger.charging import is_settled
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.measurement.run import (
-    charge_run,
-    constrain_universe,
-    measure_once,
-    measurement_files,
-)
+from spineflow.tasks.topdown.measurement.charge import charge_run, measurement_files
+from spineflow.tasks.topdown.measurement.constraints import constrain_universe
+from spineflow.tasks.topdown.measurement.measure import measure_once
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import shard_of
 
@@ -40,5 +38,5 @@ def measure(
     path = run.dpqueries(universe, geolevel, shard)
     if path.exists():
         return found(path)
-    measure_once(run, settings, universe, shard_of(run.spine(universe), geolevel, shard))
+    measure_once(run, settings, universe, shard_of(spine_folder(run, universe), geolevel, shard))
     return made(path)

@@ -32,6 +32,7 @@ from spineflow.tasks.census.invariants import read_invariants
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.topdown.paths import invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -129,8 +130,8 @@ def block_estimate_parts(
 
     Only the files of shards with blocks of the part are read for it.
     """
-    spine = read_spine(run.spine(universe))
-    shards = [s for s in read_shards(run.spine(universe)) if s.geolevel == spine.names[-1]]
+    spine = read_spine(spine_folder(run, universe))
+    shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == spine.names[-1]]
     starts = np.array([shard.start for shard in shards])
     by_geocode = np.argsort(spine.block_row)
     for first in range(0, spine.n_blocks, blocks_per_part):
@@ -150,7 +151,7 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
     folder.mkdir(exist_ok=True)
     if universe == "persons":
         return write_persons(estimates, schema, folder, is_private=settings.is_private)
-    invariants = read_invariants(run.invariants)
+    invariants = read_invariants(invariants_file(run))
     return write_units(estimates, invariants, schema, folder, is_private=settings.is_private)
 
 

@@ -27,6 +27,7 @@ from spineflow.tasks.census.invariants import (
 )
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import GeographySettings, TopdownSettings
 from spineflow.tasks.topdown.spine.files import write_spine
 from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
@@ -81,8 +82,9 @@ def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe:
 
     The shards come last: where they are, all is.
     """
-    folder = run.spine(universe)
-    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    folder = spine_folder(run, universe)
+    geography = read_geography(geography_file(run))
+    invariants = read_invariants(invariants_file(run))
     spine = universe_spine(settings, universe, geography, invariants)
     write_spine(spine, folder)
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)

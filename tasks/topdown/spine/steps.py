@@ -5,6 +5,7 @@ from __future__ import annotations
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.spine.files import BLOCKS, read_spine
@@ -15,7 +16,7 @@ from spineflow.tasks.topdown.spine.summary import has_summary, summary_folder, w
 @step("build spine", TopdownSettings, run_name="spine-{universe}")
 def build_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Build a universe's spine from the public geography and the declared invariants."""
-    folder = run.spine(universe)
+    folder = spine_folder(run, universe)
     is_there = (folder / SHARDS).exists()
     if not is_there:
         write_universe_spine(run, settings, universe)

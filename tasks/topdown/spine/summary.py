@@ -16,6 +16,7 @@ from spineflow.tasks.census.invariants import read_geography, read_invariants
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import aian_spine, on_aian_spine, universe_categories
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -27,7 +28,7 @@ _FRAMES = tuple(field.name for field in fields(SpineSummary))
 
 def summary_folder(run: RunDirectory, universe: str) -> Path:
     """Where the summary of a universe's spine lies."""
-    return run.spine(universe) / "summary"
+    return spine_folder(run, universe) / "summary"
 
 
 def has_summary(run: RunDirectory, universe: str) -> bool:
@@ -42,8 +43,9 @@ def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -
     deviations are those of an entity's population; for housing units, whose number is an
     invariant, those of its occupied units.
     """
-    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
-    spine = read_spine(run.spine(universe))
+    geography = read_geography(geography_file(run))
+    invariants = read_invariants(invariants_file(run))
+    spine = read_spine(spine_folder(run, universe))
     budget = settings.budget_of(universe)
     spines = {spine.kind: spine}
     if spine.kind != "aian":

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import publish
 from spineflow.tasks.trips.checks.accuracy import write_accuracy
-from spineflow.tasks.trips.checks.run import check_run
-from spineflow.tasks.trips.estimation.run import ONLY_SHARD, combine, estimate_once
-from spineflow.tasks.trips.ingest.run import ingest_input
+from spineflow.tasks.trips.checks.check import check_run
+from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, combine_levels, estimate_once
+from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.ingest.ingest import ingest_input
+from spineflow.tasks.trips.measurement.charge import charge_run
 from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts
-from spineflow.tasks.trips.measurement.run import charge_run, cut_level, measure_once, plan_of
+from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
 from spineflow.tasks.trips.release.certificate import write_certificate
 from spineflow.tasks.trips.release.table import write_release
 from spineflow.tasks.trips.settings import TripsSettings
@@ -42,7 +44,7 @@ def tree_to_table(run: RunDirectory, settings: TripsSettings) -> int:
             for shard in read_cuts(run, level).shards:
                 estimate_once(run, settings, level, shard)
     if plan.mechanism == FULL_INFORMATION:
-        combine(run, settings)
+        combine_levels(run, settings)
     return write_release(run, is_private=settings.is_private)
 
 

@@ -16,11 +16,11 @@ from spineflow.tasks.trips.estimation.top_down import (
     step_down,
 )
 from spineflow.tasks.trips.measurement.files import NodeValues
-from spineflow.tasks.trips.measurement.plan import Plan
-from spineflow.tasks.trips.measurement.run import all_nodes, with_noise
-from spineflow.tasks.trips.measurement.truth import TrueTree
+from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
 from spineflow.tasks.trips.release.table import signed_sums
 from spineflow.tasks.trips.settings import TripsMechanism
+from spineflow.tasks.trips.workload.plan import Plan
+from spineflow.tasks.trips.workload.truth import TrueTree
 
 
 def replicate(

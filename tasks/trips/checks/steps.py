@@ -7,7 +7,7 @@ from spineflow.tasks.runs.gate import checked, published, reported
 from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.trips.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.trips.checks.run import check_run
+from spineflow.tasks.trips.checks.check import check_run
 from spineflow.tasks.trips.release.certificate import write_certificate
 from spineflow.tasks.trips.release.report import write_report
 from spineflow.tasks.trips.settings import TripsSettings

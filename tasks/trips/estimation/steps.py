@@ -5,9 +5,11 @@ from __future__ import annotations
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.estimation.run import ONLY_SHARD, combine_levels, estimate_once
-from spineflow.tasks.trips.measurement.files import UNIVERSE, NodeShard, estimates_file, read_cuts
-from spineflow.tasks.trips.measurement.run import SELECTION, plan_of
+from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, combine_levels, estimate_once
+from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts
+from spineflow.tasks.trips.measurement.measure import SELECTION
+from spineflow.tasks.trips.paths import UNIVERSE, estimates_file
 from spineflow.tasks.trips.settings import TripsSettings
 
 

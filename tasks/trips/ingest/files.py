@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.trips.measurement.truth import TrueLevel, TrueTree
+from spineflow.tasks.trips.paths import areas_file, leaves_file, tree_file
+from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy, HierarchyLevel
+from spineflow.tasks.trips.workload.plan import Plan, make_plan
 from spineflow.tasks.trips.workload.tree import Tree
+from spineflow.tasks.trips.workload.truth import TrueLevel, TrueTree
 
 COUNT = "count"
 
@@ -47,16 +49,6 @@ class RunTree:
     total: int | None
 
 
-def tree_file(run: RunDirectory) -> Path:
-    """The last file that ingest writes: where it is, all is."""
-    return run.root / "spine" / "trips" / "tree.json"
-
-
-def leaves_file(run: RunDirectory) -> Path:
-    """The confidential counts."""
-    return run.confidential / "trips" / "leaves.parquet"
-
-
 def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
     """Write the areas and then what the tree makes of them."""
     tree = run_tree.tree
@@ -71,7 +63,7 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
             columns["level"] += [level.name] * n
             columns["code"] += level.codes.tolist()
             columns["parent"] += level.parent.tolist()
-    with replacing(_areas_file(run)) as part:
+    with replacing(areas_file(run)) as part:
         pq.write_table(pa.table(columns), part, compression="zstd")
     facts = {
         "dimensions": [dimension.name for dimension in tree.dimensions],
@@ -91,7 +83,7 @@ def read_tree(run: RunDirectory) -> RunTree:
 @lru_cache(maxsize=2)
 def _read_tree(run: RunDirectory, _modified: int) -> RunTree:
     facts = json.loads(tree_file(run).read_text(encoding="utf-8"))
-    areas = pq.read_table(_areas_file(run)).to_pandas()
+    areas = pq.read_table(areas_file(run)).to_pandas()
     dimensions = []
     for name in facts["dimensions"]:
         own = areas[areas["dimension"] == name]
@@ -129,5 +121,12 @@ def _read_truth(run: RunDirectory, _modified: int) -> TrueTree:
     return TrueTree(read_tree(run).tree, leaves)
 
 
-def _areas_file(run: RunDirectory) -> Path:
-    return tree_file(run).with_name("areas.parquet")
+def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
+    """The plan of a run whose input has been read."""
+    return _plan(settings, read_tree(run).tree)
+
+
+@lru_cache(maxsize=4)
+def _plan(settings: TripsSettings, tree: Tree) -> Plan:
+    """Optimised shares take a moment, and every step asks for the plan."""
+    return make_plan(settings, tree)

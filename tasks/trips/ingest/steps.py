@@ -6,8 +6,8 @@ from spineflow.tasks.ledger.identity import refuse_changed_input, whole_digests
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.ingest.files import tree_file
-from spineflow.tasks.trips.ingest.run import ingest_input
+from spineflow.tasks.trips.ingest.ingest import ingest_input
+from spineflow.tasks.trips.paths import tree_file
 from spineflow.tasks.trips.settings import TripsSettings
 
 

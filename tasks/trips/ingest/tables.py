@@ -17,9 +17,9 @@ from spineflow.tasks.tables.layouts import Field, TableLayout
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.tally import RuleTally
-from spineflow.tasks.trips.measurement.truth import TrueLevel, summed
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.tree import Tree
+from spineflow.tasks.trips.workload.truth import TrueLevel, summed
 from spineflow.validation.rules import Rule
 from spineflow.validation.trips.input_rules import LARGEST_COUNT, count_rules
 

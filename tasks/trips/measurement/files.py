@@ -24,9 +24,11 @@ import pyarrow.parquet as pq
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
 from spineflow.tasks.runs.publishing import publish_once
+from spineflow.tasks.trips.paths import (
+    cuts_file,
+    level_folder,
+)
 from spineflow.tasks.trips.workload.tree import Tree
-
-UNIVERSE = "trips"
 
 ROWS_PER_GROUP = 1 << 20
 
@@ -57,31 +59,6 @@ class NodeValues:
 
     keys: np.ndarray
     values: np.ndarray
-
-
-def level_folder(level: int) -> str:
-    """Name of a level in paths and stages."""
-    return f"level_{level:02d}"
-
-
-def measured_file(run: RunDirectory, level: int, shard: str) -> Path:
-    """Noisy counts of one shard."""
-    return run.dpqueries(UNIVERSE, level_folder(level), shard)
-
-
-def estimates_file(run: RunDirectory, level: int, shard: str, *, kind: str = UNIVERSE) -> Path:
-    """Estimates of one shard."""
-    return run.estimates(kind, level_folder(level), shard)
-
-
-def estimates_files(run: RunDirectory, level: int, *, kind: str = UNIVERSE) -> list[Path]:
-    """All estimates of a level, in the order of the nodes."""
-    return sorted(estimates_file(run, level, "x", kind=kind).parent.glob("*.parquet"))
-
-
-def cuts_file(run: RunDirectory, level: int) -> Path:
-    """The cut of a level into shards, which no later version of the code may change."""
-    return run.measurements(UNIVERSE, level_folder(level)) / "cuts.json"
 
 
 def publish_cuts(run: RunDirectory, level: int, cuts: Cuts) -> None:

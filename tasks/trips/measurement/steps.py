@@ -6,14 +6,11 @@ from spineflow.tasks.ledger.charging import is_settled
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.measurement.files import cuts_file, measured_file, read_cuts
-from spineflow.tasks.trips.measurement.run import (
-    charge_run,
-    cut_level,
-    measure_once,
-    measurement_files,
-    plan_of,
-)
+from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.measurement.charge import charge_run, measurement_files
+from spineflow.tasks.trips.measurement.files import read_cuts
+from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
+from spineflow.tasks.trips.paths import cuts_file, measured_file
 from spineflow.tasks.trips.settings import TripsSettings
 
 

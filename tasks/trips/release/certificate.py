@@ -7,9 +7,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.gate import CERTIFICATE
 from spineflow.tasks.runs.report_sections import checks_section
-from spineflow.tasks.trips.ingest.files import read_tree
-from spineflow.tasks.trips.measurement.plan import Plan
-from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.ingest.files import plan_of, read_tree
 from spineflow.tasks.trips.release.statements import (
     METHODS,
     cost_table,
@@ -19,6 +17,7 @@ from spineflow.tasks.trips.release.statements import (
 )
 from spineflow.tasks.trips.release.table import RANGE_QUERIES, n_trips
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.plan import Plan
 
 
 def write_certificate(run: RunDirectory, settings: TripsSettings) -> None:

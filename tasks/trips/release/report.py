@@ -12,8 +12,7 @@ from spineflow.tasks.pages.document import Document, Section, Table, to_html
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.report_sections import checks_section, stages_section
-from spineflow.tasks.trips.measurement.plan import Plan
-from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.release.error_bound import BETA, theorem_4
 from spineflow.tasks.trips.release.statements import (
     METHODS,
@@ -25,6 +24,7 @@ from spineflow.tasks.trips.release.statements import (
 from spineflow.tasks.trips.release.table import n_released, n_trips
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
+from spineflow.tasks.trips.workload.plan import Plan
 
 
 def write_report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Path:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from spineflow.tasks.ledger.accounting import BOUNDED
 from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.document import NONE, Section, Table
-from spineflow.tasks.trips.measurement.plan import Plan, budget_report
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.costs import budget_report
 from spineflow.tasks.trips.workload.mechanisms import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,
@@ -18,6 +18,7 @@ from spineflow.tasks.trips.workload.mechanisms import (
     TDA_CHEBYSHEV,
     TDA_L2,
 )
+from spineflow.tasks.trips.workload.plan import Plan
 
 METHODS = {
     INFTDA: "level by level from the top, each level's noisy counts being brought to the counts "

@@ -25,10 +25,10 @@ from spineflow.tasks.trips.ingest.files import RunTree, read_tree
 from spineflow.tasks.trips.measurement.files import (
     ROWS_PER_GROUP,
     NodeValues,
-    estimates_files,
     node_columns,
     read_nodes,
 )
+from spineflow.tasks.trips.paths import estimates_files
 from spineflow.tasks.trips.workload.tree import Tree
 
 TABLE = "trips"

@@ -14,6 +14,7 @@ from spineflow.tasks.answers.noisy import (
     write_measurements,
 )
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.paths import constraints_file
 
 
 def answers(query_name: str, codes: list[str], n_rows: int, seed: int) -> NoisyAnswers:
@@ -37,7 +38,7 @@ def test_folders():
     assert str(run.dpqueries("persons", "Block", "00000").parent).endswith(
         "run/measurements/persons/Block/dpqueries"
     )
-    assert str(run.constraints("units", "US", "00000").parent).endswith(
+    assert str(constraints_file(run, "units", "US", "00000").parent).endswith(
         "run/measurements/units/US/constraints"
     )
 

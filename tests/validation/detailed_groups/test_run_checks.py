@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.checks.run import check_run, expected_run
+from spineflow.tasks.detailed_groups.checks.check import check_run, expected_run
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.checks.run import expected_run, levels_to_be_measured
-from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
-from spineflow.tasks.detailed_groups.ingest.run import (
+from spineflow.tasks.detailed_groups.checks.check import expected_run, levels_to_be_measured
+from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_parameters,
     run_regions,
     run_specification,
     run_universe,
 )
+from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
 from spineflow.tasks.detailed_groups.release.budget import level_budgets
 from spineflow.tasks.noise.distributions import IntegerDistribution

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.group_sizes.checks.promise import promise_of
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.workload.promise import promise_of
 from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.schema import COARSENINGS, PERSONS
-from spineflow.tasks.topdown.checks.run import cells_of
+from spineflow.tasks.topdown.checks.check import cells_of
 from spineflow.tasks.topdown.workload.queries import marginal_query
 from spineflow.validation.topdown.cells import Cells, spelled
 

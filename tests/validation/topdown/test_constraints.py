@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from spineflow.tasks.census.schema import PERSONS, UNITS
-from spineflow.tasks.topdown.checks.run import cells_of
+from spineflow.tasks.topdown.checks.check import cells_of
 from spineflow.validation.topdown.constraints import constraint_margin, expected_sign
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.checks.run import cells_of
+from spineflow.tasks.topdown.checks.check import cells_of
 from spineflow.tasks.topdown.release.microdata import write_persons
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.conservation import LevelEstimates

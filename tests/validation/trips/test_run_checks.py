@@ -14,12 +14,12 @@ import pytest
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.checks.in_process import tree_to_table
-from spineflow.tasks.trips.checks.promise import expected_of
+from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.ingest.run import ingest_input
-from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
+from spineflow.tasks.trips.workload.promise import expected_of
 from spineflow.validation.outcome import Failures
 from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_noise
 from spineflow.validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity

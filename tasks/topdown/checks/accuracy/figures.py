@@ -44,7 +44,8 @@ from spineflow.tasks.topdown.checks.accuracy.quantities import (
     redistricting_groups,
 )
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
-from spineflow.tasks.topdown.estimation.shard import structural_zeros
+from spineflow.tasks.topdown.estimation.estimate import structural_zeros
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.release.microdata import read_block_estimates
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -68,7 +69,8 @@ class AccuracyFigures:
 
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
     """Compare the estimates of every universe with the truth."""
-    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    geography = read_geography(geography_file(run))
+    invariants = read_invariants(invariants_file(run))
     used = inhabitable(invariants)
     geography = geography[used].reset_index(drop=True)
     invariants = invariants[used].reset_index(drop=True)
@@ -117,7 +119,7 @@ def _compared(
     geography: pd.DataFrame,
     invariants: pd.DataFrame,
 ) -> _Compared:
-    schema, spine = settings.schema_of(universe), read_spine(run.spine(universe))
+    schema, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
     truth = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells)
     columns = ["housing_units"]
     if "hhgq" in schema.attributes:

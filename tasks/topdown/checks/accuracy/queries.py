@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.measurement.measure import true_answers
-from spineflow.tasks.topdown.measurement.run import shard_histograms
+from spineflow.tasks.topdown.measurement.measure import shard_histograms, true_answers
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -53,10 +53,10 @@ def errors_of_universe(
     run: RunDirectory, settings: TopdownSettings, universe: str
 ) -> Iterator[dict]:
     """The rows of `read_accuracy` for one universe, from its estimates and its histograms."""
-    spine = read_spine(run.spine(universe))
+    spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
     names = list(dict.fromkeys(("total", *settings.budget_of(universe).query_shares["Block"])))
-    shards = read_shards(run.spine(universe))
+    shards = read_shards(spine_folder(run, universe))
     for geolevel in spine.names:
         sums = {name: np.zeros(2) for name in names}
         largest = dict.fromkeys(names, 0)

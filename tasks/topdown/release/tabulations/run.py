@@ -6,6 +6,7 @@ from pathlib import Path
 
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.tabulations.legacy import legacy_files, write_legacy
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
 from spineflow.tasks.topdown.release.tabulations.variables import (
@@ -35,7 +36,7 @@ def has_legacy(settings: TopdownSettings) -> bool:
 def write_release_tables(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """Write the tables that the settings ask for beside the unchecked microdata."""
     tabulation = tabulate(
-        run.unchecked_release, read_geography(run.geography), tabulated_universes(settings)
+        run.unchecked_release, read_geography(geography_file(run)), tabulated_universes(settings)
     )
     files = write_tables(tabulation, run.unchecked_release, is_private=settings.is_private)
     if has_legacy(settings):
@@ -47,6 +48,6 @@ def written_tables(run: RunDirectory, settings: TopdownSettings) -> Path | None:
     """The file that is written last, where it stands already: then all others do."""
     last = table_files(run.unchecked_release)[-1]
     if has_legacy(settings):
-        states = sorted(set(read_geography(run.geography)["block_geocode"].str[:2]))
+        states = sorted(set(read_geography(geography_file(run))["block_geocode"].str[:2]))
         last = legacy_files(run.unchecked_release, states, is_private=settings.is_private)[-1]
     return last if last.exists() else None

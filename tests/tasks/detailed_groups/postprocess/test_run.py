@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS
-from spineflow.tasks.detailed_groups.ingest.run import run_parameters
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
 from spineflow.tasks.detailed_groups.measurement.stages import Noise
 from spineflow.tasks.detailed_groups.postprocess.run import (
     coterminous_of,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy, write_accuracy
-from spineflow.tasks.detailed_groups.checks.run import check_run
+from spineflow.tasks.detailed_groups.checks.check import check_run
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.release.report import report, write_report
 from spineflow.tasks.detailed_groups.release.run import write_run_release

@@ -14,7 +14,7 @@ from spineflow.tasks.group_sizes.checks.accuracy import (
     read_accuracy,
     write_accuracy,
 )
-from spineflow.tasks.group_sizes.checks.run import check_run
+from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown

@@ -10,8 +10,8 @@ from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.invariants import read_state_totals
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.run import expected_universe
-from spineflow.tasks.topdown.estimation.replicate import (
+from spineflow.tasks.topdown.checks.check import expected_universe
+from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
     measure,
@@ -19,7 +19,8 @@ from spineflow.tasks.topdown.estimation.replicate import (
     with_estimator,
     with_seed,
 )
-from spineflow.tasks.topdown.measurement.run import check_shares_of_spine
+from spineflow.tasks.topdown.measurement.charge import check_shares_of_spine
+from spineflow.tasks.topdown.paths import constraints_file, spine_folder, state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -51,10 +52,10 @@ def run(settings: TopdownSettings, tmp_path_factory: pytest.TempPathFactory):
 
 
 def histograms(run, settings, universe, geolevel):
-    level = read_spine(run.spine(universe)).geolevel(geolevel)
+    level = read_spine(spine_folder(run, universe)).geolevel(geolevel)
     files = [
         run.estimates(universe, geolevel, shard.name)
-        for shard in read_shards(run.spine(universe))
+        for shard in read_shards(spine_folder(run, universe))
         if shard.geolevel == geolevel
     ]
     return read_estimates(files, level.geocode, settings.schema_of(universe).n_cells)
@@ -76,7 +77,7 @@ def test_the_blocks_have_the_whole_budget(settings, universe):
 
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_only_blocks_are_measured_and_each_with_everything(run, settings, universe):
-    spine = read_spine(run.spine(universe))
+    spine = read_spine(spine_folder(run, universe))
     check_shares_of_spine(spine, universe)
     for level in spine.geolevels:
         assert (level.bypassed == (level.name != "Block")).all()
@@ -91,10 +92,10 @@ def test_only_blocks_are_measured_and_each_with_everything(run, settings, univer
 
 
 def test_state_totals_are_nowhere_to_be_read(run, settings):
-    assert read_state_totals(run.state_totals) == {}
-    spine = read_spine(run.spine("persons"))
-    for shard in read_shards(run.spine("persons")):
-        path = run.constraints("persons", shard.geolevel, shard.name)
+    assert read_state_totals(state_totals_file(run)) == {}
+    spine = read_spine(spine_folder(run, "persons"))
+    for shard in read_shards(spine_folder(run, "persons")):
+        path = constraints_file(run, "persons", shard.geolevel, shard.name)
         geocode = [*spine.geolevel(shard.geolevel).geocode, "35"]
         names = {name for name, _ in read_constraints(path, geocode)}
         assert names == {"hhgq_total_lb_con", "hhgq_total_ub_con", "nurse_nva_0_con"}
@@ -103,7 +104,7 @@ def test_state_totals_are_nowhere_to_be_read(run, settings):
 
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_everything_above_the_blocks_is_a_sum(run, settings, universe):
-    spine = read_spine(run.spine(universe))
+    spine = read_spine(spine_folder(run, universe))
     for above, level in zip(spine.geolevels, spine.geolevels[1:], strict=False):
         sums = np.zeros((len(above), settings.schema_of(universe).n_cells), dtype=np.int64)
         np.add.at(sums, level.parent, histograms(run, settings, universe, level.name).toarray())
@@ -112,9 +113,11 @@ def test_everything_above_the_blocks_is_a_sum(run, settings, universe):
 
 def test_blocks_hold_their_own_bounds(run, settings):
     persons = histograms(run, settings, "persons", "Block")
-    level = read_spine(run.spine("persons")).geolevel("Block")
-    (shard,) = (s for s in read_shards(run.spine("persons")) if s.geolevel == "Block")
-    constraints = read_constraints(run.constraints("persons", "Block", shard.name), level.geocode)
+    level = read_spine(spine_folder(run, "persons")).geolevel("Block")
+    (shard,) = (s for s in read_shards(spine_folder(run, "persons")) if s.geolevel == "Block")
+    constraints = read_constraints(
+        constraints_file(run, "persons", "Block", shard.name), level.geocode
+    )
     schema = settings.schema_of("persons")
     of_type = np.stack(
         [persons[:, schema.levels("hhgq") == kind].sum(axis=1) for kind in range(8)], axis=1
@@ -122,8 +125,8 @@ def test_blocks_hold_their_own_bounds(run, settings):
     assert (of_type >= constraints["hhgq_total_lb_con", ">="].values).all()
     assert (of_type <= constraints["hhgq_total_ub_con", "<="].values).all()
     units = histograms(run, settings, "units", "Block")
-    unit_level = read_spine(run.spine("units")).geolevel("Block")
-    totals = read_constraints(run.constraints("units", "Block", "00000"), unit_level.geocode)
+    unit_level = read_spine(spine_folder(run, "units")).geolevel("Block")
+    totals = read_constraints(constraints_file(run, "units", "Block", "00000"), unit_level.geocode)
     assert np.array_equal(units.sum(axis=1), totals["total_con", "="].values[:, 0])
 
 

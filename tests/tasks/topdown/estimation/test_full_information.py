@@ -8,6 +8,13 @@ import pytest
 from spineflow.flows.running import PRESETS
 from spineflow.tasks.census.schema import PERSONS
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.replicate import (
+    lay_out,
+    measure,
+    read_dataset,
+    with_estimator,
+    with_seed,
+)
 from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
 from spineflow.tasks.topdown.estimation.full_information import (
     combine_shard,
@@ -16,14 +23,8 @@ from spineflow.tasks.topdown.estimation.full_information import (
 )
 from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.replicate import (
-    lay_out,
-    measure,
-    read_dataset,
-    with_estimator,
-    with_seed,
-)
 from spineflow.tasks.topdown.estimation.spine_estimates import Group, GroupedEstimates
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -131,8 +132,8 @@ def measured(county: Path, tmp_path_factory: pytest.TempPathFactory):
 
 def test_combining_again_or_estimating_elsewhere_gives_the_same_bytes(measured, tmp_path: Path):
     settings, run = measured
-    spine = read_spine(run.spine("persons"))
-    shards = read_shards(run.spine("persons"))
+    spine = read_spine(spine_folder(run, "persons"))
+    shards = read_shards(spine_folder(run, "persons"))
     contents = []
     for copy in ("one", "two"):
         other = replace(run, root=tmp_path / copy)

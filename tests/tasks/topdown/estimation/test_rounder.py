@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import SolveStatus
-from spineflow.tasks.topdown.estimation import flow, least_squares, rounder
+from spineflow.tasks.topdown.estimation import least_squares, network_flow, rounder
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, SiblingProblem, sum_rows
 from spineflow.tasks.topdown.estimation.rounder import (
     RoundingPass,
@@ -269,8 +269,8 @@ def test_conserves(seed, c, k):
 
 
 def test_marginal_costs_are_slopes_of_the_interpolated_distance():
-    wanted = int(2.75 * flow.UNIT)
-    costs = [flow.marginal(n, wanted, True, 0, 5) / flow.UNIT for n in range(6)]
+    wanted = int(2.75 * network_flow.UNIT)
+    costs = [network_flow.marginal(n, wanted, True, 0, 5) / network_flow.UNIT for n in range(6)]
     distance = [abs(2.75 - n) for n in range(6)]
     assert costs[:5] == [distance[n + 1] - distance[n] for n in range(5)]
-    assert costs[5] == 1 + flow.FORBIDDEN / flow.UNIT
+    assert costs[5] == 1 + network_flow.FORBIDDEN / network_flow.UNIT

@@ -8,13 +8,14 @@ import pytest
 from spineflow.flows.running import PRESETS
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
+from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.full_information import SpineStep, combine_shard
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.replicate import lay_out, measure, read_dataset, with_seed
-from spineflow.tasks.topdown.estimation.shard import ShardInput
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates, subtree_estimates
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -297,7 +298,10 @@ def test_shards_and_files_give_generalised_least_squares(tmp_path: Path):
     dataset = read_dataset(settings, tmp_path / "dataset")
     layout = lay_out(dataset, settings, tmp_path / "layout")
     run = measure(layout, with_seed(settings, 1), tmp_path / "measured")
-    spine, shards = read_spine(run.spine("persons")), read_shards(run.spine("persons"))
+    spine, shards = (
+        read_spine(spine_folder(run, "persons")),
+        read_shards(spine_folder(run, "persons")),
+    )
     assert [shard.geolevel for shard in shards] == list(spine.names)
     assert any(level.bypassed.any() for level in spine.geolevels)
     for shard in reversed(shards[1:]):

@@ -12,7 +12,7 @@ from spineflow.flows.running import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.quantities import TOTAL_POPULATION
-from spineflow.tasks.topdown.estimation.replicate import study, with_estimator
+from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
 

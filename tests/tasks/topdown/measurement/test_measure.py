@@ -15,7 +15,7 @@ from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.measurement import measure
 from spineflow.tasks.topdown.measurement.measure import (
-    MeasuredShard,
+    ConfidentialShard,
     measure_shard,
     noisy_answers,
     true_answers,
@@ -40,13 +40,13 @@ BUDGET = Budget(
 SHARES = (Fraction(1, 2), Fraction(0), Fraction(1))
 
 
-def random_shard(n: int = 60, seed: int = 1) -> MeasuredShard:
+def random_shard(n: int = 60, seed: int = 1) -> ConfidentialShard:
     rng = np.random.default_rng(seed)
     rows, cells = rng.integers(0, n, 40 * n), rng.integers(0, PERSONS.n_cells, 40 * n)
     histograms = sparse.coo_array(
         (np.ones(rows.size, dtype=np.int64), (rows, cells)), shape=(n, PERSONS.n_cells)
     )
-    return MeasuredShard(
+    return ConfidentialShard(
         geolevel="Block",
         histograms=sparse.csr_array(histograms),
         geocode=np.array([f"{i:016d}" for i in range(n)], dtype=object),

@@ -9,7 +9,8 @@ import pytest
 from spineflow.tasks.answers.estimates import write_estimates
 from spineflow.tasks.census.invariants import read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.run import shard_histograms
+from spineflow.tasks.topdown.measurement.measure import shard_histograms
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.release.microdata import (
     block_estimate_parts,
     read_block_estimates,
@@ -27,8 +28,11 @@ def estimated(cut_county) -> RunDirectory:
     """A run whose block estimates are the truth."""
     run, settings = cut_county
     for universe in ("persons", "units"):
-        spine, n_cells = read_spine(run.spine(universe)), settings.schema_of(universe).n_cells
-        for shard in read_shards(run.spine(universe)):
+        spine, n_cells = (
+            read_spine(spine_folder(run, universe)),
+            settings.schema_of(universe).n_cells,
+        )
+        for shard in read_shards(spine_folder(run, universe)):
             if shard.geolevel == "Block":
                 write_estimates(
                     run.estimates(universe, "Block", shard.name),

@@ -18,19 +18,15 @@ from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.checks.accuracy import ACCURACY, read_accuracy
 from spineflow.tasks.trips.checks.in_process import run_in_process, tree_to_table
-from spineflow.tasks.trips.estimation.run import ONLY_SHARD, estimate_once
-from spineflow.tasks.trips.ingest.files import leaves_file, read_tree
+from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, estimate_once
+from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.ingest.run import ingest_input
-from spineflow.tasks.trips.measurement import run as measuring
-from spineflow.tasks.trips.measurement.files import (
-    NodeShard,
-    estimates_files,
-    measured_file,
-    read_cuts,
-    read_nodes,
-)
-from spineflow.tasks.trips.measurement.run import charge_run, cut_level, measure_once, plan_of
+from spineflow.tasks.trips.ingest.ingest import ingest_input
+from spineflow.tasks.trips.measurement import measure as measuring
+from spineflow.tasks.trips.measurement.charge import charge_run
+from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
+from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
+from spineflow.tasks.trips.paths import estimates_files, leaves_file, measured_file
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
@@ -191,7 +187,7 @@ def test_noise_has_the_variance_of_its_share(
     )
     ingest_input(run, settings)
     tree_to_table(run, settings)
-    plan, truth = plan_of(run, settings), measuring.read_truth(run)
+    plan, truth = plan_of(run, settings), read_truth(run)
     level = plan.tree.depth
     noisy = read_nodes([measured_file(run, level, "00000")], plan.tree, level, "value")
     noise = noisy.values - truth.leaves.counts_of(noisy.keys)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.ingest.run import check_input
+from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.settings import TripsSettings
 
 SMALL = CountrySize(regions=3, provinces=8, municipalities=60, pairs=900, commuters=40_000)

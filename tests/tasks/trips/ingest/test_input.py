@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.ingest.run import check_input, public_shape
+from spineflow.tasks.trips.ingest.ingest import check_input, public_shape
 from spineflow.tasks.trips.settings import TripsSettings
 
 AREAS = pd.DataFrame(

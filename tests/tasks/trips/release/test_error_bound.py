@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
-from spineflow.tasks.trips.measurement.plan import Plan
-from spineflow.tasks.trips.measurement.run import with_noise
-from spineflow.tasks.trips.measurement.truth import TrueTree, summed
+from spineflow.tasks.trips.measurement.measure import with_noise
 from spineflow.tasks.trips.release.error_bound import theorem_4
 from spineflow.tasks.trips.workload.budget import level_budget, measured_levels, uniform_shares
 from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
 from spineflow.tasks.trips.workload.mechanisms import INFTDA, TDA_L2
 from spineflow.tasks.trips.workload.neighbors import Contribution
+from spineflow.tasks.trips.workload.plan import Plan
 from spineflow.tasks.trips.workload.tree import od_tree
+from spineflow.tasks.trips.workload.truth import TrueTree, summed
 
 
 def plan_for(contribution: Contribution, mechanism: str = INFTDA) -> Plan:

@@ -13,7 +13,8 @@ from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import read_geography, read_invariants
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.topdown.ingest.run import ingest_input
+from spineflow.tasks.topdown.ingest.ingest import ingest_input
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import universe_spine
 from spineflow.tasks.topdown.spine.files import read_spine, write_spine
@@ -47,17 +48,18 @@ def make_run(folder: Path, county: Path, *, seed: int, overrides=(), name: str =
         text = dump_settings(settings)
         start_run(run, product="topdown", settings_text=text, stamp=settings.stamp)
     ingest_input(run, settings)
-    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    geography = read_geography(geography_file(run))
+    invariants = read_invariants(invariants_file(run))
     for universe in settings.run.universes:
         schema = settings.schema_of(universe)
         spine = universe_spine(settings, universe, geography, invariants)
-        write_spine(spine, run.spine(universe))
+        write_spine(spine, spine_folder(run, universe))
         budget = settings.budget_of(universe)
-        write_shards(cut_spine(spine, schema, budget), run.spine(universe))
-        spine = read_spine(run.spine(universe))
+        write_shards(cut_spine(spine, schema, budget), spine_folder(run, universe))
+        spine = read_spine(spine_folder(run, universe))
         truth = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells)
         released = perturbed(truth, seed)
-        for shard in read_shards(run.spine(universe)):
+        for shard in read_shards(spine_folder(run, universe)):
             position = spine.ancestors(shard.geolevel)
             inside = np.flatnonzero((position >= shard.start) & (position < shard.stop))
             where = (position[inside] - shard.start, np.arange(inside.size))

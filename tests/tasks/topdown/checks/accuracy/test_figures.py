@@ -12,6 +12,7 @@ from spineflow.tasks.topdown.checks.accuracy.figures import (
     write_figures,
 )
 from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
+from spineflow.tasks.topdown.paths import geography_file, invariants_file
 
 LEVELS = {
     "state": slice(0, 2),
@@ -54,8 +55,8 @@ def records(run, universe: str) -> pd.DataFrame:
 
 def entities(run, level: str) -> pd.Series:
     """Entity of each block that can hold somebody; blocks outside all are left out."""
-    invariants = pd.read_parquet(run.invariants).set_index("block_geocode")
-    geography = pd.read_parquet(run.geography).set_index("block_geocode")
+    invariants = pd.read_parquet(invariants_file(run)).set_index("block_geocode")
+    geography = pd.read_parquet(geography_file(run)).set_index("block_geocode")
     geography = geography[(invariants > 0).any(axis=1)]
     if level in LEVELS:
         return pd.Series(geography.index.str[LEVELS[level]], index=geography.index)
@@ -145,7 +146,7 @@ def test_group_quarters_are_those_with_a_facility(public_run, figures, level: st
     run, _ = public_run
     counts = records(run, "persons")
     counts = counts[counts["hhgq"] > 0].assign(group=counts["hhgq"])
-    invariants = pd.read_parquet(run.invariants).set_index("block_geocode")
+    invariants = pd.read_parquet(invariants_file(run)).set_index("block_geocode")
     facilities = invariants[[f"facilities_{kind}" for kind in range(1, 8)]].groupby(
         entities(run, level)
     )

@@ -9,6 +9,7 @@ import pytest
 from spineflow.flows.running import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.tabulations.run import (
     has_legacy,
     tabulated_universes,
@@ -49,9 +50,9 @@ def run(exact, tmp_path: Path) -> RunDirectory:
     """A run directory whose microdata are written and nothing after."""
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(exact.directory, run.unchecked_release)
-    run.geography.parent.mkdir()
+    geography_file(run).parent.mkdir()
     geography = pa.Table.from_pandas(exact.geography, preserve_index=False)
-    pq.write_table(geography, run.geography)
+    pq.write_table(geography, geography_file(run))
     return run
 
 

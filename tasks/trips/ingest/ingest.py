@@ -20,10 +20,10 @@ from spineflow.tasks.trips.ingest.areas import (
 from spineflow.tasks.trips.ingest.files import ReleaseColumn, RunTree, write_leaves, write_tree
 from spineflow.tasks.trips.ingest.observed import observed_levels
 from spineflow.tasks.trips.ingest.tables import PlaceColumn, count_leaves, trips_file
-from spineflow.tasks.trips.measurement.truth import TrueLevel
 from spineflow.tasks.trips.settings import TripsInput, TripsSettings
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
+from spineflow.tasks.trips.workload.truth import TrueLevel
 from spineflow.validation.expectations import RuleOutcome, readable
 from spineflow.validation.trips.input_rules import depth_rule, place_rule
 

@@ -11,7 +11,8 @@ import pytest
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
-from spineflow.tasks.topdown.measurement.run import shard_histograms
+from spineflow.tasks.topdown.measurement.measure import shard_histograms
+from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 
@@ -34,13 +35,13 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_histograms_of_shards_are_those_of_their_geounits(cut_county, universe: str) -> None:
     run, settings = cut_county
-    spine, n_cells = read_spine(run.spine(universe)), settings.schema_of(universe).n_cells
+    spine, n_cells = read_spine(spine_folder(run, universe)), settings.schema_of(universe).n_cells
     blocks = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=n_cells).toarray()
     for geolevel in spine.names:
         level = spine.geolevel(geolevel)
         expected = np.zeros((len(level), n_cells), dtype=np.int64)
         np.add.at(expected, spine.ancestors(geolevel), blocks)
-        shards = [s for s in read_shards(run.spine(universe)) if s.geolevel == geolevel]
+        shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == geolevel]
         found = [shard_histograms(run, universe, spine, s, n_cells).toarray() for s in shards]
         np.testing.assert_array_equal(np.concatenate(found), expected)
 
@@ -52,18 +53,18 @@ def test_a_shard_reads_the_rows_of_its_blocks_alone(cut_county, rows_read: list[
     a part of. How long the file is, does not matter.
     """
     run, settings = cut_county
-    spine, n_cells = read_spine(run.spine("persons")), settings.schema_of("persons").n_cells
+    spine, n_cells = read_spine(spine_folder(run, "persons")), settings.schema_of("persons").n_cells
     with pq.ParquetFile(run.histogram("persons")) as file:
         n_rows, n_groups = file.metadata.num_rows, file.num_row_groups
         rows_of_group = file.metadata.row_group(0).num_rows
     assert n_groups > 8
-    shards = [s for s in read_shards(run.spine("persons")) if s.geolevel == "Block"]
+    shards = [s for s in read_shards(spine_folder(run, "persons")) if s.geolevel == "Block"]
     assert len(shards) > 6
     for shard in shards:
         rows_read.clear()
         found = shard_histograms(run, "persons", spine, shard, n_cells)
         assert sum(rows_read) <= found.nnz + 4 * rows_of_group < n_rows
-    root = read_shards(run.spine("persons"))[0]
+    root = read_shards(spine_folder(run, "persons"))[0]
     rows_read.clear()
     shard_histograms(run, "persons", spine, root, n_cells)
     assert sum(rows_read) == n_rows
@@ -73,11 +74,11 @@ def test_a_shard_reads_the_rows_of_its_blocks_alone(cut_county, rows_read: list[
 def test_records_outside_the_spine_are_refused_at_the_root(cut_county) -> None:
     """What a spine lost would be missing from every answer."""
     run, settings = cut_county
-    spine, n_cells = read_spine(run.spine("persons")), settings.schema_of("persons").n_cells
+    spine, n_cells = read_spine(spine_folder(run, "persons")), settings.schema_of("persons").n_cells
     others = spine.block_geocode.copy()
     counts = read_histogram(run.histogram("persons"), others, n_cells=n_cells).sum(axis=1)
     others[np.argmax(counts)] = "0" * 16
-    root = read_shards(run.spine("persons"))[0]
+    root = read_shards(spine_folder(run, "persons"))[0]
     with pytest.raises(ValueError, match="not asked for"):
         shard_histograms(run, "persons", replace(spine, block_geocode=others), root, n_cells)
 
@@ -87,14 +88,14 @@ def test_constraints_of_shards_add_up_the_invariants_of_their_blocks(
     cut_county, universe: str
 ) -> None:
     run, _ = cut_county
-    spine = read_spine(run.spine(universe))
-    invariants = read_invariants(run.invariants).set_index("block_geocode")
+    spine = read_spine(spine_folder(run, universe))
+    invariants = read_invariants(invariants_file(run)).set_index("block_geocode")
     columns = ["housing_units"] if universe == "units" else list(FACILITY_COLUMNS)
     of_block = invariants.loc[spine.block_geocode, columns].to_numpy()
     name, sign = ("total_con", "=") if universe == "units" else ("hhgq_total_lb_con", ">=")
-    for shard in read_shards(run.spine(universe)):
+    for shard in read_shards(spine_folder(run, universe)):
         sums = pd.DataFrame(of_block).groupby(spine.ancestors(shard.geolevel)).sum().to_numpy()
-        path = run.constraints(universe, shard.geolevel, shard.name)
+        path = constraints_file(run, universe, shard.geolevel, shard.name)
         geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
         found = read_constraints(path, geocode)[name, sign]
         assert found.holds.all()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.checks.promise import promise_of
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.promise import promise_of
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.validation.group_sizes.run_checks import run_checks

@@ -9,16 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.ingest.run import ingest_groups
-from spineflow.tasks.group_sizes.ingest.run_files import measurement_file, plan_file, read_plan
-from spineflow.tasks.group_sizes.measurement.run import (
-    charge_run,
-    cost_report,
-    guarantee_of,
-    measure_level,
-)
+from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
+from spineflow.tasks.group_sizes.measurement.charge import charge_run
+from spineflow.tasks.group_sizes.measurement.measure import measure_level
+from spineflow.tasks.group_sizes.paths import measurement_file, plan_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.costs import budget_report, guarantee_of
 from spineflow.tasks.ledger.ledger import open_ledger, set_cap, summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
@@ -131,7 +129,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     assert table["value"][0].as_py()[-1] == 900
     path = measurement_file(run, "nation")
     assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
-    cost = cost_report(read_plan(run))
+    cost = budget_report(read_plan(run))
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="guarantees nothing"):
         guarantee_of(read_plan(run))
@@ -142,14 +140,14 @@ def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> Non
     run = ingested(tmp_path, settings)
     charge_run(run, settings)
     assert not (tmp_path / "ledger.db").exists()
-    assert cost_report(read_plan(run))["rho"] == "inf"
+    assert budget_report(read_plan(run))["rho"] == "inf"
     with pytest.raises(ValueError, match="guarantees nothing"):
         guarantee_of(read_plan(run))
 
 
 def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "mechanism.name=chain_dp")
-    cost = cost_report(read_plan(ingested(tmp_path, settings)))
+    cost = budget_report(read_plan(ingested(tmp_path, settings)))
     assert cost["neighbors"] == "unbounded"
     assert cost["rho"] == "2"
     assert [(q["geolevel"], q["sensitivity"], q["scale"]) for q in cost["queries"]] == [

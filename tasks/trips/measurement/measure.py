@@ -1,4 +1,4 @@
-"""Charging and measuring a trips run, shard by shard.
+"""Measuring a trips run, shard by shard.
 
 A top-down run measures a level only once the level above is estimated: the children of its
 positive nodes. Which nodes those are, and how they are cut into shards, is published with the
@@ -10,43 +10,36 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.ledger.charging import charge_draws, random_source, single_draw
-from spineflow.tasks.ledger.identity import stored_digests
-from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.ledger.charging import random_source, single_draw
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.randomness import RandomSource
 from spineflow.tasks.noise.sampler import discrete_gaussian, noise_variance
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import BudgetRefused, SpineflowError
-from spineflow.tasks.trips.checks.promise import expected_of
-from spineflow.tasks.trips.ingest.files import read_tree, read_truth
+from spineflow.tasks.runs.errors import SpineflowError
+from spineflow.tasks.trips.ingest.files import plan_of, read_truth
 from spineflow.tasks.trips.measurement.files import (
-    UNIVERSE,
     Cuts,
     NodeShard,
     NodeValues,
-    cuts_file,
-    estimates_files,
-    level_folder,
-    measured_file,
     publish_cuts,
     read_cuts,
     read_nodes,
     write_measured,
 )
-from spineflow.tasks.trips.measurement.plan import Plan, make_plan
-from spineflow.tasks.trips.measurement.truth import TrueTree
+from spineflow.tasks.trips.paths import (
+    UNIVERSE,
+    cuts_file,
+    estimates_files,
+    level_folder,
+    measured_file,
+)
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.mechanisms import GAUSSIAN_LEAVES
+from spineflow.tasks.trips.workload.plan import Plan
 from spineflow.tasks.trips.workload.tree import Tree
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.trips.privacy_loss import check_noise
-from spineflow.validation.trips.run_files import read_tree as read_public_tree
+from spineflow.tasks.trips.workload.truth import TrueTree
 
 NODES_PER_SHARD = 1 << 23
 """Most noisy counts of a shard, unless one parent has more children."""
@@ -56,54 +49,6 @@ NODES_PER_GROUP = 1 << 20
 
 SELECTION = "selection"
 """Estimates that decide what is measured, where the final ones combine all measurements."""
-
-
-def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
-    """The plan of a run whose input has been read."""
-    return _plan(settings, read_tree(run).tree)
-
-
-@lru_cache(maxsize=4)
-def _plan(settings: TripsSettings, tree: Tree) -> Plan:
-    """Optimised shares take a moment, and every step asks for the plan."""
-    return make_plan(settings, tree)
-
-
-def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
-    """Check that what will be drawn costs what the settings say, then enter it in the ledger.
-
-    Sensitivities and losses are recomputed from the stored tree by independent code. One charge
-    covers all levels. Raises BudgetRefused before any noise is drawn.
-    """
-    plan = plan_of(run, settings)
-    failures = Failures()
-    try:
-        check_noise(read_public_tree(run.root), plan.noise, expected_of(settings, plan), failures)
-    except UnusableRunFile as error:
-        failures.add(str(error))
-    if failures.count:
-        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
-    if plan.guarantee is None:
-        return
-    mechanism = DISCRETE_LAPLACE if plan.budget is None else DISCRETE_GAUSSIAN
-    charge_draws(
-        run,
-        settings,
-        draws=[Draw(UNIVERSE, mechanism, plan.guarantee)],
-        inputs=stored_digests(run),
-        files=measurement_files(run, plan),
-    )
-
-
-def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
-    """The cuts of all levels, and the files of noisy counts of those that have been cut."""
-    files = []
-    for level in plan.levels:
-        files.append(cuts_file(run, level))
-        if files[-1].exists():
-            shards = read_cuts(run, level).shards
-            files += [measured_file(run, level, shard.name) for shard in shards]
-    return files
 
 
 def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:

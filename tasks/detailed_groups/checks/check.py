@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from spineflow.tasks.census.invariants import read_geography, read_invariants
-from spineflow.tasks.detailed_groups.ingest.run import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.paths import geography_file, invariants_file
 from spineflow.tasks.detailed_groups.postprocess.run import is_inhabitable
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
@@ -37,7 +38,7 @@ from spineflow.validation.outcome import Outcome
 def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> ExpectedRun:
     """The promise of a run's settings, specification, geography and declared invariants."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    geography = read_geography(run.geography)
+    geography = read_geography(geography_file(run))
     blocks = {name: geography[_is_in_pass(geography, name)] for name in parameters.passes}
     mechanism = settings.mechanism
     return ExpectedRun(
@@ -93,10 +94,10 @@ def _coterminous(
     run: RunDirectory, settings: DetailedGroupsSettings, passes: Sequence[str]
 ) -> dict[str, dict[str, int]]:
     """The set of every coterminous region, numbered across passes."""
-    geography = read_geography(run.geography)
+    geography = read_geography(geography_file(run))
     inhabitable = None
     if settings.mechanism.units_are_invariant:
-        inhabitable = is_inhabitable(read_invariants(run.invariants))
+        inhabitable = is_inhabitable(read_invariants(invariants_file(run)))
     sets: dict[str, dict[str, int]] = {}
     first = 0
     for region_pass in passes:

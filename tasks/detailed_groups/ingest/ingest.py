@@ -28,9 +28,11 @@ from spineflow.tasks.detailed_groups.ingest.parameters import (
     read_specification,
 )
 from spineflow.tasks.detailed_groups.ingest.region_names import read_names, write_run_names
-from spineflow.tasks.detailed_groups.ingest.run_files import (
+from spineflow.tasks.detailed_groups.paths import (
     Shard,
     counts_file,
+    geography_file,
+    invariants_file,
     parameters_folder,
     persons_file,
     write_shards,
@@ -135,10 +137,10 @@ def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     write_persons(persons_file(run), result.persons)
     copy_parameters(settings.input.parameters, parameters_folder(run))
     write_run_names(run, names_of(settings))
-    with replacing(run.geography) as part:
+    with replacing(geography_file(run)) as part:
         pq.write_table(pa.Table.from_pandas(result.blocks, preserve_index=False), part)
     if settings.mechanism.units_are_invariant:
-        write_invariants(run.invariants, result.invariants)
+        write_invariants(invariants_file(run), result.invariants)
     write_shards(run, shards(run, run_parameters(run, settings)))
 
 
@@ -174,12 +176,12 @@ def input_digests(result: GroupsInput, key: bytes) -> dict[str, InputDigest]:
 
 
 def _areas(run: RunDirectory) -> pd.DataFrame:
-    return _areas_of_file(run, run.geography.stat().st_mtime_ns)
+    return _areas_of_file(run, geography_file(run).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=2)
 def _areas_of_file(run: RunDirectory, _modified: int) -> pd.DataFrame:
-    return areas_of(read_geography(run.geography))[1]
+    return areas_of(read_geography(geography_file(run)))[1]
 
 
 @lru_cache(maxsize=2)

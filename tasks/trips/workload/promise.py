@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.trips.measurement.plan import Plan
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.plan import Plan
 from spineflow.validation.trips.privacy_loss import ExpectedTrips
 
 

@@ -22,8 +22,6 @@ from pathlib import Path
 
 import pandas as pd
 from spineflow.tasks.census.invariants import (
-    read_geography,
-    read_invariants,
     read_state_totals,
     write_state_totals,
 )
@@ -31,12 +29,17 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.queries import errors_of_universe
 from spineflow.tasks.topdown.estimation.estimators import estimator_of
-from spineflow.tasks.topdown.ingest.run import ingest_input
-from spineflow.tasks.topdown.measurement.run import constrain_universe, measure_once
+from spineflow.tasks.topdown.ingest.ingest import ingest_input
+from spineflow.tasks.topdown.measurement.constraints import constrain_universe
+from spineflow.tasks.topdown.measurement.measure import measure_once
+from spineflow.tasks.topdown.paths import (
+    spine_folder,
+    state_totals_file,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import universe_spine
-from spineflow.tasks.topdown.spine.files import read_spine, write_spine
-from spineflow.tasks.topdown.spine.shards import cut_spine, read_shards, write_shards
+from spineflow.tasks.topdown.spine.build import write_universe_spine
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
 
 
 def with_seed(settings: TopdownSettings, seed: int) -> TopdownSettings:
@@ -75,14 +78,10 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     """
     public = ("spine/geography.parquet", "spine/invariants.parquet")
     run = _linked(dataset, folder, "confidential", *public)
-    totals = read_state_totals(dataset.state_totals)
-    write_state_totals(run.state_totals, {} if settings.blocks_only else totals)
-    geography, invariants = read_geography(run.geography), read_invariants(run.invariants)
+    totals = read_state_totals(state_totals_file(dataset))
+    write_state_totals(state_totals_file(run), {} if settings.blocks_only else totals)
     for universe in settings.run.universes:
-        spine = universe_spine(settings, universe, geography, invariants)
-        write_spine(spine, run.spine(universe))
-        shards = cut_spine(spine, settings.schema_of(universe), settings.budget_of(universe))
-        write_shards(shards, run.spine(universe))
+        write_universe_spine(run, settings, universe)
         constrain_universe(run, settings, universe)
     return run
 
@@ -91,9 +90,9 @@ def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> Ru
     """Draw the noise of the replicate that `privacy.seed` of the settings names."""
     run = _linked(layout, folder, "confidential", "spine")
     for universe in settings.run.universes:
-        for geolevel in read_spine(run.spine(universe)).names:
+        for geolevel in read_spine(spine_folder(run, universe)).names:
             _linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
-        for shard in read_shards(run.spine(universe)):
+        for shard in read_shards(spine_folder(run, universe)):
             measure_once(run, settings, universe, shard)
     return run
 
@@ -103,8 +102,8 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     run = _linked(measured, folder, "confidential", "spine", "measurements")
     estimator = estimator_of(settings)
     for universe in settings.run.universes:
-        spine = read_spine(run.spine(universe))
-        down = read_shards(run.spine(universe))
+        spine = read_spine(spine_folder(run, universe))
+        down = read_shards(spine_folder(run, universe))
         up = sorted(down, key=lambda shard: -spine.names.index(shard.geolevel))
         if estimator.combine is not None:
             for shard in up:

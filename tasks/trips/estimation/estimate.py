@@ -16,20 +16,18 @@ from spineflow.tasks.trips.estimation.top_down import (
     positive,
     step_down,
 )
-from spineflow.tasks.trips.ingest.files import read_tree
+from spineflow.tasks.trips.ingest.files import plan_of, read_tree
 from spineflow.tasks.trips.measurement.files import (
-    UNIVERSE,
     NodeShard,
     NodeValues,
-    estimates_file,
-    measured_file,
     read_cuts,
     read_nodes,
     write_estimates,
 )
-from spineflow.tasks.trips.measurement.plan import Plan
-from spineflow.tasks.trips.measurement.run import SELECTION, parents_of, parents_of_shard, plan_of
+from spineflow.tasks.trips.measurement.measure import SELECTION, parents_of, parents_of_shard
+from spineflow.tasks.trips.paths import UNIVERSE, estimates_file, measured_file
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.plan import Plan
 
 ONLY_SHARD = "00000"
 """Name of a level's shard where there is but one."""

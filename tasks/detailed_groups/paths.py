@@ -38,6 +38,16 @@ def parameters_folder(run: RunDirectory) -> Path:
     return run.root / "parameters"
 
 
+def geography_file(run: RunDirectory) -> Path:
+    """The geography frame: public."""
+    return run.root / "spine" / "geography.parquet"
+
+
+def invariants_file(run: RunDirectory) -> Path:
+    """The declared invariants of every block, where the input is census tables."""
+    return run.root / "spine" / "invariants.parquet"
+
+
 def persons_file(run: RunDirectory) -> Path:
     """The confidential persons by area and combination of codes."""
     return run.confidential / "detailed_groups" / "persons.parquet"

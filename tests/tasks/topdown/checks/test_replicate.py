@@ -7,7 +7,7 @@ import pytest
 from spineflow.flows.running import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.estimation.replicate import read_dataset, study, with_estimator
+from spineflow.tasks.topdown.checks.replicate import read_dataset, study, with_estimator
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from spineflow.tasks.census.histograms import write_histogram
+from spineflow.tasks.group_sizes.ingest.files import write_plan
 from spineflow.tasks.group_sizes.ingest.hierarchy import write_hierarchy
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of
-from spineflow.tasks.group_sizes.ingest.run_files import UNIVERSE, regions_file, write_plan
+from spineflow.tasks.group_sizes.paths import UNIVERSE, regions_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.identity import store_identity
 from spineflow.tasks.runs.directory import RunDirectory

@@ -8,6 +8,7 @@ from spineflow.tasks.census.schema import COARSENINGS, Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
+from spineflow.tasks.topdown.paths import geography_file, invariants_file
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Outcome
@@ -54,7 +55,7 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
 
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """
-    invariants = read_invariants(run.invariants)
+    invariants = read_invariants(invariants_file(run))
     facilities = pa.table(
         {
             "block_geocode": pa.array(invariants["block_geocode"], pa.string()),
@@ -72,7 +73,7 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
         outcomes += check_tabulations(
             Tabulated(
                 run.unchecked_release,
-                read_geography(run.geography),
+                read_geography(geography_file(run)),
                 tabulated_universes(settings),
                 has_legacy(settings),
                 settings.is_private,

@@ -32,8 +32,8 @@ from fractions import Fraction
 from spineflow.tasks.noise.distributions import exp_minus_bounds
 from spineflow.tasks.noise.randomness import RandomSource
 from spineflow.tasks.noise.sampler import discrete_laplace
-from spineflow.tasks.trips.measurement.truth import TrueLevel
 from spineflow.tasks.trips.workload.neighbors import Contribution, l1_sensitivity
+from spineflow.tasks.trips.workload.truth import TrueLevel
 
 PRECISION = 256
 """Bits of the integer bounds on exponentials, far beyond the smallest delta."""

@@ -1,36 +1,23 @@
-"""Charging and measuring a detailed-groups run, shard by shard."""
+"""Charging a detailed-groups run before any noise is drawn."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-from spineflow.tasks.detailed_groups.ingest.counts import read_counts
-from spineflow.tasks.detailed_groups.ingest.run import (
+from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_parameters,
-    run_regions,
     run_universe,
-)
-from spineflow.tasks.detailed_groups.ingest.run_files import (
-    Shard,
-    counts_file,
-    measured_file,
-    read_shards,
-    stage_1_file,
-)
-from spineflow.tasks.detailed_groups.measurement.files import (
-    GroupNames,
-    publish_tables,
-    publish_totals,
-    read_totals,
 )
 from spineflow.tasks.detailed_groups.measurement.stages import (
     LevelNoise,
-    ShardGroups,
     level_noise,
-    measure_tables,
-    measure_totals,
+)
+from spineflow.tasks.detailed_groups.paths import (
+    Shard,
+    measured_file,
+    read_shards,
+    stage_1_file,
 )
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mapping import exact_stability, stability
@@ -42,7 +29,7 @@ from spineflow.tasks.ledger.accounting import (
     ZCDP,
     Guarantee,
 )
-from spineflow.tasks.ledger.charging import charge_draws, random_source, single_draw
+from spineflow.tasks.ledger.charging import charge_draws
 from spineflow.tasks.ledger.identity import stored_digests
 from spineflow.tasks.ledger.ledger import Draw
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
@@ -128,59 +115,3 @@ def noise_of(
         stability(universe, parameters.max_race_codes),
         infinite=settings.privacy.infinite,
     )
-
-
-def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
-    """Stage 1 of a shard, published: the noisy totals that choose the tables.
-
-    Raises BudgetRefused if the ledger knows that this run has published the file before.
-    """
-    path = stage_1_file(run, shard)
-    parameters = run_parameters(run, settings)
-    noise = noise_of(run, settings, parameters, shard.region_type, shard.level).stage_1
-    names, groups = _names(run, shard), _groups(run, shard)
-    source = random_source(settings, shard.region_type, str(shard.level), shard.name, "stage 1")
-    with single_draw(run, settings, path):
-        return publish_totals(
-            path,
-            names,
-            noise,
-            lambda: measure_totals(groups, noise, source),
-            is_private=settings.is_private,
-        )
-
-
-def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
-    """Stage 2 of a shard, published: every group's total or the table that stage 1 chose.
-
-    Beside the confidential counts it reads the published outcome of stage 1 alone. Raises
-    BudgetRefused if the ledger knows that this run has published the file before.
-    """
-    path = measured_file(run, shard)
-    parameters = run_parameters(run, settings)
-    noise = noise_of(run, settings, parameters, shard.region_type, shard.level)
-    thresholds = parameters.thresholds[shard.region_type, shard.level]
-    names, groups = _names(run, shard), _groups(run, shard)
-    chosen = stage_1_file(run, shard)
-    totals = read_totals(chosen) if has_stage_1(run, shard) else np.zeros(0, dtype=np.int64)
-    source = random_source(settings, shard.region_type, str(shard.level), shard.name, "stage 2")
-    with single_draw(run, settings, path):
-        return publish_tables(
-            path,
-            names,
-            noise,
-            lambda: measure_tables(groups, totals, thresholds, noise, source),
-            is_private=settings.is_private,
-        )
-
-
-def _names(run: RunDirectory, shard: Shard) -> GroupNames:
-    universe = run_universe(run, shard.region_type, shard.level)
-    region_ids = run_regions(run, shard.region_type).ids[shard.start : shard.stop]
-    return GroupNames(shard.region_type, region_ids, universe.codes, universe.total_only)
-
-
-def _groups(run: RunDirectory, shard: Shard) -> ShardGroups:
-    counts = read_counts(counts_file(run, shard.region_type, shard.level), shard.start, shard.stop)
-    universe = run_universe(run, shard.region_type, shard.level)
-    return ShardGroups(shard.start, shard.stop - shard.start, universe.total_only, counts)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from spineflow.tasks.trips.measurement.truth import TrueLevel, TrueTree, summed
 from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
 from spineflow.tasks.trips.workload.tree import Tree, od_tree
+from spineflow.tasks.trips.workload.truth import TrueLevel, TrueTree, summed
 
 
 def country() -> Tree:

@@ -12,6 +12,7 @@ from spineflow.tasks.ledger.identity import store_identity
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.tables.outcomes import write_input_outcomes
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
@@ -39,13 +40,13 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
     store_identity(run, settings, lambda key: input_digests(result, key))
-    run.geography.parent.mkdir(parents=True, exist_ok=True)
+    geography_file(run).parent.mkdir(parents=True, exist_ok=True)
     run.histogram("persons").parent.mkdir(parents=True, exist_ok=True)
     for universe, histogram in result.histograms.items():
         write_histogram(
             run.histogram(universe), histogram, result.geography["block_geocode"].to_numpy()
         )
-    with replacing(run.geography) as part:
+    with replacing(geography_file(run)) as part:
         pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
-    write_invariants(run.invariants, result.invariants)
-    write_state_totals(run.state_totals, {} if settings.blocks_only else result.state_totals)
+    write_invariants(invariants_file(run), result.invariants)
+    write_state_totals(state_totals_file(run), {} if settings.blocks_only else result.state_totals)

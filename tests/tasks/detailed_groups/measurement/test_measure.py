@@ -10,28 +10,30 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.ingest.run import (
+from spineflow.tasks.detailed_groups.ingest.ingest import (
     ingest_input,
     run_parameters,
     run_regions,
     run_universe,
     tabulate,
 )
-from spineflow.tasks.detailed_groups.ingest.run_files import (
-    measured_file,
-    read_shards,
-    stage_1_file,
-)
-from spineflow.tasks.detailed_groups.measurement.run import (
+from spineflow.tasks.detailed_groups.measurement.charge import (
     charge_run,
     check_loss,
     guarantee_of,
     has_stage_1,
-    measure_tables_once,
-    measure_totals_once,
     measurement_files,
 )
+from spineflow.tasks.detailed_groups.measurement.measure import (
+    measure_tables_once,
+    measure_totals_once,
+)
 from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, Noise
+from spineflow.tasks.detailed_groups.paths import (
+    measured_file,
+    read_shards,
+    stage_1_file,
+)
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.ledger.ledger import open_ledger, summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -281,7 +283,7 @@ def test_shards_cut_regions_and_measure_the_same(groups_input, tmp_path, monkeyp
     overrides = (*SMALL, "privacy.infinite=true", "input.confidential=false")
     whole, settings = ingested(tmp_path / "whole", groups_input, *overrides)
     measure(whole, settings)
-    monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.run.GROUPS_PER_SHARD", 150)
+    monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.ingest.GROUPS_PER_SHARD", 150)
     cut, settings = ingested(tmp_path / "cut", groups_input, *overrides)
     measure(cut, settings)
     assert len(read_shards(cut)) > len(read_shards(whole))

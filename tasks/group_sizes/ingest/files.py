@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.group_sizes.ingest.hierarchy import stored_hierarchy
+from spineflow.tasks.group_sizes.paths import (
+    UNIVERSE,
+    plan_file,
+    regions_file,
+)
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
-
-UNIVERSE = "groups"
-"""The universe in the names of measurement and estimate folders."""
-
-SHARD = "00000"
-"""A level is measured as one shard."""
-
-
-def regions_file(run: RunDirectory) -> Path:
-    """The hierarchy: level, region, parent; public."""
-    return run.root / "hierarchy" / "regions.parquet"
-
-
-def plan_file(run: RunDirectory) -> Path:
-    """The plan, which is written last by the ingest; public."""
-    return run.root / "hierarchy" / "plan.json"
 
 
 def read_regions(run: RunDirectory) -> RegionHierarchy:
@@ -43,16 +30,6 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
     """Write the plan in one step."""
     with replacing(plan_file(run)) as part:
         part.write_text(plan.to_json(), encoding="utf-8")
-
-
-def measurement_file(run: RunDirectory, level: str) -> Path:
-    """The noisy vector of a level."""
-    return run.dpqueries(UNIVERSE, level, SHARD)
-
-
-def estimates_file(run: RunDirectory, level: str) -> Path:
-    """The estimated counts of a level."""
-    return run.estimates(UNIVERSE, level, SHARD)
 
 
 def true_counts(run: RunDirectory, hierarchy: RegionHierarchy, plan: Plan) -> list[np.ndarray]:

@@ -12,12 +12,8 @@ from spineflow.tasks.ledger.accounting import (
     UNBOUNDED,
     ZCDP,
     Guarantee,
-    epsilon_simple,
-    epsilon_tight,
 )
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.trips.measurement.stability import StabilityHistogram, stability_histogram
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.budget import (
     LevelBudget,
@@ -33,6 +29,7 @@ from spineflow.tasks.trips.workload.mechanisms import (
     TOP_DOWN,
 )
 from spineflow.tasks.trips.workload.optimal_shares import optimised_shares
+from spineflow.tasks.trips.workload.stability import StabilityHistogram, stability_histogram
 from spineflow.tasks.trips.workload.tree import Tree
 
 
@@ -128,72 +125,3 @@ def _shares(settings: TripsSettings, tree: Tree) -> Mapping[int, Fraction]:
             f"({', '.join(tree.level_name(level) for level in levels)}); list one for each."
         )
     return dict(zip(levels, given, strict=True))
-
-
-def budget_report(plan: Plan, delta: Fraction) -> dict:
-    """What `spineflow budget --json` prints; fractions as strings, epsilon by zCDP at `delta`.
-
-    `rho` is the composed figure, of bounded zCDP per person. `block_within` is what protects a
-    trip's leaf from somebody who knows its node at a level.
-    """
-    guarantee, budget = plan.guarantee, plan.budget
-    return {
-        "universe": "trips",
-        "mechanism": DISCRETE_LAPLACE if budget is None else DISCRETE_GAUSSIAN,
-        "neighbors": BOUNDED if guarantee is None else guarantee.neighbors,
-        "rho": "inf" if guarantee is None else str(guarantee.bounded_rho),
-        "native_rho": None if guarantee is None or budget is None else str(guarantee.parameter),
-        "delta": str(delta if guarantee is None or not guarantee.delta else guarantee.delta),
-        "epsilon": _epsilons(plan, Fraction(1), delta),
-        "attributes": {},
-        "block_within": _within(plan, delta),
-        "queries": _queries(plan),
-    }
-
-
-def _epsilons(plan: Plan, share: Fraction, delta: Fraction) -> dict[str, float | str]:
-    """Epsilon of a share of the budget, in the terms of the plan's own neighbours."""
-    if plan.guarantee is None:
-        return {"tight": "inf", "simple": "inf"}
-    if plan.budget is None:
-        epsilon = float(plan.guarantee.parameter)
-        return {"tight": epsilon, "simple": epsilon}
-    rho = plan.guarantee.parameter * share
-    return {"tight": epsilon_tight(rho, delta), "simple": epsilon_simple(rho, delta)}
-
-
-def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
-    """Epsilon of all that is measured below each level, by the level's name."""
-    if plan.budget is None:
-        return {}
-    shares = plan.budget.shares
-    return {
-        plan.tree.level_name(level): _epsilons(
-            plan, sum((shares[below] for below in plan.levels if below > level), Fraction(0)), delta
-        )["tight"]
-        for level in plan.levels[:-1]
-    }
-
-
-def _queries(plan: Plan) -> list[dict]:
-    if plan.budget is None:
-        return [
-            {
-                "geolevel": plan.tree.level_name(plan.tree.depth),
-                "query": "positive counts",
-                "share": "1",
-                "sigma_squared": None,
-                "scale": None if plan.histogram.scale is None else str(plan.histogram.scale),
-                "threshold": plan.histogram.threshold,
-            }
-        ]
-    return [
-        {
-            "geolevel": plan.tree.level_name(level),
-            "query": "counts",
-            "share": str(plan.budget.shares[level]),
-            "sigma_squared": str(plan.budget.sigma_squared(level)),
-            "squared_sensitivity": plan.budget.squared_sensitivities[level],
-        }
-        for level in plan.levels
-    ]

@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.trips.measurement.stability import (
+from spineflow.tasks.trips.workload.neighbors import Contribution
+from spineflow.tasks.trips.workload.stability import (
     StabilityHistogram,
     publication_bound,
     stability_histogram,
 )
-from spineflow.tasks.trips.measurement.truth import TrueLevel
-from spineflow.tasks.trips.workload.neighbors import Contribution
+from spineflow.tasks.trips.workload.truth import TrueLevel
 
 N_CELLS = 3
 TAIL = 40

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
-from spineflow.tasks.trips.checks.promise import expected_of
-from spineflow.tasks.trips.measurement.run import plan_of
+from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.promise import expected_of
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.trips.run_checks import run_checks
 

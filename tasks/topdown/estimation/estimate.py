@@ -21,7 +21,7 @@ from spineflow.tasks.topdown.estimation.problem import (
     QueryMeasurement,
     SiblingProblem,
 )
-from spineflow.tasks.topdown.estimation.solves_file import write_solves
+from spineflow.tasks.topdown.estimation.solves import write_solves
 from spineflow.tasks.topdown.measurement.constraints import (
     BOUNDED_ATTRIBUTE,
     STATE_TOTAL,
@@ -29,6 +29,7 @@ from spineflow.tasks.topdown.measurement.constraints import (
     bound_names,
     state_of,
 )
+from spineflow.tasks.topdown.paths import constraints_file, solves_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 from spineflow.tasks.topdown.workload.budget import Budget
@@ -132,7 +133,7 @@ class ShardInput:
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         geolevel = shard.geolevel
         geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
-        constraints = run.constraints(universe, geolevel, shard.name)
+        constraints = constraints_file(run, universe, geolevel, shard.name)
         dpqueries = run.dpqueries(universe, geolevel, shard.name)
         return cls(
             run,
@@ -190,7 +191,7 @@ class ShardInput:
         """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""
         place = (self.universe, self.shard.geolevel, self.shard.name)
         if records:
-            write_solves(self.run.solves(*place), records)
+            write_solves(solves_file(self.run, *place), records)
         write_estimates(
             self.run.estimates(*place),
             self.geocode,
@@ -306,7 +307,7 @@ def _files_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -
     above = spine.names[spine.names.index(shard.geolevel) - 1]
     return [
         run.estimates(universe, above, other.name)
-        for other in read_shards(run.spine(universe))
+        for other in read_shards(spine_folder(run, universe))
         if other.geolevel == above
         and other.start < shard.parent_stop
         and other.stop > shard.parent_start
@@ -318,7 +319,7 @@ def shards_below(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -
     names = spine.names[spine.names.index(shard.geolevel) + 1 :]
     return [
         other
-        for other in read_shards(run.spine(universe))
+        for other in read_shards(spine_folder(run, universe))
         if names
         and other.geolevel == names[0]
         and other.parent_start < shard.stop

@@ -1,0 +1,50 @@
+"""Charging a group-sizes run before any noise is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spineflow.tasks.group_sizes.ingest.files import read_plan
+from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.costs import guarantee_of
+from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
+from spineflow.tasks.group_sizes.workload.plan import Plan
+from spineflow.tasks.group_sizes.workload.promise import promise_of
+from spineflow.tasks.ledger.charging import charge_draws
+from spineflow.tasks.ledger.identity import stored_digests
+from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.validation.group_sizes.privacy_loss import check_plan
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import UnusableRunFile
+
+
+def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
+    """The files of noisy measurements that the run publishes, there yet or not."""
+    return [measurement_file(run, level.level) for level in plan.levels]
+
+
+def charge_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
+    """Check that what will be measured costs what the settings say, then enter it in the ledger.
+
+    Shares and sensitivities are recomputed from the stored plan by independent code. Raises
+    BudgetRefused before any noise is drawn.
+    """
+    failures = Failures()
+    try:
+        check_plan(run.root, promise_of(settings), failures)
+    except UnusableRunFile as error:
+        failures.add(str(error))
+    if failures.count:
+        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
+    if settings.is_private:
+        plan = read_plan(run)
+        charge_draws(
+            run,
+            settings,
+            draws=[Draw(UNIVERSE, NOISE, guarantee_of(plan))],
+            inputs=stored_digests(run),
+            files=measurement_files(run, plan),
+        )

@@ -1,0 +1,41 @@
+"""Measuring a group-sizes run, level by level."""
+
+from __future__ import annotations
+
+import numpy as np
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
+from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector
+from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
+from spineflow.tasks.ledger.charging import random_source, single_draw
+from spineflow.tasks.noise.sampler import noise_variance
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: str) -> None:
+    """Measure and publish one level; raises BudgetRefused if that was done before."""
+    plan, hierarchy = read_plan(run), read_regions(run)
+    depth = hierarchy.names.index(level_name)
+    level, regions = plan.levels[depth], hierarchy.levels[depth].region
+    counts = true_counts(run, hierarchy, plan)[depth]
+    path = measurement_file(run, level_name)
+    plb, variance = "inf", 0.0
+    if level.scale is not None:
+        plb, variance = str(plan.epsilon * level.share), noise_variance(NOISE, level.scale)
+    with single_draw(run, settings, path):
+
+        def draw():
+            source = random_source(settings, UNIVERSE, level_name)
+            yield [
+                NoisyAnswers(
+                    plan.vector + DPQUERY_SUFFIX,
+                    regions,
+                    noisy_vector(plan.vector, counts, level.scale, source),
+                    np.full(len(regions), variance),
+                    np.full(len(regions), plb, dtype=object),
+                )
+            ]
+
+        write_measurements(path, draw(), is_private=settings.is_private)

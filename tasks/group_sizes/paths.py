@@ -1,0 +1,34 @@
+"""Where a group-sizes run keeps its artifacts, beside those that every run has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spineflow.tasks.runs.directory import RunDirectory
+
+UNIVERSE = "groups"
+"""The universe in the names of measurement and estimate folders."""
+
+
+SHARD = "00000"
+"""A level is measured as one shard."""
+
+
+def regions_file(run: RunDirectory) -> Path:
+    """The hierarchy: level, region, parent; public."""
+    return run.root / "hierarchy" / "regions.parquet"
+
+
+def plan_file(run: RunDirectory) -> Path:
+    """The plan, which is written last by the ingest; public."""
+    return run.root / "hierarchy" / "plan.json"
+
+
+def measurement_file(run: RunDirectory, level: str) -> Path:
+    """The noisy vector of a level."""
+    return run.dpqueries(UNIVERSE, level, SHARD)
+
+
+def estimates_file(run: RunDirectory, level: str) -> Path:
+    """The estimated counts of a level."""
+    return run.estimates(UNIVERSE, level, SHARD)

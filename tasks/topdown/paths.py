@@ -1,0 +1,42 @@
+"""Where a topdown run keeps its artifacts, beside those that every run has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+def geography_file(run: RunDirectory) -> Path:
+    """The geography frame: public."""
+    return run.root / "spine" / "geography.parquet"
+
+
+def invariants_file(run: RunDirectory) -> Path:
+    """The declared invariants of every block: public by declaration."""
+    return run.root / "spine" / "invariants.parquet"
+
+
+def state_totals_file(run: RunDirectory) -> Path:
+    """The declared population of every state."""
+    return run.root / "spine" / "state_totals.json"
+
+
+def spine_folder(run: RunDirectory, universe: str) -> Path:
+    """Folder of a universe's spine."""
+    return run.root / "spine" / universe
+
+
+def constraints_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
+    """Constraints of one shard of geounits."""
+    return run.measurements(universe, geolevel) / "constraints" / f"{shard}.parquet"
+
+
+def combined_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
+    """What the measurements of a shard, and all below it, tell about its parents."""
+    return run.root / "combined" / universe / geolevel / f"{shard}.parquet"
+
+
+def solves_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
+    """How each solve of a shard ended."""
+    return run.root / "solves" / universe / geolevel / f"{shard}.parquet"

@@ -1,0 +1,59 @@
+"""Charging a trips run before any noise is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spineflow.tasks.ledger.charging import charge_draws
+from spineflow.tasks.ledger.identity import stored_digests
+from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.measurement.files import read_cuts
+from spineflow.tasks.trips.paths import UNIVERSE, cuts_file, measured_file
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.plan import Plan
+from spineflow.tasks.trips.workload.promise import expected_of
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.trips.privacy_loss import check_noise
+from spineflow.validation.trips.run_files import read_tree as read_public_tree
+
+
+def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
+    """Check that what will be drawn costs what the settings say, then enter it in the ledger.
+
+    Sensitivities and losses are recomputed from the stored tree by independent code. One charge
+    covers all levels. Raises BudgetRefused before any noise is drawn.
+    """
+    plan = plan_of(run, settings)
+    failures = Failures()
+    try:
+        check_noise(read_public_tree(run.root), plan.noise, expected_of(settings, plan), failures)
+    except UnusableRunFile as error:
+        failures.add(str(error))
+    if failures.count:
+        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
+    if plan.guarantee is None:
+        return
+    mechanism = DISCRETE_LAPLACE if plan.budget is None else DISCRETE_GAUSSIAN
+    charge_draws(
+        run,
+        settings,
+        draws=[Draw(UNIVERSE, mechanism, plan.guarantee)],
+        inputs=stored_digests(run),
+        files=measurement_files(run, plan),
+    )
+
+
+def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
+    """The cuts of all levels, and the files of noisy counts of those that have been cut."""
+    files = []
+    for level in plan.levels:
+        files.append(cuts_file(run, level))
+        if files[-1].exists():
+            shards = read_cuts(run, level).shards
+            files += [measured_file(run, level, shard.name) for shard in shards]
+    return files
