@@ -21,6 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 from spineflow.tasks.census.inputs import InputCheck
+from spineflow.tasks.census.queries import normalize_query_name
 from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -30,7 +31,6 @@ from spineflow.tasks.topdown.checks.accuracy.run import accuracy_report
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report
 from spineflow.tasks.topdown.workload.margins import margin_of_error, total_for_margin
-from spineflow.tasks.topdown.workload.queries import normalize_query_name
 
 WIDTH_WHEN_PIPED = 160
 

@@ -123,7 +123,12 @@ def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[s
     shared = {}
     for name in SHARED:
         table = own.get(name, {})
-        known = model.model_fields[name].annotation.model_fields
+        section = model.model_fields[name].annotation
+        takes_all = section.model_config.get("extra") == "allow"
         if isinstance(table, Mapping):
-            shared[name] = {key: value for key, value in table.items() if key in known}
+            shared[name] = {
+                key: value
+                for key, value in table.items()
+                if takes_all or key in section.model_fields
+            }
     return shared

@@ -25,7 +25,11 @@ NEVER_SPLIT = ("US", "State")
 
 
 def bypass(
-    geolevels: tuple[Geolevel, ...], *, is_pure: bool, bypass_cutoff: int | None = None
+    geolevels: tuple[Geolevel, ...],
+    *,
+    is_pure: bool,
+    bypass_cutoff: int | None = None,
+    never_split: tuple[str, ...] = NEVER_SPLIT,
 ) -> tuple[Geolevel, ...]:
     """Geolevels after Algorithm 3, root first.
 
@@ -41,7 +45,7 @@ def bypass(
         offsets = child_offsets(children.parent, len(parents))
         n_children = np.diff(offsets)
         is_bypassed = n_children == 1
-        if is_pure and index > 0 and parents.name not in NEVER_SPLIT:
+        if is_pure and index > 0 and parents.name not in never_split:
             n_grandchildren = np.bincount(parents.parent, minlength=len(levels[index - 1]))
             is_bypassed |= _rule_of_theorem_2(
                 parents, children, offsets, n_grandchildren, bypass_cutoff

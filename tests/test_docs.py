@@ -15,7 +15,7 @@ from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.running import PRESETS
 from spineflow.flows.tune import TopdownTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
-from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, COARSENINGS
+from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
@@ -149,7 +149,10 @@ def test_every_setting_is_listed_with_its_default(heading: str, settings_page: s
             assert json.dumps(default) in shown[name]
         else:
             assert "`" not in shown[name]
-    assert heading.startswith("`[workload") or set(shown) == set(SECTIONS[heading].model_fields)
+    known = set(SECTIONS[heading].model_fields)
+    if SECTIONS[heading] is CensusTables:
+        known |= set(CENSUS.input_tables)
+    assert heading.startswith("`[workload") or set(shown) == known
 
 
 @pytest.mark.parametrize("model", FURTHER_SETTINGS, ids=lambda model: model.__name__)
@@ -163,9 +166,11 @@ def test_spines_and_schemas_are_listed(settings_page: str) -> None:
     for kind, geolevels in GEOLEVEL_ORDER.items():
         assert f"| `{kind}` |" in settings_page
         assert all(f"`{name}`" in settings_page for name in geolevels)
-    for name, size in ATTRIBUTE_SIZES.items():
-        assert re.search(rf"`{name}` \({size}\b", settings_page)
-    assert all(f"`{name}`" in settings_page for name in COARSENINGS)
+    schemas = [CENSUS.universes[name].full_schema for name in ("persons", "units")]
+    for schema in schemas:
+        for name in schema.attributes:
+            assert re.search(rf"`{name}` \({len(schema.labels(name))}\b", settings_page)
+        assert all(f"`{c.name}`" in settings_page for c in schema.coarsenings)
 
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.histograms import HistogramSum
 from spineflow.tasks.census.invariants import block_invariants, state_totals
-from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.census.tables import (
     EvidenceTally,
     PersonSums,
@@ -178,7 +179,7 @@ def _assemble(
     block_geocode = geography["block_geocode"]
     return IngestResult(
         geography=geography,
-        invariants=block_invariants(block_geocode, units.block, units.hhgq),
+        invariants=block_invariants(block_geocode, units.block, units.kind),
         state_totals=state_totals(block_geocode, sums.population),
         histograms=histograms,
         identity=sums.identity,

@@ -14,30 +14,29 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.census.schema import ATTRIBUTE_SIZES
+from spineflow.tasks.census.cef_2020 import N_TYPES
 from spineflow.tasks.runs.files import replacing
 
-FACILITY_COLUMNS = tuple(f"facilities_{hhgq}" for hhgq in range(1, ATTRIBUTE_SIZES["hhgq"]))
+FACILITY_COLUMNS = tuple(f"facilities_{number}" for number in range(1, N_TYPES))
 """Columns of the invariants frame with the facilities of each group-quarters type."""
 _UNITS_AT_ONCE = 1 << 20
 
 
 def block_invariants(
-    block_geocode: pd.Series, unit_block: np.ndarray, unit_hhgq: np.ndarray
+    block_geocode: pd.Series, unit_block: np.ndarray, unit_type: np.ndarray
 ) -> pd.DataFrame:
     """The invariants frame: one row for every block, in the order of `block_geocode`.
 
-    `unit_block` and `unit_hhgq` give every unit's block position and its type, 0 for a housing
+    `unit_block` and `unit_type` give every unit's block position and its type, 0 for a housing
     unit and 1 to 7 for a facility, shape `(n_units,)` each. Columns: block_geocode,
     housing_units, facilities_1 to facilities_7 (int64).
     """
-    n_types = ATTRIBUTE_SIZES["hhgq"]
-    counts = np.zeros(len(block_geocode) * n_types, dtype=np.int64)
+    counts = np.zeros(len(block_geocode) * N_TYPES, dtype=np.int64)
     for start in range(0, len(unit_block), _UNITS_AT_ONCE):
         rows = slice(start, start + _UNITS_AT_ONCE)
-        np.add.at(counts, unit_block[rows].astype(np.int64) * n_types + unit_hhgq[rows], 1)
+        np.add.at(counts, unit_block[rows].astype(np.int64) * N_TYPES + unit_type[rows], 1)
     columns = dict(
-        zip(("housing_units", *FACILITY_COLUMNS), counts.reshape(-1, n_types).T, strict=True)
+        zip(("housing_units", *FACILITY_COLUMNS), counts.reshape(-1, N_TYPES).T, strict=True)
     )
     return pd.DataFrame({"block_geocode": block_geocode, **columns})
 

@@ -1,98 +1,134 @@
-"""Recodes from CEF codes to the levels of a schema's attributes.
+"""Recodes: from the codes of columns to the levels of attributes, as declared.
 
-Each recode is a function of one canonical text (see `tasks.tables.layouts`), evaluated once for
-every distinct value of its column. It is defined, that is not negative, exactly for the texts
-that the rules of `validation.rules` let pass.
+A recode is evaluated once for every distinct value of a column (see `tasks.tables.columns`), and
+looked up for the rows. It is defined, that is not negative, exactly for the declared codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.census.schema import ATTRIBUTE_SIZES
+from spineflow.tasks.census.declarations import AttributeDeclaration, CodeRange, Codes
 from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
 
 UNKNOWN = -1
-"""The level of a code that no rule lets pass."""
+"""The level of a code that no level has."""
 
-HHGQ_BY_QGQTYP: Mapping[str | None, int] = {
-    None: 0,
-    **{code: hhgq for hhgq, codes in GROUP_QUARTERS_CODES.items() for code in codes},
-}
-"""Level of `hhgq` of each QGQTYP: 0 for a blank one (household), else the group-quarters type."""
+_MOST_DIGITS = 18
 
 
-def hhgq(qgqtyp: str | None) -> int:
-    """Household (0) or group-quarters type (1 to 7)."""
-    return HHGQ_BY_QGQTYP.get(qgqtyp, UNKNOWN)
+@dataclass(frozen=True)
+class CodeSet:
+    """Codes of a column: texts, "" for a blank, and ranges of whole numbers."""
+
+    texts: frozenset[str]
+    ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, codes: Codes) -> CodeSet:
+        """The declared codes; those made of digits alone are texts, too."""
+        ranges = tuple((c.first, c.last) for c in codes if isinstance(c, CodeRange))
+        return cls(frozenset(c for c in codes if isinstance(c, str)), ranges)
+
+    def holds(self, value: str | None) -> bool:
+        """Whether a canonical text is one of the codes."""
+        if (value or "") in self.texts:
+            return True
+        number = whole_number(value)
+        return number is not None and any(low <= number <= high for low, high in self.ranges)
+
+    def overlaps(self, other: CodeSet) -> bool:
+        """Whether some code is in both."""
+        return (
+            bool(self.texts & other.texts)
+            or any(other.holds(text) for text in self.texts)
+            or any(self.holds(text) for text in other.texts)
+            or any(a <= d and c <= b for a, b in self.ranges for c, d in other.ranges)
+        )
 
 
-def age(qage: str | None) -> int:
-    """Age in years, 0 to 115."""
-    return _number(qage, 0, ATTRIBUTE_SIZES["age"] - 1)
+@dataclass(frozen=True)
+class Recode:
+    """How an attribute is told: `rules` of levels and the codes that columns must have for them.
+
+    The first rule that fits tells the level of a record.
+    """
+
+    attribute: str
+    levels: tuple[str, ...]
+    rules: tuple[tuple[int, Mapping[str, CodeSet]], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the recode reads, each once."""
+        return tuple(dict.fromkeys(name for _, where in self.rules for name in where))
+
+    def level_of(self, value: str | None) -> int:
+        """Level of one value of a recode of one column; -1 where no level has it."""
+        return next(
+            (level for level, where in self.rules if all(c.holds(value) for c in where.values())),
+            UNKNOWN,
+        )
+
+    def evaluate(self, columns: Mapping[str, CodedColumn], n_rows: int) -> np.ndarray:
+        """Level of every row, shape `(n_rows,)`, int16; -1 where no level fits."""
+        names = self.columns
+        if len(names) == 1 and all(where for _, where in self.rules):
+            return columns[names[0]].lookup(self.level_of, np.int16)
+        level = np.full(n_rows, UNKNOWN, dtype=np.int16)
+        is_open = np.ones(n_rows, dtype=bool)
+        for number, where in self.rules:
+            fits = is_open.copy()
+            for name, codes in where.items():
+                fits &= columns[name].lookup(codes.holds, bool)
+            level[fits] = number
+            is_open &= ~fits
+        return level
 
 
-def votingage(qage: str | None) -> int:
-    """Minor (0) or of voting age (1)."""
-    years = age(qage)
-    return years if years == UNKNOWN else int(years >= ADULT_AGE)
+def whole_number(value: str | None) -> int | None:
+    """The whole number that a text spells in ASCII digits; None for any other text."""
+    if value is None or not 0 < len(value) <= _MOST_DIGITS:
+        return None
+    return int(value) if value.isascii() and value.isdigit() else None
 
 
-def hispanic(cenhisp: str | None) -> int:
-    """Not Hispanic (0) or Hispanic (1)."""
-    return _one_less(cenhisp, ATTRIBUTE_SIZES["hispanic"])
+def compiled_recode(name: str, declared: AttributeDeclaration) -> Recode:
+    """The recode of a declared attribute.
 
-
-def cenrace(code: str | None) -> int:
-    """Combination of races, 0 to 62: CENRACE less one."""
-    return _one_less(code, ATTRIBUTE_SIZES["cenrace"])
-
-
-def sex(qsex: str | None) -> int:
-    """QSEX less one."""
-    return _one_less(qsex, ATTRIBUTE_SIZES["sex"])
-
-
-def occupancy(vacs: str | None) -> int:
-    """Vacant (0) or occupied (1) housing unit: occupied means VACS 0."""
-    vacancy = _number(vacs, 0, 9)
-    return vacancy if vacancy == UNKNOWN else int(vacancy == 0)
-
-
-PERSON_RECODES: Mapping[str, tuple[str, Callable[[str | None], int]]] = {
-    "hhgq": ("QGQTYP", hhgq),
-    "votingage": ("QAGE", votingage),
-    "hispanic": ("CENHISP", hispanic),
-    "cenrace": ("CENRACE", cenrace),
-    "sex": ("QSEX", sex),
-    "age": ("QAGE", age),
-}
-"""Column and recode of every attribute that a persons schema can have."""
-
-
-def person_columns(attributes: tuple[str, ...]) -> tuple[str, ...]:
-    """Columns of the persons table that a schema's attributes and the checks need."""
-    return tuple(
-        dict.fromkeys(["MAFID", "QGQTYP", *(PERSON_RECODES[name][0] for name in attributes)])
-    )
-
-
-def person_levels(attribute: str, columns: Mapping[str, CodedColumn]) -> np.ndarray:
-    """Level of an attribute for every person, shape `(n_persons,)`, int16; -1 where unknown."""
-    column, recode = PERSON_RECODES[attribute]
-    return columns[column].lookup(recode, np.int16)
-
-
-def _number(text: str | None, low: int, high: int) -> int:
-    """The number that a canonical text spells, if it is within the bounds."""
-    if text is None or len(text) > 3 or not (text.isascii() and text.isdigit()):
-        return UNKNOWN
-    number = int(text)
-    return number if low <= number <= high else UNKNOWN
-
-
-def _one_less(text: str | None, n_levels: int) -> int:
-    number = _number(text, 1, n_levels)
-    return number if number == UNKNOWN else number - 1
+    Raises ValueError for two levels of one label, or that share a code.
+    """
+    if declared.rules is not None:
+        labels = tuple(dict.fromkeys(rule.level for rule in declared.rules))
+        rules = tuple(
+            (
+                labels.index(rule.level),
+                {column: CodeSet.of(codes) for column, codes in rule.where.items()},
+            )
+            for rule in declared.rules
+        )
+        return Recode(name, labels, rules)
+    if declared.levels is not None:
+        labels = tuple(declared.levels)
+        sets = [CodeSet.of(codes) for codes in declared.levels.values()]
+        for i, first in enumerate(sets):
+            for j in range(i + 1, len(sets)):
+                if first.overlaps(sets[j]):
+                    raise ValueError(
+                        f"attribute {name!r}: levels {labels[i]!r} and {labels[j]!r} share a code"
+                    )
+    elif declared.numbers is not None:
+        first, last = declared.numbers
+        labels = tuple(str(number) for number in range(first, last + 1))
+        sets = [CodeSet(frozenset(), ((n, n),)) for n in range(first, last + 1)]
+    else:
+        ends = [*(start - 1 for start in declared.bins[1:]), declared.largest]
+        pairs = list(zip(declared.bins, ends, strict=True))
+        labels = declared.labels or tuple(f"{a}-{b}" if b > a else str(a) for a, b in pairs)
+        sets = [CodeSet(frozenset(), (pair,)) for pair in pairs]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"attribute {name!r} gives two levels one label")
+    rules = tuple((level, {declared.column: codes}) for level, codes in enumerate(sets))
+    return Recode(name, labels, rules)

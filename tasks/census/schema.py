@@ -1,74 +1,69 @@
 """Schemas: the attributes whose cross product is a histogram.
 
 A schema of attributes with sizes (d_1, ..., d_k) has d_1 * ... * d_k cells, numbered row-major:
-the last attribute runs fastest.
+the last attribute runs fastest. Schemas are compiled from declarations (`tasks.census.census`),
+and know the labels of their levels and the coarsenings that queries may name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
-ATTRIBUTE_SIZES: Mapping[str, int] = {
-    "hhgq": 8,
-    "votingage": 2,
-    "hispanic": 2,
-    "cenrace": 63,
-    "sex": 2,
-    "age": 116,
-    "occupancy": 2,
-}
-"""Number of levels of every attribute that the ingest knows how to recode."""
 
-UNIVERSE_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
-    "persons": ("hhgq", "votingage", "hispanic", "cenrace", "sex", "age"),
-    "units": ("occupancy",),
-}
-"""Attributes that a schema of each universe can have."""
+@dataclass(frozen=True)
+class Coarsening:
+    """A partition of an attribute's levels: `groups[i]` is the coarse level of level i."""
 
-COARSENINGS: Mapping[str, tuple[str, tuple[int, ...]]] = {
-    "hhinstlevels": ("hhgq", (0, 1, 1, 1, 1, 2, 2, 2)),
-}
-"""Named coarsenings: the attribute, and the coarse level of each of its levels.
-
-`hhinstlevels` is household, institutional (types 1 to 4), noninstitutional (types 5 to 7).
-"""
+    name: str
+    attribute: str
+    levels: tuple[str, ...]
+    groups: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Schema:
     """The attributes of a universe, in the order in which cells are numbered.
 
-    >>> Schema("units", ("occupancy",)).n_cells
+    `levels` holds the labels of each attribute's levels, `coarsenings` those of any attribute.
+
+    >>> Schema("dwellings", ("tenure",), (("owned", "rented"),)).n_cells
     2
     """
 
     universe: str
     attributes: tuple[str, ...]
+    levels_of: tuple[tuple[str, ...], ...]
+    coarsenings: tuple[Coarsening, ...] = ()
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.attributes if name not in ATTRIBUTE_SIZES]
-        if unknown:
-            raise ValueError(
-                f"unknown attribute {unknown[0]!r} in the schema of {self.universe}; "
-                f"known: {', '.join(ATTRIBUTE_SIZES)}"
-            )
         if not self.attributes or len(set(self.attributes)) != len(self.attributes):
-            raise ValueError(f"the schema of {self.universe} needs distinct attributes")
+            raise ValueError(
+                f"the schema of {self.universe} needs distinct attributes, at least one"
+            )
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """Number of levels of each attribute."""
-        return tuple(ATTRIBUTE_SIZES[name] for name in self.attributes)
+        return tuple(map(len, self.levels_of))
 
     @property
     def n_cells(self) -> int:
         """Number of cells of the histogram."""
         return math.prod(self.shape)
+
+    def labels(self, attribute: str) -> tuple[str, ...]:
+        """Labels of an attribute's levels."""
+        return self.levels_of[self.attributes.index(attribute)]
+
+    def coarsening(self, name: str) -> Coarsening | None:
+        """The coarsening of this name of one of the attributes; None if there is none."""
+        return next((c for c in self.coarsenings if c.name == name), None)
 
     def levels(self, attribute: str) -> np.ndarray:
         """Level of `attribute` in every cell, shape `(n_cells,)`."""
@@ -81,18 +76,59 @@ class Schema:
             tuple(np.asarray(levels[name]) for name in self.attributes), self.shape
         )
 
-    def cells_where(self, conditions: Mapping[str, Sequence[int]]) -> np.ndarray:
-        """Mask `(n_cells,)` of the cells whose attributes take one of the given levels each."""
-        mask = np.ones(self.n_cells, dtype=bool)
-        for attribute, allowed in conditions.items():
+    def positions(self, conditions: Mapping[str, Sequence[str | int]]) -> dict[str, list[int]]:
+        """The levels that conditions allow, as positions, by attribute.
+
+        A condition names an attribute or a coarsening of one, and the labels of levels or their
+        positions. Raises ValueError for a name or a level that the schema does not have.
+        """
+        found: dict[str, list[int]] = {}
+        for name, allowed in conditions.items():
+            coarsening = self.coarsening(name)
+            attribute = coarsening.attribute if coarsening else name
             if attribute not in self.attributes:
-                raise ValueError(f"{attribute!r} is not in the schema of {self.universe}")
-            mask &= np.isin(self.levels(attribute), list(allowed))
+                raise ValueError(f"{name!r} is not in the schema of {self.universe}")
+            labels = coarsening.levels if coarsening else self.labels(attribute)
+            chosen = {_position(name, level, labels) for level in allowed}
+            groups = coarsening.groups if coarsening else range(len(labels))
+            levels = [level for level, group in enumerate(groups) if group in chosen]
+            found[attribute] = [i for i in levels if i in found.get(attribute, levels)]
+        return found
+
+    def cells_where(self, conditions: Mapping[str, Sequence[str | int]]) -> np.ndarray:
+        """Mask `(n_cells,)` of the cells whose attributes take one of the given levels each.
+
+        Conditions as for `positions`.
+        """
+        mask = np.ones(self.n_cells, dtype=bool)
+        for attribute, allowed in self.positions(conditions).items():
+            mask &= np.isin(self.levels(attribute), allowed)
         return mask
 
+    def without(self, attributes: Iterable[str]) -> Schema:
+        """The schema of the other attributes."""
+        dropped = set(attributes)
+        return self.of([name for name in self.attributes if name not in dropped])
 
-PERSONS = Schema("persons", ("hhgq", "votingage", "hispanic", "cenrace"))
-"""Persons of the redistricting product: 2,016 cells."""
+    def of(self, attributes: Iterable[str]) -> Schema:
+        """The schema of some of the attributes, in their order."""
+        names = tuple(attributes)
+        return Schema(
+            self.universe,
+            names,
+            tuple(self.labels(name) for name in names),
+            tuple(c for c in self.coarsenings if c.attribute in names),
+        )
 
-UNITS = Schema("units", ("occupancy",))
-"""Housing units of the redistricting product: vacant, occupied."""
+    def cell_labels(self) -> list[tuple[str, ...]]:
+        """The labels of every cell, one for each attribute."""
+        return list(product(*self.levels_of))
+
+
+def _position(name: str, level: str | int, labels: Sequence[str]) -> int:
+    """Position of a level that is given by its label or its position."""
+    if isinstance(level, int):
+        return level
+    if level in labels:
+        return labels.index(level)
+    raise ValueError(f"{name!r} has no level {level!r}; it has {', '.join(map(repr, labels))}")

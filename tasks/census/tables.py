@@ -8,22 +8,25 @@ distinct value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from scipy import sparse
-from spineflow.tasks.census.histograms import HistogramSum
-from spineflow.tasks.census.recodes import (
-    HHGQ_BY_QGQTYP,
-    UNKNOWN,
-    hhgq,
-    occupancy,
+from spineflow.tasks.census.cef_2020 import (
+    AGE_COLUMN,
+    TYPE_COLUMN,
+    TYPE_OF_CODE,
+    cef_schema,
+    is_minor,
     person_columns,
     person_levels,
-    votingage,
+    recode_of,
 )
+from spineflow.tasks.census.evidence import EvidenceTally
+from spineflow.tasks.census.histograms import HistogramSum
+from spineflow.tasks.census.recodes import UNKNOWN
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
 from spineflow.tasks.tables.layouts import (
@@ -35,32 +38,12 @@ from spineflow.tasks.tables.layouts import (
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.census.input_rules import NURSING_FACILITY
-from spineflow.validation.rules import Value
 
 HOUSING_UNIT = "2"
 FACILITY = "4"
-IDENTITY = Schema("persons", ("age", "cenrace"))
+IDENTITY = cef_schema("persons", ("age", "cenrace"))
 """What every product that reads persons knows of them beside their block."""
 UNIT_COLUMNS = ("RTYPE", "MAFID", "OIDTB", "QGQTYP", "VACS")
-
-
-@dataclass
-class EvidenceTally:
-    """Rows per distinct value of every evidence column, by suite, summed over batches."""
-
-    suites: dict[str, dict[str, dict[Value, int]]] = field(default_factory=dict)
-
-    def add(self, suite: str, column: str, counts: Mapping[Value, int]) -> None:
-        """Add the rows of some distinct values."""
-        total = self.suites.setdefault(suite, {}).setdefault(column, {})
-        for value, rows in counts.items():
-            total[value] = total.get(value, 0) + rows
-
-    def add_mask(self, suite: str, column: str, mask: np.ndarray) -> None:
-        """Add the rows of a yes/no column."""
-        true = int(np.count_nonzero(mask))
-        counts = {True: true, False: len(mask) - true}
-        self.add(suite, column, {value: rows for value, rows in counts.items() if rows})
 
 
 @dataclass(frozen=True)
@@ -83,8 +66,8 @@ class UnitsTable:
     is_facility: np.ndarray
     occupancy: np.ndarray
     """0 vacant or 1 occupied; -1 where unknown, and for facilities."""
-    hhgq: np.ndarray
-    """0 to 7; -1 where unknown."""
+    kind: np.ndarray
+    """0 for a housing unit, 1 to 7 by type of group quarters; -1 where unknown."""
     code: np.ndarray
     """Position of QGQTYP among the known codes, blank among them; -1 where unknown."""
 
@@ -146,6 +129,7 @@ def load_geography(file: InputFile, evidence: EvidenceTally) -> GeographyTable:
 
 def load_units(file: InputFile, geography: GeographyTable, evidence: EvidenceTally) -> UnitsTable:
     """Read the units table, batch by batch, and find each unit's block."""
+    occupancy = recode_of("units", "occupancy")
     keys: list[pa.Array] = []
     parts: list[dict[str, np.ndarray]] = []
     for batch in read_batches(file, Selection(UNIT_COLUMNS)):
@@ -158,14 +142,14 @@ def load_units(file: InputFile, geography: GeographyTable, evidence: EvidenceTal
         is_housing_unit = rtype.lookup(lambda value: value == HOUSING_UNIT, bool)
         is_facility = rtype.lookup(lambda value: value == FACILITY, bool)
         is_blank = qgqtyp.lookup(lambda value: value is None, bool)
-        occupied = np.where(is_housing_unit, vacs.lookup(occupancy, np.int8), UNKNOWN)
+        occupied = np.where(is_housing_unit, vacs.lookup(occupancy.level_of, np.int8), UNKNOWN)
         keys.append(batch["MAFID"])
         parts.append(
             {
                 "block": block,
                 "is_facility": is_facility,
                 "occupancy": occupied,
-                "hhgq": qgqtyp.lookup(hhgq, np.int8),
+                "kind": qgqtyp.lookup(_type_of, np.int8),
                 "code": qgqtyp.lookup(_code_position, np.int8),
             }
         )
@@ -255,17 +239,21 @@ def _tally_persons(
         "person_of_other_group_quarters_code",
         has_unit & (code >= 0) & (code_of_unit >= 0) & (code != code_of_unit),
     )
-    if "QAGE" in columns:
-        is_minor = columns["QAGE"].lookup(votingage, np.int8) == 0
-        in_nursing = columns["QGQTYP"].lookup(hhgq, np.int8) == NURSING_FACILITY
-        evidence.add_mask("cross_table", "minor_in_nursing_facility", is_minor & in_nursing)
+    if AGE_COLUMN in columns:
+        minor = columns[AGE_COLUMN].lookup(is_minor, bool)
+        in_nursing = columns[TYPE_COLUMN].lookup(_type_of, np.int8) == NURSING_FACILITY
+        evidence.add_mask("cross_table", "minor_in_nursing_facility", minor & in_nursing)
 
 
-_CODE_POSITION = {code: position for position, code in enumerate(HHGQ_BY_QGQTYP)}
+_CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}
 
 
 def _code_position(qgqtyp: str | None) -> int:
     return _CODE_POSITION.get(qgqtyp, UNKNOWN)
+
+
+def _type_of(qgqtyp: str | None) -> int:
+    return TYPE_OF_CODE.get(qgqtyp, UNKNOWN)
 
 
 def _whole(batches: Iterable[Batch]) -> dict[str, pa.Array]:

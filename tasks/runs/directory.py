@@ -290,7 +290,8 @@ def code_version() -> str:
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for package in ("flows", "geography", "tasks", "validation"):
-        for source in sorted((root / package).rglob("*.py")):
+        folder = root / package
+        for source in sorted([*folder.rglob("*.py"), *folder.rglob("presets/*.toml")]):
             digest.update(source.relative_to(root).as_posix().encode())
             digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

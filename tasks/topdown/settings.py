@@ -1,14 +1,23 @@
-"""Settings of the topdown flow: tables, spine, budgets and workload of persons and units."""
+"""Settings of the topdown flow: census, tables, spine, budgets and workload of universes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from spineflow.geography.rules import GEOLEVELS
-from spineflow.tasks.census.schema import UNIVERSE_ATTRIBUTES, Schema
+from spineflow.tasks.census.census import Census, Zero, compiled, preset_census
+from spineflow.tasks.census.declarations import CensusDeclaration, StructuralZeroDeclaration
+from spineflow.tasks.census.queries import (
+    marginal_query,
+    normalize_query_name,
+    queries_are_nested,
+)
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.settings import (
@@ -25,25 +34,37 @@ from spineflow.tasks.runs.settings import (
     refuse_shares,
 )
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import (
-    marginal_query,
-    normalize_query_name,
-    queries_are_nested,
-)
+from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
 
-Universe = Literal["persons", "units"]
-UNIVERSES: tuple[Universe, ...] = get_args(Universe)
+Universe = str
+"""Name of a universe that the census declares."""
+
+CEF_2020 = "cef_2020"
+"""The census of settings that declare none."""
 
 Estimator = Literal["topdown", "block_by_block", "full_information"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 
 
 class CensusTables(InputSettings):
-    """The three tables of the Census Edited File layout."""
+    """The tables of a census, by the names that its declaration gives them.
 
-    persons: FilePath
-    units: FilePath
-    geography: FilePath
+    Those of the Census Edited File layout are persons, units and geography.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", arbitrary_types_allowed=True)
+    __pydantic_extra__: dict[str, str]
+
+    def paths(self) -> dict[str, FilePath]:
+        """The tables' paths by name."""
+        return dict(self.__pydantic_extra__)
+
+    def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
+        """These settings with `absolute` applied to every path."""
+        return type(self)(
+            confidential=self.confidential,
+            **{name: absolute(path) for name, path in self.paths().items()},
+        )
 
 
 class AianRange(Section):
@@ -63,30 +84,31 @@ class GeographySettings(Section):
     block_groups: Literal["even", "production"] = "even"
     """How blocks of equal combinations are cut; see `spineflow.geography.optimize.cut_groups`."""
     tract_subset_groups: Literal["greedy", "even"] = "greedy"
-    """greedy: by the search of Algorithm 2. even: as block groups, from equal AIAN areas."""
+    """greedy: by Algorithm 2 of [Spines2024]. even: as block groups, from equal AIAN areas."""
     bypass: bool = True
-    """Whether geounits are bypassed where that costs no accuracy (Algorithm 3)."""
+    """Whether geounits are bypassed where that costs no accuracy (Algorithm 3 of [Spines2024])."""
     bypass_cutoff: Annotated[int, Field(ge=0)] | Literal["none"] = 150
     categories: tuple[str, ...] | None = None
     """Off-spine entity categories of the optimised spine; None takes those of the product."""
     school_district_column: str | None = None
-    strong_mcd_states: tuple[str, ...]
+    strong_mcd_states: tuple[str, ...] = ()
     aian_areas: tuple[str, ...] | None = None
     """Area types on the AIAN branch; None takes those that the preset marks."""
-    aian_ranges: tuple[AianRange, ...]
+    aian_ranges: tuple[AianRange, ...] = ()
 
 
 class RunSettings(RunnerSettings):
     """What is run, and on what."""
 
-    universes: tuple[Universe, ...] = UNIVERSES
+    universes: tuple[Universe, ...] = ()
+    """Left out, all that have a budget, in the order in which the census declares them."""
     estimator: Estimator = "topdown"
     """How noisy measurements become counts; see `tasks.topdown.estimation.estimators`."""
 
     @model_validator(mode="after")
     def _universes_are_distinct(self) -> RunSettings:
-        if not self.universes or len(set(self.universes)) != len(self.universes):
-            raise ValueError("universes must name persons, units, or both, once each")
+        if len(set(self.universes)) != len(self.universes):
+            raise ValueError("universes must name each universe once")
         return self
 
 
@@ -104,8 +126,9 @@ class BudgetSettings(Section):
     @classmethod
     def _from_the_root_down(cls, shares: dict[str, Fraction]) -> dict[str, Fraction]:
         """Geolevels in the order of the spine, wherever the file or an override put them."""
-        unknown = [name for name in shares if name not in GEOLEVELS]
-        return {name: shares[name] for name in (*unknown, *GEOLEVELS) if name in shares}
+        if any(name not in GEOLEVELS for name in shares):
+            return shares
+        return {name: shares[name] for name in GEOLEVELS if name in shares}
 
 
 class GeolevelPasses(Section):
@@ -115,19 +138,21 @@ class GeolevelPasses(Section):
     rounder: tuple[tuple[str, ...], ...]
 
 
-class StructuralZero(Section):
+class StructuralZero(StructuralZeroDeclaration):
     """Cells that are zero by definition: those whose attributes take the given levels."""
 
     name: str
-    where: dict[str, tuple[int, ...]]
 
 
 class UniverseSettings(Section):
     """What is asked of a universe and how it is estimated."""
 
-    attributes: tuple[str, ...]
+    attributes: tuple[str, ...] | None = None
+    """Attributes that number the cells; left out, those that the census declares."""
     structural_zeros: tuple[StructuralZero, ...] = ()
-    passes: dict[str, GeolevelPasses]
+    """Beside those that the census declares."""
+    passes: dict[str, GeolevelPasses] = {}
+    """By geolevel, or `other`; where there are none, the total first, where it is measured."""
 
 
 class TabulatedReleaseSettings(ReleaseSettings):
@@ -144,16 +169,50 @@ class TopdownSettings(ProductSettings):
 
     PRODUCT: ClassVar[str] = "topdown"
 
+    census: CensusDeclaration | str = CEF_2020
+    """The census, declared here or by the name of a preset."""
     input: CensusTables
     geography: GeographySettings
     run: RunSettings = RunSettings()
     release: TabulatedReleaseSettings = TabulatedReleaseSettings()
     budget: dict[Universe, BudgetSettings]
-    workload: dict[Universe, UniverseSettings]
+    workload: dict[Universe, UniverseSettings] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults(cls, tree: Any) -> Any:
+        """What the census tells of geolevels, universes and queries where the file is silent."""
+        return with_defaults(tree) if isinstance(tree, dict) else tree
+
+    @model_validator(mode="after")
+    def _census_compiles(self) -> Self:
+        self.compiled_census  # noqa: B018  Raises ValueError with what is wrong.
+        return self
+
+    @cached_property
+    def compiled_census(self) -> Census:
+        """The census that the settings declare or name."""
+        if isinstance(self.census, str):
+            return preset_census(self.census)
+        return compiled(self.census)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the declaration alone says how the tables are read and released."""
+        return self.compiled_census.is_declared
 
     def schema_of(self, universe: str) -> Schema:
         """The schema of a universe."""
-        return Schema(universe, self.workload[universe].attributes)
+        return self.compiled_census.schema(universe, self.workload_of(universe).attributes)
+
+    def workload_of(self, universe: str) -> UniverseSettings:
+        """What is asked of a universe beside its budget."""
+        return self.workload.get(universe, UniverseSettings())
+
+    def zeros_of(self, universe: str) -> tuple[Zero, ...]:
+        """All structural zeros of a universe."""
+        own = (Zero(zero.name, zero.where) for zero in self.workload_of(universe).structural_zeros)
+        return (*self.compiled_census.universes[universe].zeros, *own)
 
     def budget_of(self, universe: str) -> Budget:
         """The budget of a universe, with measured queries only and names normalised.
@@ -169,7 +228,8 @@ class TopdownSettings(ProductSettings):
             total = rho_from_epsilon_simple(section.epsilon, section.delta)
         geolevel_shares = dict(section.geolevels)
         if self.blocks_only:
-            geolevel_shares = {name: Fraction(name == "Block") for name in geolevel_shares}
+            last = next(reversed(geolevel_shares))
+            geolevel_shares = {name: Fraction(name == last) for name in geolevel_shares}
         return Budget(
             universe,
             section.mechanism,
@@ -195,9 +255,11 @@ class TopdownSettings(ProductSettings):
 
     def passes_of(self, universe: str, geolevel: str) -> GeolevelPasses:
         """Passes at a geolevel with `all` and `all but NAME` spelt out."""
-        passes = self.workload[universe].passes
+        passes = self.workload_of(universe).passes
         asked = list(self.budget_of(universe).query_shares[geolevel])
         chosen = passes.get(geolevel, passes.get("other"))
+        if chosen is None:
+            chosen = GeolevelPasses(**default_passes(asked))
 
         def spelt_out(names: Sequence[str]) -> tuple[str, ...]:
             queries: list[str] = []
@@ -228,10 +290,9 @@ class TopdownSettings(ProductSettings):
         An own rho or epsilon of a universe replaces either; own attributes of its schema replace
         the preset's queries, passes and structural zeros, which belong to other attributes.
         """
-        for universe in UNIVERSES:
-            budget, workload = (
-                _table(_table(own, name), universe) for name in ("budget", "workload")
-            )
+        sections = [_table(own, name) for name in ("budget", "workload")]
+        for universe in dict.fromkeys(name for section in sections for name in section):
+            budget, workload = (_table(section, universe) for section in sections)
             replaced: list[tuple[str, str]] = []
             if {"rho", "epsilon"} & set(budget):
                 replaced += [("budget", "rho"), ("budget", "epsilon")]
@@ -243,9 +304,25 @@ class TopdownSettings(ProductSettings):
         return preset
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse budgets and passes that do not fit the schema."""
+        """Refuse tables, budgets and passes that do not fit the census."""
+        refuse_tables(self.input.paths(), self.compiled_census.input_tables, refuse)
+        if not self.run.universes:
+            refuse("run.universes must name a universe, or budget must have a section for one")
         for universe in self.run.universes:
             _refuse_universe(self, universe, refuse)
+
+
+def refuse_tables(paths: Mapping[str, str], needed: Sequence[str], refuse: Refuse) -> None:
+    """Refuse tables that are missing, and settings that are no tables."""
+    for name in needed:
+        if name not in paths:
+            refuse(f"the setting 'input.{name}' is missing; add it, or name a preset that has it")
+    known = (*needed, "confidential")
+    for name in paths:
+        if name not in needed:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            refuse(f"unknown setting 'input.{name}'{hint}; known here: {', '.join(sorted(known))}")
 
 
 def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -256,9 +333,14 @@ def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -> None:
     """Refuse budgets and passes that do not fit the schema; names the universe and the key."""
-    for section in ("budget", "workload"):
-        if universe not in getattr(settings, section):
-            refuse(f"run.universes names {universe}, but there is no section {section}.{universe}")
+    census = settings.compiled_census
+    if universe not in census.universes:
+        refuse(
+            f"run.universes names {universe!r}, which the census does not declare; there are "
+            f"{', '.join(census.universes)}"
+        )
+    if universe not in settings.budget:
+        refuse(f"run.universes names {universe}, but there is no section budget.{universe}")
     where = f"budget.{universe}"
     budget = settings.budget[universe]
     given = [name for name in ("rho", "epsilon") if getattr(budget, name) is not None]
@@ -276,17 +358,12 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
     refuse_shares(budget.geolevels, f"{where}.geolevels", refuse)
     if any(share == 0 for share in budget.geolevels.values()):
         refuse(f"{where}.geolevels holds a share of 0; leave that geolevel out")
-    if next(reversed(budget.geolevels), None) != "Block":
-        refuse(f"{where}.geolevels must end with Block")
+    last = census.geography.geolevels[-1] if census.geography else "Block"
+    if next(reversed(budget.geolevels), None) != last:
+        refuse(f"{where}.geolevels must end with {last}")
     try:
         schema = settings.schema_of(universe)
-        foreign = set(schema.attributes) - set(UNIVERSE_ATTRIBUTES[universe])
-        if foreign:
-            raise ValueError(
-                f"attribute {min(foreign)!r} is not one of {universe}; there are "
-                f"{', '.join(UNIVERSE_ATTRIBUTES[universe])}"
-            )
-        for zero in settings.workload[universe].structural_zeros:
+        for zero in settings.zeros_of(universe):
             schema.cells_where(zero.where)
     except ValueError as error:
         refuse(f"workload.{universe}: {error}")
@@ -295,9 +372,6 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
         if geolevel not in budget.queries:
             refuse(f"{key} is missing; every geolevel with a share needs query shares")
         refuse_shares(budget.queries[geolevel], key, refuse)
-        passes = settings.workload[universe].passes
-        if geolevel not in passes and "other" not in passes:
-            refuse(f"workload.{universe}.passes has neither {geolevel} nor other")
         spelt = settings.passes_of(universe, geolevel)
         try:
             for name in budget.queries[geolevel]:

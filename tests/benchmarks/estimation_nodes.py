@@ -66,6 +66,7 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.geography.spine import Spine
     from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
     from spineflow.tasks.census.invariants import inhabitable
+    from spineflow.tasks.census.queries import marginal_query
     from spineflow.tasks.noise.randomness import SeededRandom
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.estimation.parent import Passes
@@ -76,7 +77,6 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.tasks.topdown.settings import TopdownSettings
     from spineflow.tasks.topdown.spine.build import universe_spine
     from spineflow.tasks.topdown.spine.shards import Shard
-    from spineflow.tasks.topdown.workload.queries import marginal_query
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "settings.toml"

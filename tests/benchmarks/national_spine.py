@@ -35,8 +35,8 @@ def measure(scale: float) -> dict:
     from spineflow.geography.spine import SpineRules, build_spine
     from spineflow.geography.summary import summarise_spines
     from spineflow.geography.variance import total_share
-    from spineflow.tasks.census.schema import PERSONS
-    from spineflow.tasks.topdown.workload.queries import marginal_query
+    from spineflow.tasks.census.cef_2020 import PERSONS
+    from spineflow.tasks.census.queries import marginal_query
 
     rules = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
     budget = tomllib.loads(PRESET.read_text())["budget"]["persons"]

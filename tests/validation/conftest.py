@@ -17,14 +17,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.checks.check import cells_of
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
     write_persons,
     write_units,
 )
-from spineflow.tasks.topdown.workload.queries import marginal_query
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.run_checks import CHECKS, run_checks
 from spineflow.validation.topdown.run_files import ExpectedUniverse

@@ -61,7 +61,7 @@ def read_geography(
     position = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
     has_block = units.block >= 0
     invariants = block_invariants(
-        frame["block_geocode"], units.block[has_block], np.maximum(units.hhgq[has_block], 0)
+        frame["block_geocode"], units.block[has_block], np.maximum(units.kind[has_block], 0)
     )
     return CensusGeography(
         blocks[is_kept].reset_index(drop=True),

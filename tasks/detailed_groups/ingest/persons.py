@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.recodes import PERSON_RECODES
+from spineflow.tasks.census.cef_2020 import recode_of
 from spineflow.tasks.census.tables import EvidenceTally
 from spineflow.tasks.detailed_groups.workload.iterations import finest_cell
 from spineflow.tasks.detailed_groups.workload.mapping import NONE
@@ -25,7 +25,8 @@ from spineflow.validation.detailed_groups.input_rules import (
 )
 
 ATTRIBUTES = ("sex", "age", "cenrace")
-ATTRIBUTE_COLUMNS = tuple(PERSON_RECODES[name][0] for name in ATTRIBUTES)
+RECODES = {name: recode_of("persons", name) for name in ATTRIBUTES}
+ATTRIBUTE_COLUMNS = tuple(recode.columns[0] for recode in RECODES.values())
 
 N_AGES, N_CENRACES = 116, 63
 
@@ -102,10 +103,7 @@ def coded_persons(
     def code_of(value: str | None) -> int:
         return codes.get(value, NONE)
 
-    levels = {
-        name: columns[column].lookup(PERSON_RECODES[name][1], np.int16)
-        for name, column in zip(ATTRIBUTES, ATTRIBUTE_COLUMNS, strict=True)
-    }
+    levels = {name: recode.evaluate(columns, 0) for name, recode in RECODES.items()}
     race_codes = np.stack(
         [columns[name].lookup(code_of, np.int16) for name in RACE_COLUMNS], axis=1
     )

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 
 import pandas as pd
 from scipy import sparse
+from spineflow.tasks.census.cef_2020 import UNITS
 from spineflow.tasks.census.histograms import block_histogram
 from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import IngestResult, check_inputs
-from spineflow.tasks.census.schema import UNITS
 from spineflow.tasks.census.tables import EvidenceTally, load_geography
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_geography, read_hierarchy
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes

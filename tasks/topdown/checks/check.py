@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
-from spineflow.tasks.census.schema import COARSENINGS, Schema
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
@@ -21,27 +21,29 @@ from spineflow.validation.topdown.tabulations import Tabulated, check_tabulation
 def cells_of(schema: Schema) -> Cells:
     """A schema in plain facts, from which the checks number its cells anew."""
     sizes = dict(zip(schema.attributes, schema.shape, strict=True))
-    return Cells(schema.universe, sizes, COARSENINGS)
+    groups = {c.name: (c.attribute, c.groups) for c in schema.coarsenings}
+    return Cells(schema.universe, sizes, groups)
 
 
 def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
     """What the settings promise about a universe's files."""
     budget = settings.budget_of(universe)
     geolevels = tuple(budget.geolevel_shares)
+    schema = settings.schema_of(universe)
     zeros = {
-        f"{zero.name}_con": zero.where for zero in settings.workload[universe].structural_zeros
+        f"{zero.name}_con": schema.positions(zero.where) for zero in settings.zeros_of(universe)
     }
     if universe == "units":
         constraints = {TOTAL: geolevels}
     else:
-        bounds = bound_names(settings.schema_of(universe))
+        bounds = bound_names(schema)
         constraints = dict.fromkeys(bounds, geolevels)
         if not settings.blocks_only:
             constraints[STATE_TOTAL] = ("State",)
             if "US" in geolevels:
                 constraints[TOTAL] = ("US",)
     return ExpectedUniverse(
-        cells=cells_of(settings.schema_of(universe)),
+        cells=cells_of(schema),
         geolevels=geolevels,
         total=None if budget.infinite else budget.total,
         query_shares=budget.query_shares,

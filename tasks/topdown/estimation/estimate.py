@@ -12,6 +12,7 @@ from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.estimates import read_estimates, write_estimates
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
@@ -33,7 +34,6 @@ from spineflow.tasks.topdown.paths import constraints_file, solves_file, spine_f
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 ROOT = "(root)"
 """Stands for the parent in the record of the root's own solve."""
@@ -240,7 +240,7 @@ def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
     """Mask `(n_cells,)` of the cells that are zero by definition."""
     schema = settings.schema_of(universe)
     forbidden = np.zeros(schema.n_cells, dtype=bool)
-    for zero in settings.workload[universe].structural_zeros:
+    for zero in settings.zeros_of(universe):
         forbidden |= schema.cells_where(zero.where)
     return forbidden
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 from spineflow.geography.levels import Spine
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
 from spineflow.tasks.topdown.estimation.estimate import (
@@ -41,7 +42,6 @@ from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates,
 from spineflow.tasks.topdown.paths import combined_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 PULL = 1e-3
 """Weight, beside the fit's own, that holds fitted precisions to those of the noise where the fit

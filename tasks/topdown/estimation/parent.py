@@ -62,6 +62,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.topdown.estimation import least_squares, rounder
 from spineflow.tasks.topdown.estimation.infeasibility import (
@@ -69,7 +70,6 @@ from spineflow.tasks.topdown.estimation.infeasibility import (
     infeasible_constraint,
 )
 from spineflow.tasks.topdown.estimation.problem import Measurements, SiblingProblem
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
+from spineflow.tasks.census.queries import MarginalQuery
 
 NO_BOUND = 10**12
 """Stands for the absence of an upper bound on a count."""

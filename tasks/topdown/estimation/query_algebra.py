@@ -30,9 +30,9 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import helmert
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 
 @dataclass(frozen=True, eq=False)

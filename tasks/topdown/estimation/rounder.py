@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
 from spineflow.tasks.topdown.estimation import network_flow
@@ -32,7 +33,6 @@ from spineflow.tasks.topdown.estimation.problem import (
     sum_rows,
 )
 from spineflow.tasks.topdown.estimation.programs import add_constraints
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 SNAP = 1e-5
 """A least-squares value this near to an integer is that integer."""

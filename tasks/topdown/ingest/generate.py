@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.census.recodes import HHGQ_BY_QGQTYP
+from spineflow.tasks.census.cef_2020 import TYPE_OF_CODE
 from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT, PERSONS_LAYOUT, UNITS_LAYOUT
 from spineflow.tasks.tables.writers import FileLayout, write_table
 
@@ -246,7 +246,7 @@ def _person_columns(
     unit = np.repeat(np.arange(n_units), stock["persons"])
     number = np.arange(len(unit)) - np.searchsorted(unit, unit)
     shuffled = rng.permutation(len(unit))
-    hhgq_of_unit = np.array([HHGQ_BY_QGQTYP[code.strip() or None] for code in stock["code"]])
+    hhgq_of_unit = np.array([TYPE_OF_CODE[code.strip() or None] for code in stock["code"]])
     relationship, age, sex = _household_roles(rng, unit, number, hhgq_of_unit)
     cenrace = _race_combinations(rng, unit, number, in_aian_area)
     is_hispanic = _shared_in_household(

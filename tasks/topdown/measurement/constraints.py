@@ -42,7 +42,7 @@ TOTAL = "total_con"
 def bound_names(schema: Schema) -> tuple[str, str]:
     """Names of the lower and of the upper bounds on persons.
 
-    >>> from spineflow.tasks.census.schema import PERSONS
+    >>> from spineflow.tasks.census.cef_2020 import PERSONS
     >>> bound_names(PERSONS)
     ('hhgq_total_lb_con', 'hhgq_total_ub_con')
     """
@@ -113,7 +113,7 @@ def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: s
     invariants = read_invariants(invariants_file(run), with_geocodes=False)
     row_of_block = np.flatnonzero(inhabitable(invariants))[spine.block_row]
     totals = read_state_totals(state_totals_file(run))
-    zeros = [zero.name for zero in settings.workload[universe].structural_zeros]
+    zeros = [zero.name for zero in settings.zeros_of(universe)]
     shards = read_shards(spine_folder(run, universe))
     for shard in shards:
         blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)

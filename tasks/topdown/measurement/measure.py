@@ -18,6 +18,7 @@ from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
 from spineflow.tasks.census.histograms import sum_histogram
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.charging import random_source, single_draw
 from spineflow.tasks.noise.randomness import RandomSource
@@ -28,7 +29,6 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import Shard
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import MarginalQuery, marginal_query
 
 ANSWERS_PER_ROW_GROUP = 1 << 21
 """Answers held in memory at a time, 16 MiB of them."""

@@ -139,7 +139,7 @@ def _exact_statements(settings: TopdownSettings) -> Section:
         f"{zero.name}: {universe} with "
         + " and ".join(f"{name} in {list(levels)}" for name, levels in zero.where.items())
         for universe in settings.run.universes
-        for zero in settings.workload[universe].structural_zeros
+        for zero in settings.zeros_of(universe)
     ]
     totals = ("state totals", "the population of every state is released without noise")
     rows = (

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.geography.levels import Spine
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 SHARDS = "shards.parquet"
 

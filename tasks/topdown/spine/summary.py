@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from spineflow.geography.summary import SpineSummary, summarise_spines
 from spineflow.geography.variance import total_share
 from spineflow.tasks.census.invariants import read_geography, read_invariants
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
@@ -21,7 +22,6 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import aian_spine, on_aian_spine, universe_categories
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 _FRAMES = tuple(field.name for field in fields(SpineSummary))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.accounting import (
     BOUNDED,
@@ -19,7 +20,6 @@ from spineflow.tasks.ledger.accounting import (
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 
 def guarantee_of(budget: Budget) -> Guarantee:

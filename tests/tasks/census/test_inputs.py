@@ -14,9 +14,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census import inputs, invariants
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.inputs import check_inputs, read_inputs
 from spineflow.tasks.census.invariants import inhabitable
-from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.findings import write_findings
@@ -372,7 +372,7 @@ def test_final_pop_is_not_trusted(tables):
 
 def test_other_schemas_need_their_own_columns_only(tables):
     tables.persons = tables.persons.drop(columns=["CENHISP"])
-    schema = Schema("persons", ("sex", "age"))
+    schema = cef_schema("persons", ("sex", "age"))
     result = read_inputs(**tables.write(), person_schema=schema, unit_schema=None)
     histogram = result.histograms["persons"].toarray().sum(axis=0).reshape(2, 116)
     ages = tables.persons.groupby([tables.persons["QSEX"], "QAGE"]).size()

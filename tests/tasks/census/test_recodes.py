@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from spineflow.tasks.census.recodes import (
-    PERSON_RECODES,
-    UNKNOWN,
-    hhgq,
-    occupancy,
+from spineflow.tasks.census.cef_2020 import (
+    CENSUS,
+    PERSONS,
+    TYPE_OF_CODE,
     person_columns,
     person_levels,
-    votingage,
+    recode_of,
 )
-from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, PERSONS
+from spineflow.tasks.census.recodes import UNKNOWN
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
 from spineflow.validation.census.input_rules import RULES
@@ -22,16 +21,17 @@ from spineflow.validation.census.input_rules import RULES
 CANDIDATES = [None, "", "x", "-1", "1.0", "²", *map(str, range(1200)), "9" * 30]
 
 
-@pytest.mark.parametrize("attribute", PERSON_RECODES)
+@pytest.mark.parametrize("attribute", CENSUS.universes["persons"].recodes)
 def test_a_recode_is_defined_exactly_where_the_rule_holds(attribute):
-    column, recode = PERSON_RECODES[attribute]
+    recode = recode_of("persons", attribute)
+    [column] = recode.columns
     [rule] = [rule for rule in RULES if rule.suite == "persons" and rule.evidence == column]
-    levels = {value: recode(value) for value in CANDIDATES}
+    levels = {value: recode.level_of(value) for value in CANDIDATES}
     assert {v for v, level in levels.items() if level != UNKNOWN} == {
         v for v in CANDIDATES if rule.is_met_by(v)
-    }
+    } | ({""} if rule.may_be_blank else set())
     reached = {level for level in levels.values() if level != UNKNOWN}
-    assert reached == set(range(ATTRIBUTE_SIZES[attribute]))
+    assert reached == set(range(len(recode.levels)))
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,13 @@ def test_a_recode_is_defined_exactly_where_the_rule_holds(attribute):
     + [("602", 6), ("701", 7), ("703", UNKNOWN), ("904", 7), ("107", UNKNOWN), ("0", UNKNOWN)],
 )
 def test_group_quarters_types(qgqtyp, level):
-    assert hhgq(qgqtyp) == level
+    assert recode_of("persons", "hhgq").level_of(qgqtyp) == level
+    assert TYPE_OF_CODE.get(qgqtyp, UNKNOWN) == level
 
 
 def test_bounds_of_voting_age_and_occupancy():
+    votingage = recode_of("persons", "votingage").level_of
+    occupancy = recode_of("units", "occupancy").level_of
     assert [votingage(v) for v in ("0", "17", "18", "115", "116")] == [0, 0, 1, 1, UNKNOWN]
     assert [occupancy(v) for v in ("0", "1", "9", "10", None)] == [1, 0, 0, UNKNOWN, UNKNOWN]
 

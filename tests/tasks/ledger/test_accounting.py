@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.census.schema import PERSONS, UNITS
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.ledger.accounting import (
     SAFETAB_P,
     Guarantee,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.census.schema import COARSENINGS, PERSONS
+from spineflow.tasks.census.cef_2020 import PERSONS
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.checks.check import cells_of
-from spineflow.tasks.topdown.workload.queries import marginal_query
 from spineflow.validation.topdown.cells import Cells, spelled
 
 NAMES = ("a", "b", "c", "d")
@@ -64,7 +64,7 @@ def test_rows_are_those_that_are_measured(name: str) -> None:
 @pytest.mark.parametrize("name", ["weather", "hhgq * hhinstlevels", "hhgq*hhgq", ""])
 def test_names_that_are_no_query_are_refused(name: str) -> None:
     with pytest.raises(ValueError):
-        Cells("persons", {"hhgq": 8, "sex": 2}, COARSENINGS).margin(name)
+        Cells("persons", {"hhgq": 8, "sex": 2}, cells_of(PERSONS).coarsenings).margin(name)
 
 
 def test_conditions_hold_together() -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.schema import PERSONS
+from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.validation.outcome import Failures, write_outcomes
 from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown.cells import Cells

@@ -12,8 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.inputs import read_inputs
-from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_persons, write_units
 from spineflow.tasks.topdown.release.tabulations.legacy import write_legacy
@@ -179,7 +179,7 @@ def test_missing_legacy_file_is_found(release: Tabulated) -> None:
 
 
 def test_tables_of_a_smaller_schema(right: Tabulated, tmp_path: Path) -> None:
-    schema = Schema("persons", ("votingage", "cenrace"))
+    schema = cef_schema("persons", ("votingage", "cenrace"))
     rng = np.random.default_rng(1)
     histogram = sparse.csr_array(rng.integers(3, size=(len(right.geography), schema.n_cells)))
     write_persons(cells(histogram, right.geography["block_geocode"]), schema, tmp_path)

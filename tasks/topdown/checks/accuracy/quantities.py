@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, Schema
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.release.tabulations.variables import (
     ADULT_AGE,
     N_RACES,
@@ -133,5 +133,5 @@ def _of_voting_age(schema: Schema) -> Where | None:
     if "votingage" in schema.attributes:
         return {"votingage": (1,)}
     if "age" in schema.attributes:
-        return {"age": tuple(range(ADULT_AGE, ATTRIBUTE_SIZES["age"]))}
+        return {"age": tuple(range(ADULT_AGE, len(schema.labels("age"))))}
     return None

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.answers.estimates import read_estimates
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.topdown.measurement.measure import shard_histograms, true_answers
@@ -16,7 +17,6 @@ from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""

@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from spineflow.geography.levels import Spine
 from spineflow.geography.vector_variance import VectorEstimate, VectorPrecision, vector_estimate
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel
 from spineflow.tasks.topdown.checks.accuracy.quantities import Answer
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 LARGEST_CORE = 32
 """Most core cells of a prediction; where structural zeros make more, they are not used."""

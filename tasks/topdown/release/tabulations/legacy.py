@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-from spineflow.tasks.census.schema import PERSONS, UNITS
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.states import State, state_of
 from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
 from spineflow.tasks.topdown.release.tabulations.header import (

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.schema import UNITS, Schema
+from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
+from spineflow.tasks.census.schema import Schema
 
 ROWS_PER_BATCH = 1 << 18
 HOUSING_UNIT = "2"
@@ -36,7 +37,7 @@ def count_persons(path: Path, block_geocode: np.ndarray) -> tuple[sparse.csr_arr
     """
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
-    schema = Schema(
+    schema = cef_schema(
         "persons",
         tuple(name for name, (column, _) in _ATTRIBUTE_COLUMNS.items() if column in names),
     )

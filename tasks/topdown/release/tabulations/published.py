@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 from scipy import sparse
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.release.tabulations.header import HEADER_FIELDS
 from spineflow.tasks.topdown.release.tabulations.legacy import (
@@ -27,7 +27,7 @@ from spineflow.tasks.topdown.release.tabulations.legacy import (
 )
 from spineflow.tasks.topdown.release.tabulations.variables import RACE_COMBINATIONS
 
-PUBLISHED_PERSONS = Schema("persons", ("votingage", "hispanic", "cenrace"))
+PUBLISHED_PERSONS = cef_schema("persons", ("votingage", "hispanic", "cenrace"))
 """What P1 to P4 tell of every person."""
 
 BLOCK = "750"

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.schema import ATTRIBUTE_SIZES, Schema
+from spineflow.tasks.census.schema import Schema
 
 ADULT_AGE = 18
 N_RACES = 6
@@ -113,5 +113,5 @@ def _by_race(everyone: np.ndarray, schema: Schema) -> list[np.ndarray]:
 
 def _is_adult(schema: Schema) -> np.ndarray:
     if "votingage" in schema.attributes:
-        return schema.levels("votingage") == ATTRIBUTE_SIZES["votingage"] - 1
+        return schema.levels("votingage") == len(schema.labels("votingage")) - 1
     return schema.levels("age") >= ADULT_AGE

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.schema import PERSONS, Schema
+from spineflow.tasks.census.cef_2020 import PERSONS, cef_schema
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, QueryMeasurement, SiblingProblem
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
-SMALL = Schema("persons", ("hhgq", "votingage", "hispanic"))
-UNITS = Schema("units", ("occupancy",))
+SMALL = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
+UNITS = cef_schema("units", ("occupancy",))
 QUERIES = {"total": 8.0, "hhgq": 0.5, "votingage * hispanic": 0.25, "detailed": 1.0}
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.flows.running import PRESETS
-from spineflow.tasks.census.schema import PERSONS
+from spineflow.tasks.census.cef_2020 import PERSONS
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import (
     lay_out,
@@ -28,7 +29,6 @@ from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 NAMES = ("total", "hhinstlevels", "hhgq", "hispanic * cenrace", "votingage", "detailed")
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import linprog
-from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import active_set, interior_point
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins, solve_passes
@@ -17,7 +18,6 @@ from spineflow.tasks.topdown.estimation.problem import (
     SiblingProblem,
     rows_on_support,
 )
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 ALL = [["total", "hhgq", "votingage * hispanic", "detailed"]]
 TOTAL_FIRST = [["total"], ["hhgq", "votingage * hispanic", "detailed"]]
@@ -305,7 +305,7 @@ def test_infeasible_pass_fails(make_siblings):
     assert result.passes[-1].status is SolveStatus.INFEASIBLE
 
 
-TOY = Schema("persons", ("votingage",))
+TOY = cef_schema("persons", ("votingage",))
 """Two cells."""
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.topdown.estimation import least_squares
 from spineflow.tasks.topdown.estimation.infeasibility import (
@@ -14,7 +15,6 @@ from spineflow.tasks.topdown.estimation.infeasibility import (
 )
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, SiblingProblem
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 
 def passes_of(made, *, two=True):

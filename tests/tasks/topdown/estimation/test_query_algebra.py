@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 ASKED = {
     PERSONS: ("total", "hhinstlevels", "hhgq", "votingage * cenrace", "hispanic", "detailed"),
-    Schema("persons", ("hhgq", "hispanic", "votingage")): ("hhinstlevels * hispanic", "detailed"),
-    Schema("persons", ("sex", "hispanic")): ("total", "sex", "detailed"),
-    Schema("persons", ("hhgq",)): ("hhinstlevels", "detailed"),
+    cef_schema("persons", ("hhgq", "hispanic", "votingage")): (
+        "hhinstlevels * hispanic",
+        "detailed",
+    ),
+    cef_schema("persons", ("sex", "hispanic")): ("total", "sex", "detailed"),
+    cef_schema("persons", ("hhgq",)): ("hhinstlevels", "detailed"),
     UNITS: ("detailed",),
 }
 SCHEMAS = pytest.mark.parametrize("schema", ASKED, ids=lambda schema: "x".join(schema.attributes))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import least_squares, network_flow, rounder
@@ -17,7 +18,6 @@ from spineflow.tasks.topdown.estimation.rounder import (
     round_by_flow,
     round_by_highs,
 )
-from spineflow.tasks.topdown.workload.queries import MarginalQuery, marginal_query
 
 TREE = ["total", "hhgq", "hhgq * hispanic", "detailed"]
 

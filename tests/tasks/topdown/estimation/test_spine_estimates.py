@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.flows.running import PRESETS
+from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
@@ -19,10 +21,9 @@ from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
-SMALL = Schema("persons", ("hhgq", "votingage", "hispanic"))
-UNITS = Schema("units", ("occupancy",))
+SMALL = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
+UNITS = cef_schema("units", ("occupancy",))
 NURSING = {"hhgq": (3,), "votingage": (0,)}
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 QUERIES = ("total", "hhinstlevels", "hhgq", "votingage * hispanic", "hispanic", "detailed")

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse, stats
 from spineflow.tasks.answers.noisy import read_measurements
-from spineflow.tasks.census.schema import PERSONS
+from spineflow.tasks.census.cef_2020 import PERSONS
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.measurement import measure
@@ -21,7 +22,6 @@ from spineflow.tasks.topdown.measurement.measure import (
     true_answers,
 )
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 QUERY_SHARES = {
     "total": Fraction(1, 10),

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.release import microdata
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
@@ -144,6 +145,13 @@ def test_batches_do_not_matter_nor_does_the_order(tmp_path_factory, counts, rows
     assert list(zip(code, cell, strict=True)) == expected
 
 
+def persons_of(attributes: tuple[str, ...]) -> Schema:
+    """A schema of persons, with attributes of other universes, too."""
+    if attributes == ("occupancy",):
+        return Schema("persons", attributes, UNITS.levels_of)
+    return cef_schema("persons", attributes)
+
+
 @pytest.mark.parametrize(
     ("attributes", "columns", "first", "last"),
     [
@@ -160,7 +168,7 @@ def test_batches_do_not_matter_nor_does_the_order(tmp_path_factory, counts, rows
     ],
 )  # fmt: skip
 def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, columns, first, last):
-    schema = Schema("persons", attributes)
+    schema = persons_of(attributes)
     rows = [(BLOCKS[0], 0, 1), (BLOCKS[0], schema.n_cells - 1, 1)]
     frame = same_content(write_persons(estimates(*rows), schema, tmp_path))
     assert list(frame.columns[8:]) == columns
@@ -169,14 +177,14 @@ def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, column
 
 
 def test_voting_age_by_age_starts_at_eighteen(tmp_path):
-    schema = Schema("persons", ("age",))
+    schema = cef_schema("persons", ("age",))
     rows = [(BLOCKS[0], age, 1) for age in (17, 18)]
     frame = same_content(write_persons(estimates(*rows), schema, tmp_path))
     assert frame["VOTING_AGE"].to_list() == ["1", "2"]
 
 
 def test_units_without_occupancy_have_no_status(tmp_path):
-    schema = Schema("units", ("sex",))
+    schema = Schema("units", ("sex",), (("male", "female"),))
     frame = same_content(write_units(estimates((BLOCKS[0], 0, 1)), invariants(), schema, tmp_path))
     assert list(frame.columns[7:]) == ["RTYPE"]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from spineflow.tasks.census.schema import PERSONS, UNITS
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.topdown.spine.build import on_aian_spine
 from spineflow.tasks.topdown.spine.summary import total_shares
 from spineflow.tasks.topdown.workload.budget import Budget

@@ -7,16 +7,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.census.schema import UNITS, Schema
+from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel
 from spineflow.tasks.topdown.checks.accuracy.quantities import answer_matrix, quantities_of
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
-PEOPLE = Schema("persons", ("hhgq", "votingage", "hispanic"))
+PEOPLE = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
 ASKED = {
     "total": Fraction(1, 4),
     "hhinstlevels": Fraction(1, 8),

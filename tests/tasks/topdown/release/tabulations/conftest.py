@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy import sparse
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.inputs import read_inputs
-from spineflow.tasks.census.schema import PERSONS, UNITS
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_persons, write_units
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, tabulate

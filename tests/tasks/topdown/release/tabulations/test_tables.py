@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.schema import PERSONS, UNITS, Schema
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
 from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_persons
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
@@ -77,16 +77,16 @@ def test_batches_do_not_change_the_rows(exact) -> None:
 def test_variables_of_smaller_schemas() -> None:
     assert tables_of(PERSONS) == ("P1", "P2", "P3", "P4", "P5")
     assert tables_of(UNITS) == ("H1",)
-    assert tables_of(Schema("persons", ("votingage", "cenrace"))) == ("P1", "P3")
-    assert tables_of(Schema("persons", ("sex", "age"))) == ()
-    assert variables_of(Schema("persons", ("hhgq",))) == tuple(
+    assert tables_of(cef_schema("persons", ("votingage", "cenrace"))) == ("P1", "P3")
+    assert tables_of(cef_schema("persons", ("sex", "age"))) == ()
+    assert variables_of(cef_schema("persons", ("hhgq",))) == tuple(
         f"P005{number:04d}" for number in range(1, 11)
     )
     assert len(variables_of(PERSONS)) == 71 + 73 + 71 + 73 + 10
 
 
 def test_ages_tell_who_is_of_voting_age() -> None:
-    schema = Schema("persons", ("age", "cenrace"))
+    schema = cef_schema("persons", ("age", "cenrace"))
     names = variables_of(schema)
     matrix = variable_matrix(schema).toarray()
     ages = schema.levels("age")

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.schema import COARSENINGS, Schema
+from spineflow.tasks.census.schema import Schema
 
 TOTAL = "total"
 DETAILED = "detailed"
@@ -24,8 +24,8 @@ DETAILED = "detailed"
 def normalize_query_name(name: str) -> str:
     """The name as files spell it: factors in the given order, joined by ' * '.
 
-    >>> normalize_query_name("hispanic*cenrace")
-    'hispanic * cenrace'
+    >>> normalize_query_name("sex*age")
+    'sex * age'
     """
     return " * ".join(part.strip() for part in name.split("*"))
 
@@ -91,10 +91,6 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
 
     Raises ValueError for a factor that is neither an attribute of the schema nor a coarsening of
     one, or for two factors on one attribute.
-
-    >>> from spineflow.tasks.census.schema import PERSONS
-    >>> marginal_query(PERSONS, "hispanic*cenrace").n_rows
-    126
     """
     name = normalize_query_name(name)
     identities = {a: tuple(range(n)) for a, n in zip(schema.attributes, schema.shape, strict=True)}
@@ -104,8 +100,10 @@ def marginal_query(schema: Schema, name: str) -> MarginalQuery:
     elif name != TOTAL:
         used = set()
         for part in name.split(" * "):
-            attribute, factor = COARSENINGS.get(part, (part, identities.get(part)))
-            if attribute not in identities or factor is None:
+            coarsening = schema.coarsening(part)
+            attribute = coarsening.attribute if coarsening else part
+            factor = coarsening.groups if coarsening else identities.get(part)
+            if factor is None:
                 raise ValueError(
                     f"unknown query {name!r}: {part!r} is no attribute of the schema of "
                     f"{schema.universe} ({', '.join(schema.attributes)}) nor a coarsening of one"

@@ -1,0 +1,298 @@
+"""Spines of a declared census: geolevels are columns of a table of areas, root first.
+
+The root is the whole table. Every other geolevel is a column, whose codes are texts of any alphabet
+and width and need only be unique within the geolevel above. The last geolevel is one row of the
+table. A spine may leave geolevels out, may put chosen areas into a branch of their own below the
+root, and may form the geounits of its last geolevel but one anew, as groups of areas that bring
+off-spine entities closer (Algorithm 2 of [Spines2024]).
+
+Spine geocodes are paths: the codes from below the root down, joined by points. In a code every
+character but ASCII letters, digits, "-", "_" and "~" is percent-encoded (RFC 3986, a point as %2E),
+so that a parent's geocode and a point begin its children's. Where there is a branch the path starts
+with 1 inside and 0 outside it; a group is g and a running number; the codes of a geolevel that is
+left out stand in the paths of the next one below. The root is "0".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+from spineflow.geography.bypass import bypass
+from spineflow.geography.categories import Category, combine
+from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.hierarchy import first_rows, nest, ranks_within, text_column
+from spineflow.geography.levels import Geolevel, Spine, shares_add_to_one
+from spineflow.geography.optimize import even_groups
+
+KINDS = ("conventional", "optimized")
+ROOT = "0"
+GEOCODE = "block_geocode"
+"""Column of the frame of areas with the path of each area."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnCategory:
+    """Off-spine entities told by a column; codes are unique within a geolevel, or everywhere."""
+
+    name: str
+    column: str
+    within: str | None = None
+    outside: tuple[str, ...] = ("",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredRules:
+    """What decides a spine besides the areas and the shares.
+
+    `branch` (n_areas,) marks the areas that form a branch of their own; None for no branch.
+    `never_split` names the geolevels that the bypass of pure differential privacy keeps whole.
+    """
+
+    geolevels: tuple[str, ...]
+    categories: tuple[ColumnCategory, ...] = ()
+    branch: np.ndarray | None = None
+    fanout_cutoff: float = 12
+    bypass: bool = True
+    bypass_cutoff: int | None = 150
+    never_split: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Geounits of a declared geolevel: `number` (n_areas,) of each area's, and their paths."""
+
+    number: np.ndarray
+    path: np.ndarray
+
+
+def encoded(code: str) -> str:
+    """A code as it stands in a path.
+
+    >>> encoded("Nord/2.b")
+    'Nord%2F2%2Eb'
+    """
+    return quote(code, safe="").replace(".", "%2E")
+
+
+def area_paths(areas: pd.DataFrame, geolevels: Sequence[str]) -> np.ndarray:
+    """(n_areas,) object array: the path of each row of a table of areas.
+
+    Raises GeographyRefused for a column that is absent or has gaps.
+    """
+    path: np.ndarray | None = None
+    for name in geolevels[1:]:
+        code, distinct = pd.factorize(text_column(areas, name))
+        text = np.array([encoded(value) for value in distinct], dtype=object)[code]
+        path = text if path is None else path + "." + text
+    return path
+
+
+def declared_units(areas: pd.DataFrame, geolevels: Sequence[str]) -> dict[str, Units]:
+    """The geounits of every declared geolevel that is a column of the areas, and of the root.
+
+    `areas` is sorted by path.
+    """
+    number = np.zeros(len(areas), dtype=np.int64)
+    path = np.array([""], dtype=object)
+    found = {geolevels[0]: Units(number, np.array([ROOT], dtype=object))}
+    for name in geolevels[1:]:
+        if name not in areas.columns:
+            continue
+        above = number
+        code, distinct = pd.factorize(text_column(areas, name), sort=True)
+        number = nest(above, code.astype(np.int64))
+        first = first_rows(number, int(number.max()) + 1)
+        text = np.array([encoded(value) for value in distinct], dtype=object)[code[first]]
+        before = path[above[first]]
+        path = np.where(before == "", text, before + "." + text)
+        found[name] = Units(number, path)
+    return found
+
+
+def declared_spine(
+    areas: pd.DataFrame,
+    *,
+    geolevel_shares: Mapping[str, Fraction],
+    kind: str,
+    rules: DeclaredRules,
+    is_pure: bool,
+) -> Spine:
+    """Build the spine of one universe of a declared census.
+
+    Args:
+        areas: one row per area, sorted by the column `block_geocode` (see `area_paths`).
+        geolevel_shares: exact shares by geolevel, root first; they add to 1.
+        kind: "conventional", or "optimized", which forms the last geolevel but one of groups.
+        rules: geolevels, categories, branch, cut-offs.
+        is_pure: whether noise comes from discrete Laplace; see `geography.bypass`.
+
+    Raises:
+        GeographyRefused: areas, shares or rules cannot be used.
+    """
+    names = checked_geolevels(geolevel_shares, kind, rules.geolevels)
+    branch = np.zeros(len(areas), dtype=bool) if rules.branch is None else rules.branch
+    grouped = names[-2] if kind == "optimized" else None
+    pieces = _pieces(areas, names, rules, grouped)
+    above = np.zeros(len(areas), dtype=np.int64)
+    numbers = {names[0]: above}
+    for depth, name in enumerate(names[1:], 1):
+        if name == grouped:
+            combination = combine(declared_categories(areas, rules), len(areas))
+            above = nest(above, even_groups(above, combination, rules.fanout_cutoff))
+        else:
+            number = pd.factorize(pieces[name], sort=True)[0].astype(np.int64)
+            above = nest(above, *([branch.astype(np.int64)] if depth == 1 else []), number)
+        numbers[name] = above
+    order = np.argsort(above)
+    with_branch = rules.branch is not None
+    geolevels = _geolevels(numbers, order, geolevel_shares, pieces, branch, with_branch)
+    if rules.bypass:
+        geolevels = bypass(
+            geolevels,
+            is_pure=is_pure,
+            bypass_cutoff=rules.bypass_cutoff,
+            never_split=rules.never_split,
+        )
+    if not shares_add_to_one(geolevels):
+        raise AssertionError("the shares of a path do not add to 1")
+    geocode = text_column(areas, GEOCODE).to_numpy(dtype=object)
+    return Spine(kind, geolevels, geocode[order], order)
+
+
+def checked_geolevels(
+    geolevel_shares: Mapping[str, Fraction], kind: str, geolevels: Sequence[str]
+) -> tuple[str, ...]:
+    """The geolevels of a spine, after checking them and their shares.
+
+    Raises GeographyRefused for a kind that a declared census does not have, for geolevels that are
+    not declared, out of order, without the root or the last, and for too few to form groups in.
+    """
+    if kind not in KINDS:
+        raise GeographyRefused(
+            f"spine kind '{kind}' is not one of a declared census; choose from {', '.join(KINDS)}"
+        )
+    names = tuple(geolevel_shares)
+    unknown = [name for name in names if name not in geolevels]
+    if unknown:
+        raise GeographyRefused(
+            f"geolevel '{unknown[0]}' is not declared; there are {', '.join(geolevels)}"
+        )
+    if list(names) != sorted(names, key=list(geolevels).index):
+        raise GeographyRefused(f"geolevels must stand in the order {', '.join(geolevels)}")
+    if len(names) < 2 or names[0] != geolevels[0] or names[-1] != geolevels[-1]:
+        raise GeographyRefused(
+            f"a spine must begin with '{geolevels[0]}' and end with '{geolevels[-1]}'"
+        )
+    if kind == "optimized" and len(names) < 3:
+        raise GeographyRefused(
+            "an optimized spine needs a geolevel between the first and the last, whose geounits it "
+            "forms"
+        )
+    return names
+
+
+def declared_categories(areas: pd.DataFrame, rules: DeclaredRules) -> tuple[Category, ...]:
+    """The off-spine entity categories that the rules name; see `geography.categories`."""
+    units = declared_units(areas, rules.geolevels)
+    found = []
+    for category in rules.categories:
+        if category.column not in areas.columns:
+            text_column(areas, category.column)
+        values = areas[category.column].fillna("").astype("str")
+        code, distinct = pd.factorize(values)
+        is_outside = np.isin(code, np.flatnonzero(distinct.isin(category.outside)))
+        within = np.zeros(len(areas), dtype=np.int64)
+        paths = np.array([""], dtype=object)
+        if category.within is not None:
+            within, paths = units[category.within].number, units[category.within].path
+        width = len(distinct)
+        key = np.where(is_outside, -1, within * width + code)
+        keys, entity = np.unique(key, return_inverse=True)
+        label = [
+            "outside" if value < 0 else f"{paths[value // width]} {distinct[value % width]}".strip()
+            for value in keys.tolist()
+        ]
+        outside = 0 if keys.size and keys[0] < 0 else -1
+        labels = np.array(label, dtype=object)
+        found.append(Category(category.name, entity.astype(np.int32), labels, outside))
+    return tuple(found)
+
+
+def _pieces(
+    areas: pd.DataFrame, names: Sequence[str], rules: DeclaredRules, grouped: str | None
+) -> dict[str, np.ndarray]:
+    """(n_areas,) what each geolevel of a spine adds to a path: its code, after the codes of the
+    geolevels above it that the spine leaves out; nothing for groups.
+    """
+    columns = [name for name in rules.geolevels[1:] if name in areas.columns]
+    pieces: dict[str, np.ndarray] = {}
+    done = 0
+    for name in names[1:]:
+        if name == grouped:
+            continue
+        if name not in columns:
+            raise GeographyRefused(
+                f"the table of areas has no column '{name}' for the geolevel of this name; add it, "
+                "or leave the geolevel out"
+            )
+        upto = columns.index(name) + 1
+        parts = [_encoded_column(areas, column) for column in columns[done:upto]]
+        piece = parts[0]
+        for part in parts[1:]:
+            piece = piece + "." + part
+        pieces[name], done = piece, upto
+    return pieces
+
+
+def _geolevels(
+    numbers: Mapping[str, np.ndarray],
+    order: np.ndarray,
+    shares: Mapping[str, Fraction],
+    pieces: Mapping[str, np.ndarray],
+    branch: np.ndarray,
+    with_branch: bool,
+) -> tuple[Geolevel, ...]:
+    """Geolevels from nested numbers; `order` sorts the rows by the number of the last one."""
+    geolevels: list[Geolevel] = []
+    above = np.zeros(len(order), dtype=np.int64)
+    for depth, name in enumerate(shares):
+        number = numbers[name][order]
+        first = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
+        parent, row = above[first], order[first]
+        geocode = np.array([ROOT], dtype=object)
+        if depth:
+            piece = pieces[name][row] if name in pieces else _running(parent)
+            if depth == 1 and with_branch:
+                piece = np.where(branch[row], "1.", "0.").astype(object) + piece
+            geocode = piece if depth == 1 else geolevels[-1].geocode[parent] + "." + piece
+        geolevels.append(
+            Geolevel(
+                name=name,
+                geocode=geocode,
+                parent=parent if depth else np.array([-1], dtype=np.int64),
+                plb_shares=(shares[name],),
+                plb_share_code=np.zeros(len(first), dtype=np.int32),
+                is_aian=branch[row] if depth else np.zeros(1, dtype=bool),
+                bypassed=np.zeros(len(first), dtype=bool),
+                n_blocks=np.diff(np.r_[first, len(order)]),
+            )
+        )
+        above = number
+    return tuple(geolevels)
+
+
+def _running(parent: np.ndarray) -> np.ndarray:
+    """(n,) object array: g and a running number within each parent, padded with zeros."""
+    rank = ranks_within(parent) + 1
+    width = len(str(rank.max()))
+    return np.array([f"g{i:0{width}d}" for i in rank.tolist()], dtype=object)
+
+
+def _encoded_column(areas: pd.DataFrame, name: str) -> np.ndarray:
+    code, distinct = pd.factorize(text_column(areas, name))
+    return np.array([encoded(value) for value in distinct], dtype=object)[code]

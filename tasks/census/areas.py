@@ -1,0 +1,112 @@
+"""The areas of a declared census: read, checked, sorted, and found again by their codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from spineflow.geography.declared import GEOCODE, Units, area_paths, declared_units
+from spineflow.tasks.census.declarations import CensusGeography
+from spineflow.tasks.census.evidence import EvidenceTally
+from spineflow.tasks.tables.columns import CodedColumn
+from spineflow.tasks.tables.layouts import Field, TableLayout
+from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.sources import InputFile
+
+
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """The areas, sorted by their paths, and the geounits of every declared geolevel.
+
+    `frame` has the column `block_geocode` (the path), the geolevels' columns and all others of the
+    table, as texts. `columns` are the geolevels below the root that are columns.
+    """
+
+    frame: pd.DataFrame
+    columns: tuple[str, ...]
+    units: Mapping[str, Units]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def last_is_unique(self) -> bool:
+        """Whether the codes of the last geolevel tell areas apart without those above."""
+        return not self.frame[self.columns[-1]].duplicated().any()
+
+
+class AreaIndex:
+    """Finds the row of an area by the code of the last geolevel, or by those of all geolevels."""
+
+    def __init__(self, areas: Areas, n_columns: int) -> None:
+        names = areas.columns[-1:] if n_columns == 1 else areas.columns
+        self._known: list[dict[str, int]] = []
+        key = np.zeros(len(areas), dtype=np.int64)
+        for name in names:
+            code, distinct = pd.factorize(areas.frame[name])
+            self._known.append({value: i for i, value in enumerate(distinct)})
+            key = key * len(distinct) + code
+        self._rows = np.argsort(key, kind="stable")
+        self._keys = key[self._rows]
+
+    def positions(self, columns: Sequence[CodedColumn]) -> np.ndarray:
+        """Row of each record's area, shape `(n_records,)`; -1 for codes that no area has."""
+        key = np.zeros(len(columns[0].codes), dtype=np.int64)
+        is_known = np.ones(len(key), dtype=bool)
+        for known, column in zip(self._known, columns, strict=True):
+            code = column.lookup(lambda value, known=known: known.get(value, -1), np.int64)
+            is_known &= code >= 0
+            key = key * len(known) + code
+        at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
+        is_known &= self._keys[at] == key
+        return np.where(is_known, self._rows[at], -1)
+
+
+def load_areas(
+    files: Sequence[InputFile], declared: CensusGeography, evidence: EvidenceTally
+) -> Areas:
+    """Read the table of areas and sort it by path.
+
+    Evidence: blank codes of every geolevel, and rows of one path. A geolevel just above the last
+    may have no column, where the spine forms it.
+    """
+    table, below = declared.table, declared.geolevels[1:]
+    required = tuple(name for name in below if name != _formed(declared))
+    parts: list[dict[str, np.ndarray]] = []
+    for file in files:
+        for batch in read_batches(file, Selection(required, with_others=True)):
+            parts.append(
+                {
+                    name: CodedColumn.from_arrow(array, file.columns.field(name)).texts()
+                    for name, array in batch.items()
+                }
+            )
+    names = [name for name in parts[0] if all(name in part for part in parts)]
+    texts = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    columns = tuple(name for name in below if name in texts)
+    for name in columns:
+        is_blank = np.array([value is None for value in texts[name]], dtype=bool)
+        evidence.add_mask(table, f"blank_{name}", is_blank)
+        texts[name] = np.where(is_blank, "", texts[name])
+    texts.pop(GEOCODE, None)
+    frame = pd.DataFrame({name: pd.array(values, dtype="str") for name, values in texts.items()})
+    path = area_paths(frame, (declared.geolevels[0], *columns))
+    order = np.argsort(path.astype(str), kind="stable")
+    repeated = pd.Series(path).duplicated(keep=False).to_numpy()
+    evidence.add_mask(table, "repeated_area", repeated)
+    frame = frame.iloc[order].reset_index(drop=True)
+    frame.insert(0, GEOCODE, pd.array(path[order], dtype="str"))
+    return Areas(frame, columns, declared_units(frame, declared.geolevels))
+
+
+def _formed(declared: CensusGeography) -> str | None:
+    """The geolevel that an optimised spine forms, and that may have no column."""
+    return declared.geolevels[-2] if len(declared.geolevels) > 2 else None
+
+
+def text_layout(table: str, columns: Sequence[str], keys: Sequence[str] = ()) -> TableLayout:
+    """The layout of a declared table: columns of codes, and identifiers."""
+    fields = [Field(name, "key" if name in keys else "code") for name in (*columns, *keys)]
+    return TableLayout(table, tuple(fields), column_names="expected")

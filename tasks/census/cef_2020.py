@@ -1,0 +1,58 @@
+"""The 2020 universes on the Census Edited File layout, as products that read it know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from spineflow.tasks.census.census import preset_census
+from spineflow.tasks.census.recodes import Recode
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.tables.columns import CodedColumn
+from spineflow.validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
+
+CENSUS = preset_census("cef_2020")
+"""What `presets/cef_2020.toml` declares."""
+
+PERSONS = CENSUS.schema("persons")
+"""Persons of the redistricting product: 2,016 cells."""
+
+UNITS = CENSUS.schema("units")
+"""Housing units of the redistricting product: vacant, occupied."""
+
+TYPE_COLUMN, AGE_COLUMN = "QGQTYP", "QAGE"
+
+TYPE_OF_CODE: Mapping[str | None, int] = {
+    None: 0,
+    **{code: number for number, codes in GROUP_QUARTERS_CODES.items() for code in codes},
+}
+"""Group-quarters type of each code, 1 to 7; 0 for a blank one, which a household has."""
+
+N_TYPES = len(GROUP_QUARTERS_CODES) + 1
+"""Types of address: housing units and the types of group quarters."""
+
+
+def recode_of(universe: str, attribute: str) -> Recode:
+    """The recode of an attribute of a universe."""
+    return CENSUS.universes[universe].recodes[attribute]
+
+
+def cef_schema(universe: str, attributes: tuple[str, ...]) -> Schema:
+    """The schema of some attributes of a universe."""
+    return CENSUS.schema(universe, attributes)
+
+
+def person_columns(attributes: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns of the persons table that a schema's attributes and the checks need."""
+    needed = [column for name in attributes for column in recode_of("persons", name).columns]
+    return tuple(dict.fromkeys(["MAFID", TYPE_COLUMN, *needed]))
+
+
+def person_levels(attribute: str, columns: Mapping[str, CodedColumn]) -> np.ndarray:
+    """Level of an attribute for every person, shape `(n_persons,)`, int16; -1 where unknown."""
+    return recode_of("persons", attribute).evaluate(columns, 0)
+
+
+def is_minor(age: str | None) -> bool:
+    """Whether an age is known and below that of voting."""
+    return 0 <= recode_of("persons", "age").level_of(age) < ADULT_AGE

@@ -1,0 +1,391 @@
+"""From a declaration to the records that all stages work with, compiled once.
+
+Everything a declaration can say wrongly by itself is refused here, with the key that is wrong:
+names that do not exist, levels in no or two groups, relations to universes that come later.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from spineflow.tasks.census.declarations import (
+    BoundDeclaration,
+    CensusDeclaration,
+    CensusGeography,
+    CoarseningDeclaration,
+    Step,
+    TableDeclaration,
+    UniverseDeclaration,
+    Where,
+)
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.recodes import CodeSet, Recode, compiled_recode
+from spineflow.tasks.census.schema import Coarsening, Schema
+
+PRESETS = Path(__file__).parent / "presets"
+DECLARED = "declared"
+
+
+@dataclass(frozen=True)
+class Zero:
+    """A structural zero: its name and the cells `(n_cells,)` that hold nobody."""
+
+    name: str
+    where: Where
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """Answers to a query that are exact in every geounit of a geolevel."""
+
+    name: str
+    query: str
+    geolevel: str
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Bounds on a query's answers, per record of another universe; see `BoundDeclaration`."""
+
+    name: str
+    query: str
+    where: Where
+    per: str
+    by: str | None
+    at_least: int | None
+    at_most: int | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
+
+    universe: str
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
+
+    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
+    earlier universes, and `sign` compares their sum with 0.
+    """
+
+    name: str
+    sign: str
+    own: np.ndarray
+    others: tuple[Side, ...]
+
+
+@dataclass(frozen=True)
+class Universe:
+    """A universe as its stages know it.
+
+    `full_schema` has the further attributes, too. `rows` are the codes that columns must have for
+    a row to belong to it.
+    """
+
+    name: str
+    schema: Schema
+    full_schema: Schema
+    recodes: Mapping[str, Recode]
+    declared: UniverseDeclaration
+    rows: Mapping[str, CodeSet]
+    zeros: tuple[Zero, ...]
+    invariants: tuple[Invariant, ...]
+    bounds: tuple[Bound, ...]
+    relations: tuple[Relation, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The tables on the way to the area."""
+        through = self.declared.through
+        return (through,) if isinstance(through, Step) else through
+
+
+@dataclass(frozen=True)
+class Census:
+    """A compiled declaration."""
+
+    layout: str
+    geography: CensusGeography | None
+    universes: Mapping[str, Universe]
+    tables: tuple[TableDeclaration, ...]
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the declaration alone says how the tables are read."""
+        return self.layout == DECLARED
+
+    @property
+    def input_tables(self) -> tuple[str, ...]:
+        """Names of the tables that the input must give."""
+        if not self.is_declared:
+            return ("persons", "units", "geography")
+        names = [self.geography.table]
+        for universe in self.universes.values():
+            names += [universe.declared.table, *(step.table for step in universe.steps)]
+        return tuple(dict.fromkeys(names))
+
+    def schema(self, universe: str, attributes: Sequence[str] | None = None) -> Schema:
+        """The schema of a universe, or that of some of its attributes.
+
+        Raises ValueError for an attribute that it does not have.
+        """
+        found = self.universes[universe]
+        if attributes is None:
+            return found.schema
+        foreign = [name for name in attributes if name not in found.full_schema.attributes]
+        if foreign:
+            raise ValueError(
+                f"attribute {min(foreign)!r} is not one of {universe}; there are "
+                f"{', '.join(found.full_schema.attributes)}"
+            )
+        return found.full_schema.of(attributes)
+
+
+@cache
+def preset_census(name: str) -> Census:
+    """The census of a preset; raises ValueError if there is none of this name."""
+    file = PRESETS / f"{name}.toml"
+    if not file.exists():
+        known = ", ".join(sorted(entry.stem for entry in PRESETS.glob("*.toml")))
+        raise ValueError(f"names no census {name!r}; there are {known}")
+    table = tomllib.loads(file.read_text(encoding="utf-8"))
+    return compiled(CensusDeclaration.model_validate(table))
+
+
+def compiled(declared: CensusDeclaration) -> Census:
+    """The census that a declaration declares; raises ValueError with what is wrong in it."""
+    recodes = {
+        name: compiled_recode(name, attribute) for name, attribute in declared.attributes.items()
+    }
+    coarsenings = tuple(
+        _coarsening(name, entry, recodes) for name, entry in declared.coarsenings.items()
+    )
+    clash = set(declared.coarsenings) & set(declared.attributes)
+    if clash:
+        raise ValueError(f"{min(clash)!r} is both an attribute and a coarsening; rename one")
+    schemas = {
+        name: _schema(name, universe, recodes, coarsenings)
+        for name, universe in declared.universes.items()
+    }
+    universes = {}
+    for name, universe in declared.universes.items():
+        universes[name] = _universe(name, universe, declared, schemas, recodes)
+    for table in declared.tables:
+        _check_table(table, declared, schemas)
+    return Census(declared.layout, declared.geography, universes, declared.tables)
+
+
+def _coarsening(
+    name: str, declared: CoarseningDeclaration, recodes: Mapping[str, Recode]
+) -> Coarsening:
+    if declared.attribute not in recodes:
+        raise ValueError(f"coarsening {name!r} is of {declared.attribute!r}, which is no attribute")
+    labels = recodes[declared.attribute].levels
+    group_of: dict[str, int] = {}
+    for group, members in enumerate(declared.levels.values()):
+        for label in members:
+            if label not in labels:
+                raise ValueError(
+                    f"coarsening {name!r}: attribute {declared.attribute!r} has no level {label!r}"
+                )
+            if label in group_of:
+                raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
+            group_of[label] = group
+    missing = [label for label in labels if label not in group_of]
+    if missing:
+        raise ValueError(f"coarsening {name!r} leaves out the level {missing[0]!r}")
+    groups = tuple(group_of[label] for label in labels)
+    return Coarsening(name, declared.attribute, tuple(declared.levels), groups)
+
+
+def _schema(
+    name: str,
+    declared: UniverseDeclaration,
+    recodes: Mapping[str, Recode],
+    coarsenings: tuple[Coarsening, ...],
+) -> Schema:
+    """The schema of a universe with its further attributes."""
+    attributes = (*declared.attributes, *declared.further_attributes)
+    unknown = [attribute for attribute in attributes if attribute not in recodes]
+    if unknown:
+        raise ValueError(
+            f"universe {name!r} has the attribute {unknown[0]!r}, which is not declared; there are "
+            f"{', '.join(recodes)}"
+        )
+    return Schema(
+        name,
+        attributes,
+        tuple(recodes[attribute].levels for attribute in attributes),
+        tuple(c for c in coarsenings if c.attribute in attributes),
+    )
+
+
+def _universe(
+    name: str,
+    declared: UniverseDeclaration,
+    census: CensusDeclaration,
+    schemas: Mapping[str, Schema],
+    recodes: Mapping[str, Recode],
+) -> Universe:
+    full = schemas[name]
+    schema = full.of(declared.attributes)
+    where = f"universe {name!r}"
+    geolevels = census.geography.geolevels if census.geography else None
+    if census.layout == DECLARED and declared.area is None:
+        raise ValueError(f"{where} needs area, the column with the code of a record's area")
+    zeros = tuple(
+        Zero(zero.name or f"zero_{number}", zero.where)
+        for number, zero in enumerate(declared.structural_zeros, 1)
+    )
+    for zero in zeros:
+        full.cells_where(zero.where)
+    invariants = []
+    for entry in declared.invariants:
+        if geolevels is not None and entry.geolevel not in geolevels:
+            raise ValueError(
+                f"{where} has an invariant at {entry.geolevel!r}, which is no geolevel; there are "
+                f"{', '.join(geolevels)}"
+            )
+        marginal_query(schema, entry.query)
+        named = entry.name or f"{entry.query} at {entry.geolevel}"
+        invariants.append(Invariant(named, entry.query, entry.geolevel))
+    bounds = tuple(_bound(where, entry, schema, schemas) for entry in declared.bounds)
+    relations = tuple(
+        _relation(name, number, census, schemas) for number in range(len(declared.relations))
+    )
+    names = [entry.name for entries in (zeros, invariants, relations) for entry in entries]
+    if len(set(names)) < len(names) and census.layout == DECLARED:
+        twice = next(entry for entry in names if names.count(entry) > 1)
+        raise ValueError(f"{where} declares {twice!r} twice; give one of them another name")
+    attributes = dict.fromkeys(full.attributes)
+    return Universe(
+        name,
+        schema,
+        full,
+        {attribute: recodes[attribute] for attribute in attributes},
+        declared,
+        {column: CodeSet.of(codes) for column, codes in declared.where.items()},
+        zeros,
+        tuple(invariants),
+        bounds,
+        relations,
+    )
+
+
+def _bound(
+    where: str, entry: BoundDeclaration, schema: Schema, schemas: Mapping[str, Schema]
+) -> Bound:
+    if entry.per not in schemas:
+        raise ValueError(
+            f"{where} has a bound per {entry.per!r}, which is no universe; there are "
+            f"{', '.join(schemas)}"
+        )
+    n_rows = marginal_query(schema, entry.query).n_rows
+    schema.cells_where(entry.where)
+    if entry.by is not None and marginal_query(schemas[entry.per], entry.by).n_rows != n_rows:
+        raise ValueError(
+            f"{where} has a bound on {entry.query!r} by {entry.by!r} of {entry.per}, which do not "
+            "have the same number of answers"
+        )
+    low, high = entry.at_least, entry.at_most
+    if low is not None and high is not None and low > high:
+        raise ValueError(
+            f"{where} has a bound on {entry.query!r} of at_least {low} and at_most {high}"
+        )
+    named = entry.name or f"{entry.query} per {entry.per}"
+    return Bound(named, entry.query, entry.where, entry.per, entry.by, low, high)
+
+
+def _relation(
+    name: str, number: int, census: CensusDeclaration, schemas: Mapping[str, Schema]
+) -> Relation:
+    entry = census.universes[name].relations[number]
+    weights = {name: np.zeros(schemas[name].of(census.universes[name].attributes).n_cells, int)}
+    for sign, terms in ((1, entry.left), (-1, entry.right)):
+        for term in terms:
+            other = term.universe or name
+            if other not in schemas:
+                raise ValueError(f"relation {entry.name!r} names {other!r}, which is no universe")
+            schema = schemas[other].of(census.universes[other].attributes)
+            weights.setdefault(other, np.zeros(schema.n_cells, dtype=int))
+            weights[other] = weights[other] + sign * term.times * schema.cells_where(term.where)
+    own = weights.pop(name)
+    if not own.any():
+        raise ValueError(f"relation {entry.name!r} says nothing of {name!r}, which declares it")
+    order = list(census.universes)
+    late = [other for other in weights if order.index(other) > order.index(name)]
+    if late:
+        raise ValueError(
+            f"relation {entry.name!r} of {name!r} needs the released counts of {late[0]!r}; "
+            f"declare {late[0]!r} before {name!r}"
+        )
+    sides = tuple(Side(other, values) for other, values in weights.items())
+    return Relation(entry.name, entry.sign, own, sides)
+
+
+def _check_table(
+    table: TableDeclaration, declared: CensusDeclaration, schemas: Mapping[str, Schema]
+) -> None:
+    if table.universe not in schemas:
+        raise ValueError(f"table {table.name!r} is of {table.universe!r}, which is no universe")
+    schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
+    marginal_query(schema, table.query)
+    schema.cells_where(table.where)
+    if [other.name for other in declared.tables].count(table.name) > 1:
+        raise ValueError(f"there are two tables {table.name!r}; rename one")
+
+
+def query_labels(schema: Schema, name: str) -> list[tuple[str, ...]]:
+    """Labels of a query's rows, one for each attribute or coarsening that it names, in its order
+    of attributes; `total` has one row without labels.
+    """
+    query = marginal_query(schema, name)
+    parts = label_parts(schema, name)
+    rows = np.unravel_index(np.arange(query.n_rows), query.shape)
+    by_axis = [rows[schema.attributes.index(attribute)] for _, attribute, _ in parts]
+    return [
+        tuple(labels[axis[row]] for (_, _, labels), axis in zip(parts, by_axis, strict=True))
+        for row in range(query.n_rows)
+    ]
+
+
+def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What a query tells: name of the attribute or coarsening, attribute, and its labels, in the
+    order of the schema's attributes.
+    """
+    if name == "total":
+        return []
+    if name == "detailed":
+        return [(a, a, schema.labels(a)) for a in schema.attributes]
+    found = {}
+    for part in marginal_query(schema, name).name.split(" * "):
+        coarsening = schema.coarsening(part)
+        attribute = coarsening.attribute if coarsening else part
+        labels = coarsening.levels if coarsening else schema.labels(attribute)
+        found[attribute] = (part, attribute, labels)
+    return [found[attribute] for attribute in schema.attributes if attribute in found]
+
+
+__all__ = [
+    "Bound",
+    "Census",
+    "Invariant",
+    "MarginalQuery",
+    "Relation",
+    "Side",
+    "Universe",
+    "Zero",
+    "compiled",
+    "label_parts",
+    "preset_census",
+    "query_labels",
+]

@@ -1,0 +1,234 @@
+"""The language in which a census is declared: tables, attributes, universes, constraints, tables.
+
+A declaration says which columns tell what, in labels that people read. It is data: settings files
+hold it under `[census]`, and `tasks.census.census` compiles it into the records that everything
+else works with.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = str
+LabelOrPosition = str | int
+Where = dict[str, tuple[LabelOrPosition, ...]]
+"""Levels that attributes or coarsenings may take, by their labels; others may take any."""
+
+
+class Part(BaseModel):
+    """A table of a declaration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class CodeRange(Part):
+    """Whole numbers from one to another, both included."""
+
+    first: int = Field(alias="from")
+    last: int = Field(alias="to")
+
+    @model_validator(mode="after")
+    def _ascends(self) -> CodeRange:
+        if self.first > self.last:
+            raise ValueError(f"runs from {self.first} down to {self.last}; swap them")
+        return self
+
+
+Codes = tuple[str | CodeRange, ...]
+"""Codes of a column; "" stands for a blank."""
+
+
+class LevelRule(Part):
+    """A level, and the codes that columns must have for it; without columns, all rows fit."""
+
+    level: str
+    where: dict[str, Codes] = {}
+    """By column of the universe's table, or `table.column` of one that `through` leads to."""
+
+
+class AttributeDeclaration(Part):
+    """How the records of a table are told apart: one column recoded, or rules over several."""
+
+    column: str | None = None
+    """Column of the universe's table, or `table.column` of one that `through` leads to."""
+    levels: dict[str, Codes] | None = None
+    """Codes of every level, by its label."""
+    numbers: tuple[int, int] | None = None
+    """One level for each whole number, from the first to the last."""
+    bins: tuple[int, ...] | None = None
+    """Smallest number of every level; level i ends before bins[i + 1]."""
+    largest: int | None = None
+    """Largest number of the last bin."""
+    labels: tuple[str, ...] | None = None
+    """Labels of the bins; by default their ranges, such as 5-14."""
+    rules: tuple[LevelRule, ...] | None = None
+    """The level of a record is that of the first rule that fits."""
+
+    @model_validator(mode="after")
+    def _is_one_recode(self) -> AttributeDeclaration:
+        kinds = ("levels", "numbers", "bins", "rules")
+        given = [name for name in kinds if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("needs one of levels, numbers, bins and rules")
+        if (self.column is None) != (given == ["rules"]):
+            raise ValueError("needs a column, or rules, which name their own columns")
+        if self.bins is not None:
+            edges = (*self.bins, (self.largest if self.largest is not None else -1) + 1)
+            if self.largest is None or list(edges) != sorted(set(edges)) or self.bins[0] < 0:
+                raise ValueError("needs bins that ascend from 0 or more, and largest after them")
+            if self.labels is not None and len(self.labels) != len(self.bins):
+                raise ValueError("needs as many labels as bins")
+        elif self.labels is not None or self.largest is not None:
+            raise ValueError("has labels or largest, which only bins have")
+        if self.numbers is not None and not 0 <= self.numbers[0] <= self.numbers[1]:
+            raise ValueError("needs numbers that ascend from 0 or more")
+        return self
+
+
+class CoarseningDeclaration(Part):
+    """A partition of an attribute's levels, usable wherever the attribute is."""
+
+    attribute: str
+    levels: dict[str, tuple[str, ...]] = Field(min_length=1)
+    """Labels of the attribute's levels, by the label of the coarse level; each stands once."""
+
+
+class Step(Part):
+    """From a table to another: `column` here has the value of `key` there."""
+
+    column: str
+    table: str
+    key: str
+
+
+class StructuralZeroDeclaration(Part):
+    """Cells that are zero by definition: those whose attributes take the given levels."""
+
+    name: str | None = None
+    where: Where = Field(min_length=1)
+
+
+class InvariantDeclaration(Part):
+    """The answers to a query that are released exactly in every geounit of a geolevel."""
+
+    name: str | None = None
+    query: str = "total"
+    geolevel: str
+
+
+class BoundDeclaration(Part):
+    """Bounds on the answers to a query: so many for each record of another universe."""
+
+    name: str | None = None
+    query: str = "total"
+    where: Where = {}
+    """The cells that the bounds are on; by default all."""
+    per: str
+    """Universe whose records in an area multiply the bounds; their number becomes public."""
+    by: str | None = None
+    """Query on that universe, whose rows are matched with those of this query."""
+    at_least: int | None = Field(default=None, ge=0)
+    at_most: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _bounds_something(self) -> BoundDeclaration:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("needs at_least, at_most or both")
+        return self
+
+
+class Term(Part):
+    """Records of a universe with some levels, several times."""
+
+    where: Where = {}
+    times: int = Field(default=1, ge=1)
+    universe: str | None = None
+    """An earlier universe of run.universes; its released counts are taken as they are."""
+
+
+class RelationDeclaration(Part):
+    """A linear equality or inequality that every geounit meets: left, sign, right."""
+
+    name: str
+    left: tuple[Term, ...] = Field(min_length=1)
+    sign: Literal["=", "<=", ">="]
+    right: tuple[Term, ...] = ()
+    """Nothing stands for 0."""
+
+
+class UniverseDeclaration(Part):
+    """A kind of record: where it stands, what tells it apart, what is known of it."""
+
+    table: str
+    """Name of its table under `[input]`."""
+    where: dict[str, Codes] = {}
+    """Rows of the table that belong to the universe; by default all."""
+    attributes: tuple[str, ...] = Field(min_length=1)
+    """Attributes that number its cells, in this order."""
+    further_attributes: tuple[str, ...] = ()
+    """Attributes that a settings file may choose besides."""
+    area: str | tuple[str, ...] | None = None
+    """Column with the area's code in the last geolevel's column, or columns with the codes of all
+    geolevels below the root; of the table that `through` leads to, if there is any."""
+    through: Step | tuple[Step, ...] = ()
+    """Tables on the way to the area."""
+    count: str | None = None
+    """Column that says how many records a row stands for; by default one."""
+    structural_zeros: tuple[StructuralZeroDeclaration, ...] = ()
+    invariants: tuple[InvariantDeclaration, ...] = ()
+    bounds: tuple[BoundDeclaration, ...] = ()
+    relations: tuple[RelationDeclaration, ...] = ()
+
+
+class CategoryDeclaration(Part):
+    """Off-spine entities that optimised spines bring closer, told by a column of the areas."""
+
+    column: str
+    within: str | None = None
+    """Geolevel within which the codes are unique; by default everywhere."""
+    outside: tuple[str, ...] = ("",)
+    """Codes of areas outside all entities."""
+
+
+class BranchDeclaration(Part):
+    """Areas that form a branch of their own below the root: the rows with one of these codes."""
+
+    column: str
+    codes: Codes = Field(min_length=1)
+
+
+class CensusGeography(Part):
+    """The table of areas, and the geolevels that its columns make."""
+
+    table: str = "geography"
+    geolevels: tuple[str, ...] = Field(min_length=2)
+    """Root first. The root is all of the table; every other is a column, whose codes need only be
+    unique within the geolevel above. The last is one row of the table."""
+    categories: dict[str, CategoryDeclaration] = {}
+    branch: BranchDeclaration | None = None
+
+
+class TableDeclaration(Part):
+    """A released table: answers to a query for every entity of some summary levels."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    universe: str
+    query: str = "total"
+    where: Where = {}
+    """The records that the table counts; by default all."""
+    levels: tuple[str, ...] = Field(min_length=1)
+    """Geolevels or other columns of the table of areas."""
+
+
+class CensusDeclaration(Part):
+    """What a census is: its areas, attributes, universes and tables."""
+
+    layout: Literal["cef"] = "cef"
+    """Who reads the tables: the reader of the Census Edited File."""
+    geography: CensusGeography | None = None
+    attributes: dict[str, AttributeDeclaration] = Field(min_length=1)
+    coarsenings: dict[str, CoarseningDeclaration] = {}
+    universes: dict[str, UniverseDeclaration] = Field(min_length=1)
+    tables: tuple[TableDeclaration, ...] = ()
