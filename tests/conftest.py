@@ -184,7 +184,9 @@ class PrefectServer:
         (self.folder / "port").write_text(str(self.port))
 
     def stop(self) -> None:
-        """Kill it, and wait until it is gone."""
+        """Kill it if it was started, and wait until it is gone."""
+        if not (self.folder / "process").exists():
+            return
         process = int((self.folder / "process").read_text())
         with suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL)

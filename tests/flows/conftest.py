@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 300
+PATIENCE = 900
 
 RUNS = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
 

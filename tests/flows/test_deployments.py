@@ -23,7 +23,7 @@ from spineflow.flows.demo import SETTINGS
 from spineflow.flows.registry import MODULES, product
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE = 240
+PATIENCE = 600
 
 
 def free_port() -> int:
