@@ -1,0 +1,31 @@
+"""What the benchmarks import is there: they run by hand, so a moved name would not be noticed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = sorted((Path(__file__).parent / "benchmarks").glob("*.py"))
+
+
+def names_of_ours(file: Path) -> set[tuple[str, str]]:
+    """Module and name of everything a file imports from this project, at any depth."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return {
+        (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spineflow")
+        for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("file", BENCHMARKS, ids=lambda file: file.stem)
+def test_what_a_benchmark_imports_is_there(file: Path) -> None:
+    imported = names_of_ours(file)
+    assert imported
+    for module, name in sorted(imported):
+        if not hasattr(importlib.import_module(module), name):
+            importlib.import_module(f"{module}.{name}")
