@@ -25,7 +25,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
 BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
 ESTIMATORS = ("block_by_block", "topdown", "full_information")
-QUERIES = ("total", "hispanic * cenrace")
+QUERIES = (
+    "total",
+    "hhgq",
+    "votingage",
+    "hispanic",
+    "cenrace",
+    "hispanic * cenrace",
+    "votingage * hispanic * cenrace",
+    "detailed",
+)
 SETTINGS = """
 preset = "{preset}"
 [input]

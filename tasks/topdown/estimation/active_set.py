@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from spineflow.tasks.topdown.estimation.dense_matrices import factorised, solve_factorised
 from spineflow.tasks.topdown.estimation.elimination import (
     add_child,
     add_to_rows,
@@ -44,10 +45,8 @@ from spineflow.tasks.topdown.estimation.elimination import (
 from spineflow.tasks.topdown.estimation.quadratic import (
     Constraints,
     Quadratic,
-    factorised,
     inverse_of_child,
     slope_of,
-    solve_factorised,
 )
 
 SOFTNESS = 1e-7

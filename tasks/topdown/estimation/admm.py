@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from spineflow.tasks.topdown.estimation.inverse_covariance import blocks_inverse
 from spineflow.tasks.topdown.estimation.quadratic import (
     Constraints,
     Quadratic,
@@ -105,9 +106,65 @@ def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _first_point_by_covariance(
+    quadratic: Quadratic, constraints: Constraints
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `first_point`: the estimates less what is negative, and penalties by the cells' own
+    precisions."""
+    c, k = constraints.allowed.shape
+    start = np.maximum(quadratic.covariance.centre, 0.0)
+    penalty = np.empty(k)
+    total = quadratic.scale.sum()
+    for j in range(k):
+        weight, mean = 0.0, 0.0
+        for i in range(c):
+            weight += curvature(quadratic, i, j) / total
+            mean += start[i, j] / c
+        noise = 1.0 / np.sqrt(weight * total / c)
+        wanted = NOISE_PENALTY * weight * noise / max(mean, 1e-9)
+        penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight), LARGEST_PENALTY * weight)
+    return start, penalty
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mean_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
+    """The children's mean matrix, less their scales, as W and G of `InverseCovariance`."""
+    total = quadratic.scale.sum()
+    within, across = quadratic.covariance.within, quadratic.covariance.across
+    return within.sum(axis=0) / total, across.sum(axis=0) / total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _linear_terms_by_covariance(
+    quadratic: Quadratic, within: np.ndarray, across: np.ndarray
+) -> np.ndarray:
+    """Terms (c, k) by which the mean matrix has every child's own gradient at its centre."""
+    covariance = quadratic.covariance
+    classes, levels = covariance.class_of_cell, covariance.level_of_cell
+    linear = np.empty(covariance.centre.shape)
+    for i in range(linear.shape[0]):
+        sums = np.zeros(within.shape[0])
+        by_level = np.zeros((levels.max() + 1, within.shape[0]))
+        for j in range(linear.shape[1]):
+            sums[classes[j]] += covariance.centre[i, j]
+            by_level[levels[j], classes[j]] += covariance.centre[i, j]
+        moved = np.dot(across, sums)
+        products = np.dot(by_level, within)
+        for j in range(linear.shape[1]):
+            linear[i, j] = (
+                covariance.pull[i, j] / quadratic.scale[i]
+                + moved[classes[j]]
+                + products[levels[j], classes[j]]
+            )
+    return linear
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
     """Where to begin (c, k), and the penalties (k,)."""
     c, k = constraints.allowed.shape
+    if quadratic.covariance.within.shape[0] > 0:
+        return _first_point_by_covariance(quadratic, constraints)
     own, weight = _own_answers(quadratic, k)
     diagonal = 0.0
     for j in range(k):
@@ -267,14 +324,27 @@ def approach(
     """
     c, k = start.shape
     inverse_scale = 1.0 / quadratic.scale
-    diagonal, coarse = _mean_matrix(quadratic)
-    diagonal = diagonal + penalty
     rows = quadratic.coarse_rows
-    is_thin = 2 * coarse.shape[0] <= k
-    if is_thin:
-        inverse = thin_inverse(diagonal, coarse, rows)
+    if quadratic.covariance.within.shape[0] > 0:
+        within, across = _mean_covariance(quadratic)
+        diagonal, is_thin = penalty, False
+        inverse = blocks_inverse(
+            within,
+            across,
+            quadratic.covariance.class_of_cell,
+            quadratic.covariance.level_of_cell,
+            penalty,
+        )
+        linear = _linear_terms_by_covariance(quadratic, within, across)
     else:
-        inverse = inverse_of_sum(diagonal, coarse, rows)
+        mean, coarse = _mean_matrix(quadratic)
+        diagonal = mean + penalty
+        is_thin = 2 * coarse.shape[0] <= k
+        if is_thin:
+            inverse = thin_inverse(diagonal, coarse, rows)
+        else:
+            inverse = inverse_of_sum(diagonal, coarse, rows)
+        linear = _linear_terms(quadratic, start)
     n_pins = constraints.targets.shape[1]
     pins = np.zeros((n_pins, k))
     for q in range(constraints.pin_rows.shape[0]):
@@ -283,7 +353,6 @@ def approach(
     reach = _applied(pins, inverse, diagonal, rows, is_thin)
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
-    linear = _linear_terms(quadratic, start)
     z, u = start.copy(), np.zeros((c, k))
     right = np.empty((c, k))
     was_zero = np.zeros((c, k), dtype=np.bool_)

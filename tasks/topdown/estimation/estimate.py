@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +15,7 @@ from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
@@ -163,16 +164,23 @@ class ShardInput:
         forbidden = structural_zeros(self.settings, self.universe)
         return np.flatnonzero(~forbidden)
 
-    def estimate(self, families: Iterable[Family]) -> tuple[SolveRecord, ...]:
-        """Estimate the children of every family, and write them with the records of the solves."""
-        passes = passes_of(self.settings, self.universe, self.shard.geolevel)
+    def estimate(
+        self,
+        families: Iterable[Family],
+        passes: Passes,
+        weights: Callable[[Family], ExactWeights | None] = lambda _: None,
+    ) -> tuple[SolveRecord, ...]:
+        """Estimate the children of every family, and write them with the records of the solves.
+
+        `weights` gives those of a family's passes; see `least_squares.solve_passes`.
+        """
         records: list[SolveRecord] = []
         rows, cells, counts = [], [], []
         for family in families:
             children = self.geocode[family.start : family.stop]
             problem = _problem(family, children, self.constraints, self.type_of_cell)
             estimate, solves = estimate_children(
-                family.parent, problem, self._measurements_of(family), passes
+                family.parent, problem, self._measurements_of(family), passes, weights(family)
             )
             records += solves
             row, column = np.nonzero(estimate)
@@ -209,7 +217,8 @@ def estimate_shard(
     Reads nothing confidential.
     """
     given = ShardInput.read(run, settings, universe, spine, shard)
-    return given.estimate(families_of(given))
+    passes = passes_of(settings, universe, shard.geolevel)
+    return given.estimate(families_of(given), passes)
 
 
 def families_of(given: ShardInput) -> Iterator[Family]:

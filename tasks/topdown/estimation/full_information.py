@@ -10,19 +10,18 @@ everything measured in and below the children. Once the parent is given, nothing
 bears on them: without non-negativity, bounds and rounding, the result would be weighted least
 squares over all measurements of the spine at once.
 
-The passes minimise a weighted squared distance to these answers. The right weights are the inverse
-of the estimates' covariance, which is no combination of queries; `fitted_precisions` takes the
-nearest combination of those that the pass has. At the last geolevel nothing lies below, and the
+The passes minimise the distance to these estimates in the metric of their inverse covariance, which
+is no combination of queries (`tasks.topdown.estimation.exact_weights`); at the root, one for sums
+over many cells comes first (`margins_first`). At the last geolevel nothing lies below, and the
 passes get the noisy answers themselves, which tell the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import nnls
 from spineflow.geography.levels import Spine
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
@@ -35,17 +34,14 @@ from spineflow.tasks.topdown.estimation.estimate import (
     shards_below,
     structural_zeros,
 )
-from spineflow.tasks.topdown.estimation.parent import SolveRecord
+from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
+from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates, subtree_estimates
 from spineflow.tasks.topdown.paths import combined_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard
-
-PULL = 1e-3
-"""Weight, beside the fit's own, that holds fitted precisions to those of the noise where the fit
-leaves a choice: where two queries tell a geounit's cells apart in the same way."""
 
 
 def combine_shard(
@@ -76,13 +72,45 @@ def estimate_shard(
     if shards_below(run, universe, spine, shard):
         step = SpineStep.up(given)
         means = step.down(_parents(given, families))
-        precision = _precisions(given, step.own, families)
         informed = {
-            name: QueryMeasurement(m.query, m.query.answer(means), precision[name])
+            name: QueryMeasurement(m.query, m.query.answer(means), m.precision)
             for name, m in given.measured.items()
         }
         given = replace(given, measured=informed)
-    return given.estimate(families)
+        algebra = query_algebra(given)
+        passes = passes_of(settings, universe, shard.geolevel)
+        if families[0].counts is None:
+            passes = margins_first(passes, informed, algebra)
+
+        def weights(family: Family) -> ExactWeights:
+            rows = np.arange(family.start, family.stop)
+            return ExactWeights(algebra, means[rows], *step.own.covariances(rows))
+
+        return given.estimate(families, passes, weights)
+    return given.estimate(families, passes_of(settings, universe, shard.geolevel))
+
+
+def margins_first(
+    passes: Passes, measured: Mapping[str, QueryMeasurement], algebra: QueryAlgebra
+) -> Passes:
+    """The passes at the root, with one before them for the margins of single attributes, other
+    than the longest free one: type, voting age and Hispanic origin, for the redistricting product.
+
+    At the root no parent's counts hold the sums down. Of many cells that nobody is in, each comes
+    out at zero or above, so that what is true on the whole of them ends too high, and all else too
+    low: a bias that no weights avoid, because it is the cells' own. The few sums over them are far
+    from zero and known precisely; once a pass of their own has set them, the cells cannot move
+    them.
+    """
+    asked = [name for names in passes.least_squares for name in names if name in measured]
+    kept = {name: np.flatnonzero(np.array(measured[name].query.shape) > 1) for name in asked}
+    coarse = tuple(
+        name for name in asked if kept[name].size == 1 and kept[name][0] != algebra.longest
+    )
+    if not coarse or not any(algebra.longest in kept[name] for name in asked):
+        return passes
+    rest = [tuple(name for name in names if name not in coarse) for names in passes.least_squares]
+    return replace(passes, least_squares=(coarse, *(names for names in rest if names)))
 
 
 @dataclass(frozen=True)
@@ -172,68 +200,3 @@ def _parents(given: ShardInput, families: Sequence[Family]) -> np.ndarray | None
     for row, family in enumerate(families):
         histograms[row, family.support] = family.counts
     return histograms
-
-
-def _precisions(
-    given: ShardInput, own: GroupedEstimates, families: Sequence[Family]
-) -> dict[str, np.ndarray]:
-    """By query, the weight `(n,)` that each geounit's answers get in the passes.
-
-    Siblings get one mean profile over a pass's queries, each scaled by its own precision, because
-    a Hessian that siblings share is what makes their problem cheap. Only children have nothing to
-    estimate and keep the precisions of the noise.
-    """
-    precision = {name: m.precision.astype(np.float64) for name, m in given.measured.items()}
-    of_noise = {name: values.max() for name, values in precision.items()}
-    size = np.array([family.stop - family.start for family in families])
-    family_of = np.repeat(np.arange(len(families)), size)
-    is_open = (size > 1)[family_of] | (families[0].counts is None)
-    passes = passes_of(given.settings, given.universe, given.shard.geolevel).least_squares
-    known: list[str] = []
-    for names in ([name for name in asked if name in precision] for asked in passes):
-        if not names or not is_open.any():
-            continue
-        known += [name for name in names if name not in known]
-        start = np.array([of_noise[name] for name in known])
-        fitted = np.zeros((len(given.geocode), len(names)))
-        for group in own.groups:
-            grams = np.stack(
-                [own.algebra.gram(given.measured[name].query, group.cells) for name in known]
-            )
-            for position in np.flatnonzero(is_open[group.rows]):
-                found = fitted_precisions(group.estimates.variance[position], grams, start)
-                fitted[group.rows[position]] = found[[known.index(name) for name in names]]
-        scale = fitted.sum(axis=1)
-        of_families = np.zeros((len(families), len(names)))
-        np.add.at(of_families, family_of, fitted)
-        profile = of_families / np.maximum(of_families.sum(axis=1, keepdims=True), 1e-300)
-        for name, share in zip(names, profile[family_of].T, strict=True):
-            precision[name][is_open] = (scale * share)[is_open]
-    return precision
-
-
-def fitted_precisions(variance: np.ndarray, grams: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Non-negative weights w `(q,)` whose combination of Gram matrices is nearest to the inverse
-    of a covariance.
-
-    Minimises, over the components, |R (sum of w_q G_q) R - P|^2 in the Frobenius norm, with R the
-    square root of the covariance and P the projector on its range, which compares both relative to
-    the covariance; `PULL` decides between weights that fit equally well.
-
-    Args:
-        variance: (S, n, n) covariance in each component.
-        grams: (q, S, n, n) Gram matrices of the queries.
-        start: (q,) positive weights to stay near.
-
-    Example: for the total alone, the inverse of the total's variance.
-    """
-    values, vectors = np.linalg.eigh(variance)
-    values = np.maximum(values, 0.0)
-    is_positive = values > 1e-10 * values.max(initial=0.0)
-    transposed = vectors.swapaxes(-1, -2)
-    root = (vectors * np.sqrt(values)[:, None, :]) @ transposed
-    range_of = (vectors * is_positive[:, None, :]) @ transposed
-    columns = (root @ grams @ root).reshape(len(grams), -1) * start[:, None]
-    design = np.vstack([columns.T, PULL * np.eye(len(grams))])
-    target = np.concatenate([range_of.ravel(), np.full(len(grams), PULL)])
-    return nnls(design, target)[0] * start

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from spineflow.tasks.topdown.estimation.active_set import MOST_ENTRIES, ROUNDING, Solution
+from spineflow.tasks.topdown.estimation.dense_matrices import factorised, solve_factorised
 from spineflow.tasks.topdown.estimation.elimination import (
     System,
     add_child,
@@ -33,10 +34,8 @@ from spineflow.tasks.topdown.estimation.quadratic import (
     Constraints,
     Quadratic,
     curvature,
-    factorised,
     inverse_of_child,
     slope_of,
-    solve_factorised,
     squared_distance,
 )
 

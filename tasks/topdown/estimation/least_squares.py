@@ -23,6 +23,8 @@ import numpy as np
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
 from spineflow.tasks.topdown.estimation import active_set, admm, interior_point
+from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
+from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
     Measurements,
@@ -40,6 +42,7 @@ from spineflow.tasks.topdown.estimation.quadratic import (
     factored,
     squared_distance,
 )
+from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""
@@ -102,20 +105,27 @@ def solve_passes(
     problem: SiblingProblem,
     measurements: Measurements,
     passes: Sequence[Sequence[str]],
+    weights: ExactWeights | None = None,
 ) -> LeastSquaresResult:
     """Run the passes in order; each is a sequence of names of measured queries.
 
-    Queries without measurements are ignored; a pass without any is skipped.
+    Queries without measurements are ignored; a pass without any is skipped. With `weights`, the
+    passes minimise the distance to its estimates in the metric of their inverse covariances, and
+    the answers only tell what later passes are pinned to.
     """
     records: list[PassRecord] = []
     pins = Pins()
     solution = np.zeros((problem.n_children, problem.cells.size))
     measured = [[measurements[name] for name in names if name in measurements] for names in passes]
     measured = [asked for asked in measured if asked]
+    queries: list[MarginalQuery] = []
     for number, asked in enumerate(measured):
         labels = [rows_on_support(m.query, problem.cells) for m in asked]
-        if number == len(measured) - 1:
-            pass_problem = PassProblem.build(problem, asked, labels, pins)
+        queries += [m.query for m in asked]
+        is_last = number == len(measured) - 1
+        if is_last:
+            covariance = None if weights is None else weights.inverse_covariance(problem.cells)
+            pass_problem = PassProblem.build(problem, asked, labels, pins, covariance)
             solution, record = pass_problem.solve()
             records.append(record)
             if solution is None:
@@ -129,6 +139,7 @@ def solve_passes(
             asked,
             coarse_labels,
             Pins(tuple(label[first] for label in pins.labels), pins.targets),
+            None if weights is None else weights.inverse_covariance(problem.cells[first], queries),
         )
         x, record = pass_problem.solve(is_polished=True)
         if x is not None and not pass_problem.is_exact(x):
@@ -173,6 +184,7 @@ class PassProblem:
     pin_rows, group_of_child, targets, type_starts : see `Constraints`; the pins are the margins of
         earlier passes, of which each implies the total, else the groups' totals.
     is_pinned : whether the pins are margins of earlier passes.
+    covariance : what the objective is instead of the distance to answers, where it is not empty.
     """
 
     problem: SiblingProblem
@@ -186,6 +198,7 @@ class PassProblem:
     targets: np.ndarray
     type_starts: np.ndarray
     is_pinned: bool
+    covariance: InverseCovariance
 
     @classmethod
     def build(
@@ -194,8 +207,10 @@ class PassProblem:
         asked: Sequence[QueryMeasurement],
         labels: Sequence[np.ndarray],
         pins: Pins,
+        covariance: InverseCovariance | None = None,
     ) -> PassProblem:
-        """From measurements and the dense row of each cell in each of them."""
+        """From measurements and the dense row of each cell in each of them; with `covariance`,
+        the objective is the distance to its centre."""
         c, k = problem.n_children, problem.cells.size
         starts = np.cumsum([0, *(int(label.max()) + 1 for label in labels)])
         answers = np.empty((c, starts[-1]))
@@ -206,6 +221,8 @@ class PassProblem:
             answers[:, starts[q] : starts[q + 1]] = measurement.values[:, row]
             columns[q] = label + starts[q]
         weights, profile, scale = _profiles(np.array([m.precision for m in asked], dtype=float))
+        if covariance is not None:
+            scale = covariance.scales()
 
         group_of_child = np.arange(c)
         if pins.labels:
@@ -233,6 +250,7 @@ class PassProblem:
             np.ascontiguousarray(targets),
             type_starts.astype(np.int64),
             bool(pins.labels),
+            covariance or InverseCovariance.none(),
         )
 
     def objective(self, x: np.ndarray) -> float:
@@ -317,6 +335,7 @@ class PassProblem:
             self.profile,
             self.scale,
             *factored(self.labels, self.weights),
+            self.covariance,
         )
 
     @cached_property
@@ -367,8 +386,10 @@ class PassProblem:
         The columns after the cells are the children's answers, which the quadratic is in.
         """
         c, k = self.shape
-        n = self.answers.shape[1]
         cell = np.arange(c * k).reshape(c, k)
+        if self.covariance.rest.size:
+            return self._as_program_by_covariance(cell)
+        n = self.answers.shape[1]
         answer = c * k + np.arange(c * n).reshape(c, n)
         program = LinearProgram(c * (k + n))
         row = np.arange(c)[:, None, None] * n + self.labels[None, :, :]
@@ -387,6 +408,26 @@ class PassProblem:
         diagonal, cost = np.zeros(program.n_columns), np.zeros(program.n_columns)
         diagonal[c * k :] = precision
         cost[c * k :] = -precision * self.answers.ravel()
+        self._add_constraints(program, cell)
+        return program, cell, cost, diagonal
+
+    def _as_program_by_covariance(
+        self, cell: np.ndarray
+    ) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
+        """As `as_program`, with L'(x - centre) in the place of answers, where P = L L'."""
+        c, k = self.shape
+        program = LinearProgram(2 * c * k)
+        across = np.arange(k)
+        for i in range(c):
+            factor = np.linalg.cholesky(self.covariance.matrix(i)).T
+            row = np.concatenate([np.repeat(across, k), across])
+            columns = np.concatenate([np.tile(cell[i], k), c * k + cell[i]])
+            values = np.concatenate([factor.ravel(), -np.ones(k)])
+            target = factor @ self.covariance.centre[i]
+            program.add_rows(row, columns, values, target, target)
+        diagonal, cost = np.zeros(2 * c * k), np.zeros(2 * c * k)
+        diagonal[c * k :] = 1.0
+        cost[: c * k] = -self.covariance.pull.ravel()
         self._add_constraints(program, cell)
         return program, cell, cost, diagonal
 

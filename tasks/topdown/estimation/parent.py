@@ -65,6 +65,7 @@ import numpy as np
 from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.topdown.estimation import least_squares, rounder
+from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.infeasibility import (
     conflicting_constraint,
     infeasible_constraint,
@@ -128,12 +129,14 @@ def estimate_children(
     problem: SiblingProblem,
     measurements: Measurements,
     passes: Passes,
+    weights: ExactWeights | None = None,
 ) -> tuple[np.ndarray, tuple[SolveRecord, ...]]:
     """Non-negative integer histograms `(c, k)` of the children, and how they were found.
 
     The three steps of the module's docstring, in records. Raises SolveFailed, naming the geounit
     and the constraint, if no histogram can meet the constraints. Should only the passes be in
     conflict, they are merged into one: parent sums, bounds and invariants hold in any case.
+    With `weights`, see `least_squares.solve_passes`.
     """
     broken = infeasible_constraint(problem)
     if broken is not None:
@@ -153,7 +156,7 @@ def estimate_children(
     if sum(map(bool, measured)) > 1:
         attempts.append((tuple(name for names in measured for name in names),))
     for attempt, least_squares_passes in enumerate(attempts):
-        result = least_squares.solve_passes(problem, measurements, least_squares_passes)
+        result = least_squares.solve_passes(problem, measurements, least_squares_passes, weights)
         records += [
             record(
                 f"least squares {number}",

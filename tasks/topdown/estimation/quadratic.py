@@ -6,9 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-
-SMALL = 32
-"""Matrices up to this size are inverted by a loop, larger ones in halves."""
+from spineflow.tasks.topdown.estimation.dense_matrices import SMALL, definite_inverse
+from spineflow.tasks.topdown.estimation.inverse_covariance import (
+    InverseCovariance,
+    blocks_inverse,
+    covariance_distance,
+    covariance_slope,
+)
 
 
 class Quadratic(NamedTuple):
@@ -22,6 +26,9 @@ class Quadratic(NamedTuple):
     `coarse_rows` (n_coarse, k), the rows of the queries that no other refines. `diagonal` (m,) is
     the weight of the queries that tell all cells apart, or where there are none a `proximal` term
     (m,) that makes the matrix definite and is no part of the objective.
+
+    Where `covariance` is not empty, the objective is weighed by the inverses of the children's
+    covariances instead; of the rest, `scale` alone counts then.
     """
 
     answers: np.ndarray
@@ -33,6 +40,7 @@ class Quadratic(NamedTuple):
     proximal: np.ndarray
     coarse: np.ndarray
     coarse_rows: np.ndarray
+    covariance: InverseCovariance
 
 
 class Constraints(NamedTuple):
@@ -142,6 +150,10 @@ def factored(
 @njit(cache=True, nogil=True, error_model="numpy")
 def curvature(quadratic: Quadratic, i: int, j: int) -> float:
     """Entry (j, j) of child i's matrix, its scale included."""
+    covariance = quadratic.covariance
+    if covariance.within.shape[0] > 0:
+        u = covariance.class_of_cell[j]
+        return covariance.within[i, u, u] + covariance.across[i, u, u]
     profile = quadratic.profile[i]
     total = quadratic.diagonal[profile]
     for s in range(quadratic.coarse_rows.shape[0]):
@@ -158,6 +170,9 @@ def slope_of(
 
     `residual` is scratch of the length of the answers.
     """
+    if quadratic.covariance.within.shape[0] > 0:
+        covariance_slope(quadratic.covariance, i, x, out)
+        return
     labels = quadratic.labels
     n_queries, k = labels.shape
     residual[:] = quadratic.answers[i]
@@ -176,6 +191,8 @@ def slope_of(
 @njit(cache=True, nogil=True)
 def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
     """The objective at `x` (c, k)."""
+    if quadratic.covariance.within.shape[0] > 0:
+        return covariance_distance(quadratic.covariance, x)
     labels = quadratic.labels
     n_queries, k = labels.shape
     first, last = np.empty(n_queries, dtype=np.int64), np.empty(n_queries, dtype=np.int64)
@@ -193,39 +210,6 @@ def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
             for r in range(first[q], last[q] + 1):
                 distance += weight * residual[r] * residual[r]
     return distance
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def definite_inverse(matrix: np.ndarray) -> np.ndarray:
-    """Inverse of a symmetric positive definite matrix, which is overwritten.
-
-    In halves by their Schur complement, so that nearly all work is matrix products.
-    """
-    n = matrix.shape[0]
-    if n <= SMALL:
-        for p in range(n):
-            pivot = 1.0 / matrix[p, p]
-            matrix[p, p] = 1.0
-            for j in range(n):
-                matrix[p, j] *= pivot
-            for i in range(n):
-                if i != p:
-                    factor = matrix[i, p]
-                    matrix[i, p] = 0.0
-                    for j in range(n):
-                        matrix[i, j] -= factor * matrix[p, j]
-        return matrix
-    h = n // 2
-    first = definite_inverse(matrix[:h, :h].copy())
-    beside = matrix[:h, h:].copy()
-    reach = np.dot(first, beside)
-    second = definite_inverse(matrix[h:, h:] - np.dot(beside.T, reach))
-    across = np.dot(reach, second)
-    matrix[:h, :h] = first + np.dot(across, reach.T)
-    matrix[:h, h:] = -across
-    matrix[h:, :h] = -across.T
-    matrix[h:, h:] = second
-    return matrix
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -292,6 +276,15 @@ def inverse_of_child(
     quadratic: Quadratic, i: int, cells: np.ndarray, extra: np.ndarray
 ) -> np.ndarray:
     """Inverse (f, f) of child i's matrix on `cells` (f,), with `extra` (f,) on the diagonal."""
+    covariance = quadratic.covariance
+    if covariance.within.shape[0] > 0:
+        return blocks_inverse(
+            covariance.within[i],
+            covariance.across[i],
+            covariance.class_of_cell[cells],
+            covariance.level_of_cell[cells],
+            extra,
+        )
     profile, scale = quadratic.profile[i], quadratic.scale[i]
     diagonal = quadratic.diagonal[profile] + extra / scale
     rows = np.empty((quadratic.coarse_rows.shape[0], cells.size), dtype=np.int64)
@@ -299,29 +292,3 @@ def inverse_of_child(
         for a in range(cells.size):
             rows[s, a] = quadratic.coarse_rows[s, cells[a]]
     return inverse_of_sum(diagonal, quadratic.coarse[profile], rows) / scale
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def factorised(matrix: np.ndarray) -> np.ndarray:
-    """Lower Cholesky factor; all NaN where the matrix is not definite."""
-    if not np.isfinite(np.diag(matrix)).all():
-        return np.full(matrix.shape, np.nan)
-    try:
-        factor = np.linalg.cholesky(matrix)
-    except Exception:
-        factor = np.full(matrix.shape, np.nan)
-    return factor
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def solve_factorised(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve L L' y = right for a lower triangular L."""
-    n = right.size
-    y = right.copy()
-    for r in range(n):
-        y[r] = (y[r] - np.dot(factor[r, :r], y[:r])) / factor[r, r]
-    for r in range(n - 1, -1, -1):
-        y[r] /= factor[r, r]
-        for s in range(r):
-            y[s] -= factor[r, s] * y[r]
-    return y

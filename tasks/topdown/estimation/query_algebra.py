@@ -109,13 +109,18 @@ class QueryAlgebra:
             helmert(size, full=True) if size > 1 else np.ones((1, 1)) for size in self.free_shape
         )
 
+    @cached_property
+    def longest(self) -> int | None:
+        """Number of the free attribute that has the most levels, None without any."""
+        return max(self.free, key=lambda axis: self.schema.shape[axis], default=None)
+
     def cells_of(self, can_have: np.ndarray) -> np.ndarray:
         """Core cells `(n,)` of a geounit that can have the types marked in `can_have` (T,)."""
         return np.flatnonzero(self.is_possible & can_have[self.cell_type])
 
     def coordinates(self, histograms: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Coordinates `(N, n, m)` of histograms `(N, n_cells)` on the core cells `cells`."""
-        cube = self._on_bases(self._by_core(histograms, self.schema.shape)[:, cells])
+        cube = self._on_bases(self.by_core(histograms, self.schema.shape)[:, cells])
         return cube.reshape(len(cube), len(cells), self.n_coordinates)
 
     def histograms(self, x: np.ndarray, cells: np.ndarray) -> np.ndarray:
@@ -129,7 +134,7 @@ class QueryAlgebra:
 
     def gram(self, query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
         """Gram matrices `(S, n, n)` of a query in every component."""
-        row = self._core_row(query, cells)
+        row = self.core_row(query, cells)
         same_row = (row[:, None] == row[None, :]).astype(np.float64)
         kept = [query.shape[axis] > 1 for axis in self.free]
         scale = math.prod(s for s, k in zip(self.free_shape, kept, strict=True) if not k)
@@ -151,8 +156,8 @@ class QueryAlgebra:
         for answers in measurements.values():
             query, precision = answers.query, answers.precision.astype(np.float64)
             a += precision[:, None, None, None] * self.gram(query, cells)
-            row = self._core_row(query, cells)
-            by_core = self._by_core(answers.values, query.shape)[:, row]
+            row = self.core_row(query, cells)
+            by_core = self.by_core(answers.values, query.shape)[:, row]
             weighted = by_core * precision.reshape(-1, *(1,) * (by_core.ndim - 1))
             b[:, :, *self._kept(query)] += self._on_bases(weighted, query)
         return a, b.reshape(n_geounits, len(cells), self.n_coordinates)
@@ -165,14 +170,14 @@ class QueryAlgebra:
         """Coordinates along each free attribute that the query sees."""
         return tuple(slice(None) if query.shape[axis] > 1 else slice(1) for axis in self.free)
 
-    def _core_row(self, query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
+    def core_row(self, query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
         """Core row `(n,)` of the query that counts each of the core cells."""
         row = np.zeros(1, dtype=np.int64)
         for axis in self.core:
             row = (row[:, None] * query.shape[axis] + np.array(query.factors[axis])).ravel()
         return row[cells]
 
-    def _by_core(self, answers: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    def by_core(self, answers: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         """Rows in schema order `(N, n_rows)` as (N, core rows, free attribute, ...)."""
         order = [0, *(1 + axis for axis in self.core + self.free)]
         cube = np.asarray(answers).reshape(len(answers), *shape).transpose(order)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from spineflow.tasks.topdown.estimation.linear_estimates import (
@@ -101,6 +102,31 @@ class GroupedEstimates:
                         _taken(part.estimates, chosen), place[chosen], where, components
                     )
         return self._histograms(means)
+
+    @cached_property
+    def _place(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n_geounits,) group of each geounit, -1 for none, and its row there."""
+        group, row = np.full((2, len(self.can_have)), -1)
+        for number, found in enumerate(self.groups):
+            group[found.rows], row[found.rows] = number, np.arange(found.rows.size)
+        return group, row
+
+    def covariances(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """V and D (N, S, n, n) of some geounits on all n core cells, and those possible (N, n)."""
+        n = len(self.algebra.cell_type)
+        variance = np.zeros((len(rows), len(self.algebra.components), n, n))
+        diffuse, possible = np.zeros_like(variance), np.zeros((len(rows), n), dtype=bool)
+        of_group, of_row = self._place
+        for number in np.unique(of_group[rows]):
+            if number < 0:
+                continue
+            chosen = np.flatnonzero(of_group[rows] == number)
+            group, place = self.groups[number], of_row[rows[chosen]]
+            square = np.ix_(chosen, np.arange(variance.shape[1]), group.cells, group.cells)
+            variance[square] = group.estimates.variance[place]
+            diffuse[square] = group.estimates.diffuse[place]
+            possible[np.ix_(chosen, group.cells)] = True
+        return variance, diffuse, possible
 
     def _histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
         found = np.zeros((len(self.can_have), self.algebra.schema.n_cells))

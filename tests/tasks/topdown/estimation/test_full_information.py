@@ -20,9 +20,11 @@ from spineflow.tasks.topdown.estimation.combined_files import read_combined, wri
 from spineflow.tasks.topdown.estimation.full_information import (
     combine_shard,
     estimate_shard,
-    fitted_precisions,
+    margins_first,
 )
 from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates
+from spineflow.tasks.topdown.estimation.parent import Passes
+from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.estimation.spine_estimates import Group, GroupedEstimates
 from spineflow.tasks.topdown.paths import spine_folder
@@ -40,48 +42,18 @@ def algebra() -> QueryAlgebra:
     return QueryAlgebra.build(PERSONS, queries, PERSONS.levels("hhgq"), forbidden)
 
 
-def grams_of(algebra: QueryAlgebra, types, names=NAMES) -> np.ndarray:
-    cells = algebra.cells_of(np.isin(np.arange(8), types))
-    return np.stack([algebra.gram(marginal_query(PERSONS, name), cells) for name in names])
+def test_margins_come_first_at_the_root_where_races_are_kept(algebra):
+    def measured(*names):
+        queries = {name: marginal_query(PERSONS, name) for name in names}
+        return {n: QueryMeasurement(q, np.zeros(0), np.zeros(0)) for n, q in queries.items()}
 
-
-def test_weights_of_a_combination_of_queries_are_found_again(algebra):
-    grams = grams_of(algebra, range(8))
-    weights = np.array([7.0, 0.5, 0.1, 2.0, 0.3, 1.0])
-    variance = np.linalg.inv((weights[:, None, None, None] * grams).sum(0))
-    assert np.allclose(fitted_precisions(variance, grams, weights), weights)
-    found = fitted_precisions(variance, grams, np.ones(6))
-    assert np.allclose(found, weights, rtol=1e-3)
-
-
-def test_queries_that_tell_the_same_stay_near_the_start(algebra):
-    """Without group quarters, hhgq and hhinstlevels are the total again."""
-    grams = grams_of(algebra, [0])
-    weights = np.array([7.0, 0.5, 0.1, 2.0, 0.3, 1.0])
-    variance = np.linalg.inv((weights[:, None, None, None] * grams).sum(0))
-    assert np.allclose(fitted_precisions(variance, grams, weights), weights)
-    found = fitted_precisions(variance, grams, 2 * weights)
-    assert np.isclose(found[:3].sum(), 7.6, rtol=1e-3)
-    assert np.allclose(found[3:], weights[3:], rtol=1e-2)
-
-
-def test_the_total_alone_gets_the_inverse_of_its_variance(algebra):
-    rng = np.random.default_rng(3)
-    cells = algebra.cells_of(np.isin(np.arange(8), [0, 2, 5]))
-    root = rng.normal(size=(4, cells.size, cells.size))
-    variance = root @ root.swapaxes(1, 2)
-    h = algebra.total_vector(cells.size)
-    found = fitted_precisions(variance, grams_of(algebra, [0, 2, 5], ["total"]), np.ones(1))
-    assert np.allclose(found, 1 / (h @ variance[0] @ h), rtol=1e-5)
-
-
-def test_weights_are_never_negative_and_exact_totals_do_no_harm(algebra):
-    """An exact total leaves a singular covariance, which the fit leaves out."""
-    grams = grams_of(algebra, [0])
-    variance = np.stack([np.eye(2) * s for s in (1.0, 9.0, 0.1, 5.0)])
-    variance[0] = [[1, -1], [-1, 1]]
-    found = fitted_precisions(variance, grams, np.ones(6))
-    assert (found >= 0).all() and found.any()
+    names = ("total", "hhgq", "hispanic * cenrace", "votingage", "cenrace", "detailed")
+    found = margins_first(Passes((names, ("absent",)), ()), measured(*names), algebra)
+    rest = ("total", "hispanic * cenrace", "cenrace", "detailed")
+    assert found.least_squares == (("hhgq", "votingage"), rest, ("absent",))
+    for alone in (("total", "detailed"), ("hhgq", "votingage")):
+        passes = Passes((alone,), ())
+        assert margins_first(passes, measured(*alone), algebra) is passes
 
 
 def test_combined_files_come_back(algebra, tmp_path: Path):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from spineflow.tasks.topdown.estimation.dense_matrices import definite_inverse
 from spineflow.tasks.topdown.estimation.quadratic import (
     PROXIMAL_WEIGHT,
     Quadratic,
     curvature,
-    definite_inverse,
     factored,
     inverse_of_child,
     inverse_of_sum,

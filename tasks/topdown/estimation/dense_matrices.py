@@ -1,0 +1,68 @@
+"""Dense symmetric matrices as compiled code inverts and factorises them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+SMALL = 32
+"""Matrices up to this size are inverted by a loop, larger ones in halves."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def definite_inverse(matrix: np.ndarray) -> np.ndarray:
+    """Inverse of a symmetric positive definite matrix, which is overwritten.
+
+    In halves by their Schur complement, so that nearly all work is matrix products.
+    """
+    n = matrix.shape[0]
+    if n <= SMALL:
+        for p in range(n):
+            pivot = 1.0 / matrix[p, p]
+            matrix[p, p] = 1.0
+            for j in range(n):
+                matrix[p, j] *= pivot
+            for i in range(n):
+                if i != p:
+                    factor = matrix[i, p]
+                    matrix[i, p] = 0.0
+                    for j in range(n):
+                        matrix[i, j] -= factor * matrix[p, j]
+        return matrix
+    h = n // 2
+    first = definite_inverse(matrix[:h, :h].copy())
+    beside = matrix[:h, h:].copy()
+    reach = np.dot(first, beside)
+    second = definite_inverse(matrix[h:, h:] - np.dot(beside.T, reach))
+    across = np.dot(reach, second)
+    matrix[:h, :h] = first + np.dot(across, reach.T)
+    matrix[:h, h:] = -across
+    matrix[h:, :h] = -across.T
+    matrix[h:, h:] = second
+    return matrix
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def factorised(matrix: np.ndarray) -> np.ndarray:
+    """Lower Cholesky factor; all NaN where the matrix is not definite."""
+    if not np.isfinite(np.diag(matrix)).all():
+        return np.full(matrix.shape, np.nan)
+    try:
+        factor = np.linalg.cholesky(matrix)
+    except Exception:
+        factor = np.full(matrix.shape, np.nan)
+    return factor
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_factorised(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve L L' y = right for a lower triangular L."""
+    n = right.size
+    y = right.copy()
+    for r in range(n):
+        y[r] = (y[r] - np.dot(factor[r, :r], y[:r])) / factor[r, r]
+    for r in range(n - 1, -1, -1):
+        y[r] /= factor[r, r]
+        for s in range(r):
+            y[s] -= factor[r, s] * y[r]
+    return y

@@ -1,0 +1,227 @@
+"""The inverse covariances of siblings' estimates, by which a pass can weigh them.
+
+A pass of least squares minimises a weighted distance to what is known. When this is the best linear
+unbiased estimate m with the error covariance V, the right distance is (x - m)' V^-1 (x - m): it
+alone tells that a type is known precisely because few descendants can have it, or that the sum of
+some cells is known better than they are. V is made of small blocks in the coordinates of
+`query_algebra`, and its inverse has the form that `inverse_covariance` computes with.
+
+A pass that tells fewer cells apart has the covariance of the sums that it does, which is inverted
+in their stead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from spineflow.tasks.topdown.workload.queries import MarginalQuery
+
+RELATIVE_ZERO = 1e-10
+"""Eigenvalues below this, relative to the largest of their matrix, count as zero."""
+UNKNOWN = 1e-6
+"""Precision of what is not known at all, relative to the mean precision of what is."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactWeights:
+    """What is known of the children of one parent.
+
+    means : (c, n_cells) best linear unbiased estimates, given the parent.
+    variance, diffuse : (c, S, n, n) of the estimates from the children's subtrees, on all n core
+        cells; see `LinearEstimates`.
+    possible : (c, n) the core cells that a child can have.
+    """
+
+    algebra: QueryAlgebra
+    means: np.ndarray
+    variance: np.ndarray
+    diffuse: np.ndarray
+    possible: np.ndarray
+
+    def inverse_covariance(
+        self, cells: np.ndarray, queries: Sequence[MarginalQuery] | None = None
+    ) -> InverseCovariance:
+        """For a pass on these `cells` (k,) of the histogram, each standing for all that the
+        `queries` do not tell from it; without, for itself alone.
+        """
+        sums = _Sums.of(self.algebra, queries)
+        levels, classes = sums.level_of_cell[cells], sums.class_of_cell[cells]
+        variance, diffuse = sums.covariance(self.variance), sums.covariance(self.diffuse)
+        precision = inverses(variance, diffuse, sums.possible(self.possible))
+        within, across = sums.on_classes(precision)
+        cube = sums.cube(self.means).copy()
+        centre = cube[:, classes, levels]
+        cube[:, classes, levels] = 0.0
+        product = within @ cube + across @ cube.sum(axis=2, keepdims=True)
+        kept, numbers = np.unique(classes, return_inverse=True)
+        square = np.ix_(np.arange(len(cube)), kept, kept)
+        return InverseCovariance(
+            np.ascontiguousarray(within[square]),
+            np.ascontiguousarray(across[square]),
+            numbers.reshape(-1).astype(np.int64),
+            np.unique(levels, return_inverse=True)[1].reshape(-1).astype(np.int64),
+            np.ascontiguousarray(centre),
+            np.ascontiguousarray(product[:, classes, levels]),
+            0.5 * (cube * product).sum(axis=(1, 2)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """The sums of cells that queries tell apart together, as rows of the core and levels of the
+    free attributes that one of them keeps."""
+
+    algebra: QueryAlgebra
+    query: MarginalQuery
+
+    @classmethod
+    def of(cls, algebra: QueryAlgebra, queries: Sequence[MarginalQuery] | None) -> _Sums:
+        """The common refinement of the queries and of the types; without, the cells themselves."""
+        if queries is None:
+            return cls(
+                algebra, MarginalQuery("", tuple(map(tuple, map(range, algebra.schema.shape))))
+            )
+        types = algebra.cell_type.reshape([algebra.schema.shape[axis] for axis in algebra.core])
+        factors = []
+        for axis in range(len(algebra.schema.shape)):
+            told_apart = np.array([query.factors[axis] for query in queries]).T
+            if axis in algebra.core:
+                lines = np.moveaxis(types, algebra.core.index(axis), 0)
+                told_apart = np.hstack([told_apart, lines.reshape(len(lines), -1)])
+            number = np.unique(told_apart, axis=0, return_inverse=True)[1]
+            factors.append(tuple(number.reshape(-1).tolist()))
+        return cls(algebra, MarginalQuery("", tuple(factors)))
+
+    @cached_property
+    def _core(self) -> np.ndarray:
+        """(n_rows, n) 0/1 matrix from core cells to rows of the core."""
+        row = self.algebra.core_row(self.query, np.arange(len(self.algebra.cell_type)))
+        n_rows = math.prod(self.query.shape[axis] for axis in self.algebra.core)
+        return (row == np.arange(n_rows)[:, None]).astype(np.float64)
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """Numbers of the free attributes that are kept, the longest last."""
+        shape = [self.query.shape[axis] for axis in self.algebra.free]
+        return sorted((b for b, size in enumerate(shape) if size > 1), key=lambda b: shape[b])
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """Numbers of levels of the kept free attributes."""
+        return [self.algebra.free_shape[bit] for bit in self._kept]
+
+    def covariance(self, of_cells: np.ndarray) -> np.ndarray:
+        """Of the sums (c, 2^kept, n_rows, n_rows), from that of core cells (c, S, n, n)."""
+        summed = math.prod(self.algebra.free_shape) / math.prod(self._sizes)
+        codes = [
+            sum(1 << bit for place, bit in enumerate(self._kept) if code >> place & 1)
+            for code in range(1 << len(self._kept))
+        ]
+        return summed * (self._core @ of_cells[:, codes] @ self._core.T)
+
+    def possible(self, core_cells: np.ndarray) -> np.ndarray:
+        """(c, n_rows) whether a row has a core cell that is possible, from (c, n)."""
+        return core_cells @ self._core.T > 0
+
+    def on_classes(self, matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """W and G of `InverseCovariance` (c, U, U) from the components (c, 2^kept, n_rows, n_rows):
+        of the contrasts among levels, and what the sum over levels has beside."""
+        n_rows, others = matrices.shape[-1], self._sizes[:-1]
+        n_classes = n_rows * math.prod(others)
+        halves = []
+        for is_contrast in (0, 1) if self._sizes else (0,):
+            half = np.zeros((len(matrices), n_classes, n_classes))
+            for code in range(1 << len(others)):
+                projector = np.ones((1, 1))
+                for place, size in enumerate(others):
+                    mean = np.full((size, size), 1.0 / size)
+                    part = np.eye(size) - mean if code >> place & 1 else mean
+                    projector = np.kron(projector, part)
+                component = matrices[:, code | is_contrast << len(others)]
+                product = component[:, :, None, :, None] * projector[None, None, :, None, :]
+                half += product.reshape(half.shape)
+            halves.append(half)
+        if len(halves) == 1:
+            return halves[0], np.zeros_like(halves[0])
+        return halves[1], (halves[0] - halves[1]) / self._sizes[-1]
+
+    def cube(self, histograms: np.ndarray) -> np.ndarray:
+        """The sums as (c, U, levels)."""
+        cube = self.algebra.by_core(self.query.answer(histograms), self.query.shape)
+        return self._arranged(cube)
+
+    def _arranged(self, cube: np.ndarray) -> np.ndarray:
+        """(c, n_rows, free attributes) to (c, U, levels)."""
+        order = [bit for bit in range(len(self.algebra.free)) if bit not in self._kept]
+        axes = [0, 1, *(2 + bit for bit in [*order, *self._kept])]
+        levels = self._sizes[-1] if self._sizes else 1
+        return np.ascontiguousarray(cube.transpose(axes)).reshape(len(cube), -1, levels)
+
+    @cached_property
+    def _place_of_cell(self) -> np.ndarray:
+        """(n_cells,) position of the sum that holds a cell in a row of `cube`."""
+        rows = np.arange(self.query.n_rows)[None]
+        arranged = self._arranged(self.algebra.by_core(rows, self.query.shape)).ravel()
+        place = np.empty(self.query.n_rows, dtype=np.int64)
+        place[arranged] = np.arange(self.query.n_rows)
+        return place[self.query.row_of_cell]
+
+    @property
+    def class_of_cell(self) -> np.ndarray:
+        """(n_cells,)."""
+        return self._place_of_cell // (self._sizes[-1] if self._sizes else 1)
+
+    @property
+    def level_of_cell(self) -> np.ndarray:
+        """(n_cells,)."""
+        return self._place_of_cell % (self._sizes[-1] if self._sizes else 1)
+
+
+def inverses(variance: np.ndarray, diffuse: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    """Inverses of the covariances V + k D for k without bound, definite.
+
+    Where V is singular because something is known exactly, the constraints hold what is known, and
+    any precision serves; what is not known at all gets next to none; impossible rows get one of
+    their own.
+
+    Args:
+        variance, diffuse: (c, S, n, n).
+        possible: (c, n); other rows and columns are zero.
+
+    Example: for V of a known total, [[1, -1], [-1, 1]], and D = 0, the inverse on the contrast,
+    and the mean precision on the total.
+    """
+    values, vectors = np.linalg.eigh(variance)
+    size = values[..., -1:]
+    is_known = values > RELATIVE_ZERO * np.maximum(size, 1e-300)
+    total = np.where(is_known, values, 0.0).sum(axis=-1, keepdims=True)
+    count = is_known.sum(axis=-1, keepdims=True)
+    typical = np.where(count > 0, count / np.where(count > 0, total, 1.0), 1.0)
+    precision = np.where(is_known, 1.0 / np.where(is_known, values, 1.0), typical)
+    found = (vectors * precision[..., None, :]) @ vectors.swapaxes(-1, -2)
+    for child, component in np.argwhere(diffuse.any(axis=(2, 3))):
+        found[child, component] = _with_unknown(
+            variance[child, component], diffuse[child, component], typical[child, component, 0]
+        )
+    is_pair = possible[:, None, :, None] & possible[:, None, None, :]
+    diagonal = np.eye(variance.shape[-1]) * typical[..., None]
+    return np.where(is_pair, found, diagonal)
+
+
+def _with_unknown(variance: np.ndarray, diffuse: np.ndarray, typical: float) -> np.ndarray:
+    """One inverse where something is not known at all."""
+    values, vectors = np.linalg.eigh(diffuse)
+    is_unknown = values > RELATIVE_ZERO * values[-1]
+    known, unknown = vectors[:, ~is_unknown], vectors[:, is_unknown]
+    found = UNKNOWN * typical * (unknown @ unknown.T)
+    values, vectors = np.linalg.eigh(known.T @ variance @ known)
+    is_positive = values > RELATIVE_ZERO * np.maximum(values.max(initial=0.0), 1e-300)
+    precision = np.where(is_positive, 1.0 / np.where(is_positive, values, 1.0), typical)
+    root = known @ vectors
+    return found + (root * precision) @ root.T
