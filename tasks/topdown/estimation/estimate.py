@@ -167,13 +167,16 @@ class ShardInput:
     def estimate(
         self,
         families: Iterable[Family],
-        passes: Passes,
+        passes: Passes | None = None,
         weights: Callable[[Family], ExactWeights | None] = lambda _: None,
     ) -> tuple[SolveRecord, ...]:
         """Estimate the children of every family, and write them with the records of the solves.
 
-        `weights` gives those of a family's passes; see `least_squares.solve_passes`.
+        The passes are those of the settings unless others are given; `weights` gives those of a
+        family's passes; see `least_squares.solve_passes`.
         """
+        if passes is None:
+            passes = passes_of(self.settings, self.universe, self.shard.geolevel)
         records: list[SolveRecord] = []
         rows, cells, counts = [], [], []
         for family in families:
@@ -217,8 +220,7 @@ def estimate_shard(
     Reads nothing confidential.
     """
     given = ShardInput.read(run, settings, universe, spine, shard)
-    passes = passes_of(settings, universe, shard.geolevel)
-    return given.estimate(families_of(given), passes)
+    return given.estimate(families_of(given))
 
 
 def families_of(given: ShardInput) -> Iterator[Family]:

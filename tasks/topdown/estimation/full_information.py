@@ -87,7 +87,7 @@ def estimate_shard(
             return ExactWeights(algebra, means[rows], *step.own.covariances(rows))
 
         return given.estimate(families, passes, weights)
-    return given.estimate(families, passes_of(settings, universe, shard.geolevel))
+    return given.estimate(families)
 
 
 def margins_first(
