@@ -135,7 +135,7 @@ def test_conflict_between_passes_merges_them(make_siblings, monkeypatch):
     made = make_siblings(32, 5)
     solve = least_squares.solve_passes
 
-    def failing(problem, measurements, passes):
+    def failing(problem, measurements, passes, weights=None):
         if len(passes) > 1:
             return least_squares.LeastSquaresResult(False, None)
         return solve(problem, measurements, passes)
@@ -157,7 +157,7 @@ def test_a_single_pass_that_fails_is_not_solved_again(make_siblings, monkeypatch
         del measurements["total"]
     calls = []
 
-    def failing(problem, measurements, passes):
+    def failing(problem, measurements, passes, weights=None):
         calls.append(passes)
         return least_squares.LeastSquaresResult(False, None)
 
