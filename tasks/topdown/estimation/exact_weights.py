@@ -50,7 +50,7 @@ class ExactWeights:
         """For a pass on these `cells` (k,) of the histogram, each standing for all that the
         `queries` do not tell from it; without, for itself alone.
         """
-        sums = _Sums.of(self.algebra, queries)
+        sums = Sums.of(self.algebra, queries)
         levels, classes = sums.level_of_cell[cells], sums.class_of_cell[cells]
         variance, diffuse = sums.covariance(self.variance), sums.covariance(self.diffuse)
         precision = inverses(variance, diffuse, sums.possible(self.possible))
@@ -73,7 +73,7 @@ class ExactWeights:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class Sums:
     """The sums of cells that queries tell apart together, as rows of the core and levels of the
     free attributes that one of them keeps."""
 
@@ -81,7 +81,7 @@ class _Sums:
     query: MarginalQuery
 
     @classmethod
-    def of(cls, algebra: QueryAlgebra, queries: Sequence[MarginalQuery] | None) -> _Sums:
+    def of(cls, algebra: QueryAlgebra, queries: Sequence[MarginalQuery] | None) -> Sums:
         """The common refinement of the queries and of the types; without, the cells themselves."""
         if queries is None:
             return cls(
@@ -99,7 +99,7 @@ class _Sums:
         return cls(algebra, MarginalQuery("", tuple(factors)))
 
     @cached_property
-    def _core(self) -> np.ndarray:
+    def core(self) -> np.ndarray:
         """(n_rows, n) 0/1 matrix from core cells to rows of the core."""
         row = self.algebra.core_row(self.query, np.arange(len(self.algebra.cell_type)))
         n_rows = math.prod(self.query.shape[axis] for axis in self.algebra.core)
@@ -118,16 +118,24 @@ class _Sums:
 
     def covariance(self, of_cells: np.ndarray) -> np.ndarray:
         """Of the sums (c, 2^kept, n_rows, n_rows), from that of core cells (c, S, n, n)."""
-        summed = math.prod(self.algebra.free_shape) / math.prod(self._sizes)
-        codes = [
+        return self.summed * (self.core @ of_cells[:, self.codes] @ self.core.T)
+
+    @cached_property
+    def codes(self) -> list[int]:
+        """Numbers of the algebra's components that the sums have, in their own order."""
+        return [
             sum(1 << bit for place, bit in enumerate(self._kept) if code >> place & 1)
             for code in range(1 << len(self._kept))
         ]
-        return summed * (self._core @ of_cells[:, codes] @ self._core.T)
+
+    @property
+    def summed(self) -> float:
+        """Number of coordinates over which one sum extends: the factor of its variance."""
+        return math.prod(self.algebra.free_shape) / math.prod(self._sizes)
 
     def possible(self, core_cells: np.ndarray) -> np.ndarray:
         """(c, n_rows) whether a row has a core cell that is possible, from (c, n)."""
-        return core_cells @ self._core.T > 0
+        return core_cells @ self.core.T > 0
 
     def on_classes(self, matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W and G of `InverseCovariance` (c, U, U) from the components (c, 2^kept, n_rows, n_rows):
@@ -160,27 +168,37 @@ class _Sums:
         """(c, n_rows, free attributes) to (c, U, levels)."""
         order = [bit for bit in range(len(self.algebra.free)) if bit not in self._kept]
         axes = [0, 1, *(2 + bit for bit in [*order, *self._kept])]
-        levels = self._sizes[-1] if self._sizes else 1
-        return np.ascontiguousarray(cube.transpose(axes)).reshape(len(cube), -1, levels)
+        arranged = np.ascontiguousarray(cube.transpose(axes))
+        return arranged.reshape(len(cube), -1, self.n_levels)
 
     @cached_property
-    def _place_of_cell(self) -> np.ndarray:
-        """(n_cells,) position of the sum that holds a cell in a row of `cube`."""
+    def place_of_row(self) -> np.ndarray:
+        """(n_rows,) position of each answer of the query in a row of `cube`."""
         rows = np.arange(self.query.n_rows)[None]
         arranged = self._arranged(self.algebra.by_core(rows, self.query.shape)).ravel()
         place = np.empty(self.query.n_rows, dtype=np.int64)
         place[arranged] = np.arange(self.query.n_rows)
-        return place[self.query.row_of_cell]
+        return place
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels of the longest attribute that is kept."""
+        return self._sizes[-1] if self._sizes else 1
+
+    @property
+    def _place_of_cell(self) -> np.ndarray:
+        """(n_cells,) position of the sum that holds a cell."""
+        return self.place_of_row[self.query.row_of_cell]
 
     @property
     def class_of_cell(self) -> np.ndarray:
         """(n_cells,)."""
-        return self._place_of_cell // (self._sizes[-1] if self._sizes else 1)
+        return self._place_of_cell // self.n_levels
 
     @property
     def level_of_cell(self) -> np.ndarray:
         """(n_cells,)."""
-        return self._place_of_cell % (self._sizes[-1] if self._sizes else 1)
+        return self._place_of_cell % self.n_levels
 
 
 def inverses(variance: np.ndarray, diffuse: np.ndarray, possible: np.ndarray) -> np.ndarray:

@@ -174,14 +174,27 @@ def shift_to(sums: LinearEstimates, value: np.ndarray, components: Components) -
     return Shift(along_variance, along_diffuse)
 
 
+def gain_matrices(sums: LinearEstimates) -> tuple[np.ndarray, np.ndarray]:
+    """A and B (N, S, n, n) of the gain V A + D B by which a part follows its whole, whose estimate
+    from its parts is `sums`: the limit of (V + k D) (S + k D_S)^-1 for k without bound."""
+    n = sums.variance.shape[-1]
+    along, _ = _pseudo_inverse(sums.variance)
+    along_diffuse = np.zeros_like(along)
+    for row, component in np.argwhere(sums.diffuse.any(axis=(2, 3))):
+        matrices = sums.variance[row, component], sums.diffuse[row, component]
+        found = _shift_diffuse(np.eye(n), *matrices)
+        along[row, component], along_diffuse[row, component] = found
+    return along, along_diffuse
+
+
 def _pseudo_inverse(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pseudo-inverses and null projectors of positive semidefinite matrices `(N, n, n)`."""
+    """Pseudo-inverses and null projectors of positive semidefinite matrices `(..., n, n)`."""
     values, vectors = np.linalg.eigh(matrices)
-    is_positive = values > RELATIVE_ZERO * np.maximum(values[:, -1:], 1e-300)
+    is_positive = values > RELATIVE_ZERO * np.maximum(values[..., -1:], 1e-300)
     inverse = np.where(is_positive, 1.0, 0.0) / np.where(is_positive, values, 1.0)
     transposed = vectors.swapaxes(-1, -2)
-    null = (vectors * ~is_positive[:, None, :]) @ transposed
-    return (vectors * inverse[:, None, :]) @ transposed, null
+    null = (vectors * ~is_positive[..., None, :]) @ transposed
+    return (vectors * inverse[..., None, :]) @ transposed, null
 
 
 def _without_rounding(matrices: np.ndarray, largest: np.ndarray) -> np.ndarray:

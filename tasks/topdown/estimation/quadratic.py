@@ -40,7 +40,7 @@ class Quadratic(NamedTuple):
     proximal: np.ndarray
     coarse: np.ndarray
     coarse_rows: np.ndarray
-    covariance: InverseCovariance
+    covariance: InverseCovariance = InverseCovariance.none()
 
 
 class Constraints(NamedTuple):

@@ -7,7 +7,7 @@ and the nation, where its exact total is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,17 +111,37 @@ class GroupedEstimates:
             group[found.rows], row[found.rows] = number, np.arange(found.rows.size)
         return group, row
 
+    def meeting(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Group, np.ndarray]]:
+        """For each group, the positions in `rows` of its geounits, the group, and their rows in
+        it; geounits that can have nothing are left out."""
+        of_group, of_row = self._place
+        for number, group in enumerate(self.groups):
+            chosen = np.flatnonzero(of_group[rows] == number)
+            if chosen.size:
+                yield chosen, group, of_row[rows[chosen]]
+
+    def at(self, rows: np.ndarray, cells: np.ndarray) -> LinearEstimates:
+        """Estimates of geounits `rows` on the core cells `cells`; exact zeros where one of them
+        cannot have a cell."""
+        n_components, n_coordinates = _sizes(self.algebra)
+        found = LinearEstimates.zero(rows.size, cells.size, n_components, n_coordinates)
+        for chosen, group, place in self.meeting(rows):
+            kept = np.flatnonzero(np.isin(group.cells, cells))
+            where = np.searchsorted(cells, group.cells[kept])
+            found.mean[np.ix_(chosen, where)] = group.estimates.mean[np.ix_(place, kept)]
+            components = np.arange(n_components)
+            target = np.ix_(chosen, components, where, where)
+            source = np.ix_(place, components, kept, kept)
+            found.variance[target] = group.estimates.variance[source]
+            found.diffuse[target] = group.estimates.diffuse[source]
+        return found
+
     def covariances(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """V and D (N, S, n, n) of some geounits on all n core cells, and those possible (N, n)."""
         n = len(self.algebra.cell_type)
         variance = np.zeros((len(rows), len(self.algebra.components), n, n))
         diffuse, possible = np.zeros_like(variance), np.zeros((len(rows), n), dtype=bool)
-        of_group, of_row = self._place
-        for number in np.unique(of_group[rows]):
-            if number < 0:
-                continue
-            chosen = np.flatnonzero(of_group[rows] == number)
-            group, place = self.groups[number], of_row[rows[chosen]]
+        for chosen, group, place in self.meeting(rows):
             square = np.ix_(chosen, np.arange(variance.shape[1]), group.cells, group.cells)
             variance[square] = group.estimates.variance[place]
             diffuse[square] = group.estimates.diffuse[place]
