@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
 from spineflow.tasks.topdown.estimation import active_set, admm, interior_point
@@ -42,7 +43,6 @@ from spineflow.tasks.topdown.estimation.quadratic import (
     factored,
     squared_distance,
 )
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.exact_weights import Sums
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 ROUNDING = 1e-9
 """Variance, in squared records, below which it is what rounding left of 0."""

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.topdown.estimation.exact_weights import Sums
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
 from spineflow.tasks.topdown.intervals.answers import AnswerCovariances, estimates_of, sums_of
 from spineflow.tasks.topdown.intervals.spine_posterior import SpinePosterior, Step
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 MOST_NUMBERS = 1 << 25
 """Areas are taken together while their matrices have no more entries (256 MiB)."""

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.linalg import helmert
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.topdown.estimation import active_set, interior_point, quadratic
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights, inverses
 from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
@@ -19,7 +20,6 @@ from spineflow.tasks.topdown.estimation.problem import (
     rows_on_support,
 )
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.workload.queries import MarginalQuery
 
 SCHEMA = SimpleNamespace(shape=(3, 2, 2, 5))
 N_CELLS, N_FREE = 60, 10

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.intervals.answers import answers_of, covariances_of_answers
 from spineflow.tasks.topdown.intervals.areas import area_covariances
 from spineflow.tasks.topdown.intervals.spine_posterior import LevelInput, SpinePosterior
-from spineflow.tasks.topdown.workload.queries import marginal_query
 
 from tests.tasks.topdown.estimation.test_spine_estimates import (
     CASES,
