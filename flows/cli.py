@@ -23,7 +23,8 @@ exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 priva
 or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
 
 first steps: 'spineflow demo' runs everything on a generated county; then copy the settings file
-it prints, point it at your own tables, and use 'spineflow check' and 'spineflow run'.
+it prints, point it at your own tables, make a ledger with caps ('spineflow ledger init --cap 3'),
+and use 'spineflow check' and 'spineflow run'.
 """
 
 RUN_DIR = "folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/"
@@ -154,15 +155,34 @@ def _parser() -> argparse.ArgumentParser:
     ledger = add(
         "ledger",
         _ledger,
-        "show what datasets have spent, or set a cap",
+        "make a ledger, show what datasets have spent, or set caps",
         "Show what every dataset has spent, by product, natively and composed as bounded zCDP per "
-        "person; or set the cap that its spending must not pass.",
+        "person. 'init' makes a ledger, with caps that no spending may pass; 'set-cap' sets those "
+        "of a dataset; 'move' says that a run goes on in a folder that was copied, restored or "
+        "moved to another disk, and nowhere else.",
     )
     ledger.add_argument(
-        "action", nargs="?", default="show", choices=("show", "set-cap"), help="default: show"
+        "action",
+        nargs="?",
+        default="show",
+        choices=("show", "init", "set-cap", "move"),
+        help="default: show",
     )
-    ledger.add_argument("dataset", nargs="?", help="for set-cap: name of the dataset")
+    ledger.add_argument(
+        "name", nargs="?", metavar="DATASET", help="for set-cap; for move: the folder of the run"
+    )
     ledger.add_argument("rho", nargs="?", help="for set-cap: the cap as a fraction, such as 3/2")
+    for option, what in (
+        ("--cap", "rho of bounded zCDP per person"),
+        ("--delta-cap", "the sum of the deltas"),
+    ):
+        ledger.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="[DATASET=]CAP",
+            help=f"for init and set-cap: cap of {what}, of one dataset or of each without its own",
+        )
     ledger.add_argument(
         "--ledger", default="ledger.db", metavar="FILE", help="ledger file (default: %(default)s)"
     )
@@ -200,10 +220,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from spineflow.flows.demo import write_demo
+    from spineflow.flows.demo import DEMO_CAP, write_demo
 
     folder = Path(options.directory)
     settings_file = write_demo(folder)
+    ledger = folder / "ledger.db"
+    if not ledger.exists():
+        main(["ledger", "init", "--ledger", str(ledger), "--cap", DEMO_CAP])
     print(f"A generated county and its settings are in {folder}/")
     again = f"spineflow run topdown {settings_file} --run-dir {folder / 'run'}"
     print(f"Running: {again}")
@@ -247,9 +270,24 @@ def _report(options: argparse.Namespace) -> int:
         return _compare(existing)
     run, asked, settings = existing[0]
     with run.locked():
+        _refuse_altered(run, settings)
         print(f"report: {asked.report(run, settings)}")
         _stamp(run, settings)
     return 0
+
+
+def _refuse_altered(run, settings) -> None:
+    """Refuse to report on a run whose settings, spine or plan are not those that were charged.
+
+    Its parts are compared too, and what reports write in confidence is closed to others first.
+    """
+    from spineflow.flows.running import parts_of
+    from spineflow.tasks.ledger.charging import refuse_unlike_ledger
+    from spineflow.tasks.runs.directory import secure_confidential
+
+    for part, own in parts_of(run, settings):
+        secure_confidential(part)
+        refuse_unlike_ledger(part, own)
 
 
 def _stamp(run, settings) -> None:
@@ -271,6 +309,8 @@ def _compare(existing) -> int:
     with ExitStack() as stack:
         for root in sorted({run.root for run, _, _ in existing}):
             stack.enter_context(RunDirectory(root).locked())
+        for run, _, settings in existing:
+            _refuse_altered(run, settings)
         path = first.compare([(run, settings) for run, _, settings in existing])
         for run, _, settings in existing:
             _stamp(run, settings)
@@ -347,16 +387,27 @@ def _draw_curve(settings, file: Path) -> None:
 
 def _ledger(options: argparse.Namespace) -> int:
     from spineflow.flows.console import print_ledger
-    from spineflow.tasks.ledger.ledger import open_ledger, set_cap, summary
+    from spineflow.flows.ledger import init_ledger, move_run, set_caps
+    from spineflow.tasks.ledger.store import open_ledger
+    from spineflow.tasks.ledger.summary import summary
 
+    if options.action == "move":
+        if options.name is None:
+            raise InputRefused("move needs the folder of a run: spineflow ledger move RUN_DIR.")
+        print(f"the run goes on in {move_run(Path(options.name))}, and nowhere else")
+        return 0
     file = Path(options.ledger)
-    if not file.exists():
-        raise InputRefused(f"{file}: there is no such ledger; name it with --ledger.")
-    ledger = open_ledger(file, must_exist=True)
+    if options.action == "init":
+        ledger = init_ledger(file, options.cap, options.delta_cap)
+    elif not file.exists():
+        raise InputRefused(
+            f"{file}: there is no such ledger; name it with --ledger, or make it with "
+            "'spineflow ledger init'."
+        )
+    else:
+        ledger = open_ledger(file, must_exist=True)
     if options.action == "set-cap":
-        if options.dataset is None or options.rho is None:
-            raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
-        set_cap(ledger, options.dataset, _exact(options.rho))
+        set_caps(ledger, options.name, options.rho, options.cap, options.delta_cap)
     print_ledger(summary(ledger), as_json=options.json)
     return 0
 
@@ -375,20 +426,6 @@ def _deploy(options: argparse.Namespace) -> int:
         print(f"registered {name}")
     print(f"Start a worker with: prefect worker start --pool {options.pool}")
     return 0
-
-
-def _exact(text: str):
-    from fractions import Fraction
-
-    from spineflow.tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
-
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise InputRefused(f"{text} is not a fraction; write for example 3/2 or 1.5.") from None
-    if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
-        raise InputRefused("The cap must be a positive fraction, from 1e-12 to 1e12.")
-    return value
 
 
 if __name__ == "__main__":

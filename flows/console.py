@@ -183,7 +183,7 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
 
 
 def print_ledger(summary: dict, *, as_json: bool) -> None:
-    """What every dataset has spent; see `tasks.ledger.ledger.summary`."""
+    """What every dataset has spent; see `tasks.ledger.summary.summary`."""
     if as_json:
         print(json.dumps(summary, indent=2))
         return
@@ -193,9 +193,12 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
     for name, dataset in summary["datasets"].items():
         epsilon, delta = dataset["epsilon"], float(Fraction(dataset["epsilon"]["delta"]))
         cap = "none" if dataset["cap"] is None else _decimal(dataset["cap"])
+        delta_cap = dataset["delta_cap"]
         console.print(
-            f"\n[bold]{name}[/bold]: rho {_decimal(dataset['rho'])} spent, cap {cap}; epsilon "
-            f"{shown_epsilon(epsilon['tight'])} at delta {delta:.0e} (simple bound "
+            f"\n[bold]{name}[/bold]: rho {_decimal(dataset['rho'])} spent, cap {cap}; delta "
+            f"{float(Fraction(dataset['delta'])):.3g} spent, cap "
+            f"{'none' if delta_cap is None else f'{float(Fraction(delta_cap)):.3g}'}; epsilon "
+            f"{shown_epsilon(epsilon['tight'])} at delta {delta:.3g} (simple bound "
             f"{shown_epsilon(epsilon['simple'])})"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
@@ -206,7 +209,8 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
                     product,
                     draw["run_id"],
                     draw["name"],
-                    f"{symbol} {draw['parameter']}, {draw['neighbors']}",
+                    f"{symbol} {draw['parameter']}, {draw['neighbors']}"
+                    + (f", delta {draw['delta']}" if Fraction(draw["delta"]) else ""),
                     _decimal(draw["bounded_rho"]),
                     draw["charged_at"],
                 )

@@ -29,6 +29,9 @@ runner = "threads"
 workers = 2
 """
 
+DEMO_CAP = "10"
+"""Cap of what may be spent on the generated county: some three runs of the demonstration."""
+
 
 def write_demo(folder: Path, *, seed: int = 2020) -> Path:
     """Write the county's tables and settings below `folder`, and return the settings file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from spineflow.flows.endings import explained
 from spineflow.flows.progress import finish_stage
 from spineflow.flows.runners import one_server, task_runner
+from spineflow.tasks.ledger.charging import first_run_notice
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     refuse_other_folders,
@@ -88,13 +90,30 @@ def default_run_directory(settings: ProductSettings) -> Path:
     return Path("runs") / f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
 
 
-def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
-    """Start or continue the run of these settings in a directory; nothing is measured yet."""
+def parts_of(
+    run: RunDirectory, settings: ProductSettings
+) -> Iterator[tuple[RunDirectory, ProductSettings]]:
+    """A run, and the runs of the products that it is made of, if it is one of several."""
+    yield run, settings
+    chosen = getattr(settings, "products", None)
+    for name, own in chosen.chosen().items() if chosen is not None else ():
+        yield RunDirectory(run.root / name), own
+
+
+def prepare(
+    settings: ProductSettings, run_directory: str | Path, *, is_part: bool = False
+) -> RunDirectory:
+    """Start or continue the run of these settings in a directory; nothing is measured yet.
+
+    A first run on a dataset without a cap says so on standard error, unless it `is_part` of one
+    that has said it.
+    """
     run = RunDirectory(Path(run_directory).resolve())
     # Before the lock, which leaves a file; it also tells what is wrong with a disk.
     with suppress(OSError):
         refuse_other_folders(run)
     refuse_taken_place(run, settings)
+    is_first = not run.manifest.exists() and not is_part
     with run.locked():
         text = dump_settings(settings)
         if _holds_run_of(run, settings):
@@ -104,6 +123,9 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
             raise explained(error, str(run.root)) from None
+    notice = first_run_notice(settings) if is_first else None
+    if notice is not None:
+        print(f"warning: {notice}", file=sys.stderr)
     return run
 
 

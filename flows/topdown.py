@@ -45,7 +45,7 @@ from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
 from spineflow.tasks.topdown.checks.steps import check_release, publish_release, report_run
 from spineflow.tasks.topdown.estimation.estimators import estimator_of
 from spineflow.tasks.topdown.estimation.steps import combine, estimate
-from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.ingest.ingest import check_input_of, refuse_large_deltas
 from spineflow.tasks.topdown.ingest.steps import ingest
 from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
 from spineflow.tasks.topdown.paths import spine_folder
@@ -87,6 +87,7 @@ def check(settings: TopdownSettings) -> None:
     with_counts = not settings.input.confidential
     print_rules(found, with_counts=with_counts)
     accepted = found.accepted(with_counts=with_counts)
+    refuse_large_deltas(settings, sum(accepted.state_totals.values()))
     for universe in settings.run.universes:
         universe_spine(settings, universe, accepted.geography, accepted.invariants)
 

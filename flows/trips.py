@@ -35,7 +35,7 @@ from spineflow.tasks.trips.checks.steps import check_release, publish_release, r
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
 from spineflow.tasks.trips.estimation.steps import combine, estimate
 from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.ingest.ingest import check_input, public_shape
+from spineflow.tasks.trips.ingest.ingest import check_input, public_shape, refuse_delta_of
 from spineflow.tasks.trips.ingest.steps import ingest
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
@@ -126,6 +126,7 @@ def check(settings: TripsSettings) -> None:
     print_rules(found, with_counts=with_counts)
     if found.leaves is None:
         raise refusal(found.findings, with_counts=with_counts)
+    refuse_delta_of(settings, found.leaves.total)
     make_plan(settings, found.shape.tree)
     if settings.contribution.has_invariant_total:
         _warn(delta_warning(settings, found.leaves.total))

@@ -13,7 +13,7 @@ are dictionary-encoded and compressed with zstd, about 1.4 times the entropy of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -97,12 +97,17 @@ class ConstrainedQuery:
 
 
 def write_measurements(
-    path: Path, groups: Iterable[Sequence[NoisyAnswers]], *, is_private: bool = True
+    path: Path,
+    groups: Iterable[Sequence[NoisyAnswers]],
+    *,
+    is_private: bool = True,
+    record: Callable[[Path], None] | None = None,
 ) -> Path:
     """Publish noisy measurements at `path`, one row group for each item of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
     noise draws none. Files of a run that is not private carry the stamp in their metadata.
+    `record` is told of the whole file before it gets its name.
     """
 
     def write(file: BinaryIO) -> None:
@@ -119,7 +124,7 @@ def write_measurements(
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
-    return publish_once(Path(path), write)
+    return publish_once(Path(path), write, record)
 
 
 def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:

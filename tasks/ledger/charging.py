@@ -1,28 +1,53 @@
-"""Tying a run's noise to the ledger: charged before the first draw, published once, known after.
+"""Tying a run's noise to the ledger: charged before the first draw, claimed, drawn and known.
 
 Every product measures through these functions, so that none can spend what the ledger does not
-know, nor publish what it has published before.
+know, draw what it was not charged for, nor publish what it has published before. The protocol is
+in `claims`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.ledger import (
-    Draw,
-    Ledger,
-    charge,
-    open_ledger,
+from spineflow.tasks.ledger.charges import Draw, caps_of, charge
+from spineflow.tasks.ledger.claims import (
+    ChargedNoise,
+    charged_conditions,
+    claim,
+    hold_files,
     record_publication,
-    refuse_redraw,
+    redrawn,
+    replaced,
 )
-from spineflow.tasks.noise.randomness import RandomSource, SeededRandom, SystemRandom
-from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.store import ledger_at, open_ledger, reading
+from spineflow.tasks.noise.draws import NoiseDraws, UnchargedNoise
+from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
+from spineflow.tasks.runs.conditions import (
+    conditions_of,
+    digest_of,
+    refuse_altered,
+    write_charged,
+)
+from spineflow.tasks.runs.directory import RunDirectory, identity_of
+from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.files import sha256_of_file
+from spineflow.tasks.runs.publishing import name_recorded
 from spineflow.tasks.runs.settings import ProductSettings
+
+
+@dataclass(frozen=True)
+class FileDraw:
+    """What draws the noise of one file, and is told of the file before it gets its name.
+
+    `record`, None where there is no ledger, goes to `publish_once`.
+    """
+
+    noise: NoiseDraws
+    record: Callable[[Path], None] | None = None
 
 
 def charge_draws(
@@ -31,20 +56,23 @@ def charge_draws(
     *,
     draws: Sequence[Draw],
     inputs: Mapping[str, InputDigest],
+    decided_by: Iterable[Path],
     files: Iterable[Path],
 ) -> None:
     """Enter a run's draws in the ledger, and check the measurements that are there against it.
 
-    `inputs` are the digests of the people drawn from, by kind (`tasks.ledger.identity`).
-    `files` are the files of noisy measurements that the run publishes, there yet or not: those
-    that are there must be those that the ledger knows, and none that it knows may be missing. A
-    run that was charged before is not charged again. Runs that are not private draw nothing worth
-    recording. Raises BudgetRefused before any noise is drawn.
+    `inputs` are the digests of the people drawn from, by kind (`tasks.ledger.identity`);
+    `decided_by` are the public files that decide the draws: spine, plan, parameters. `files` are
+    the files of noisy measurements that the run publishes, there yet or not: those that are there
+    must be those that the ledger knows, and none that it knows may be missing. A run that was
+    charged before is not charged again. Runs that are not private draw nothing worth recording.
+    Raises BudgetRefused before any noise is drawn.
     """
     if not settings.is_private:
         return
     manifest = run.read_manifest()
     was_charged = "ledger" in manifest["stages"]
+    conditions = conditions_of(run, decided_by)
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
     charge(
         ledger,
@@ -53,18 +81,21 @@ def charge_draws(
         run_id=manifest["run_id"],
         draws=draws,
         inputs=inputs,
+        conditions=conditions,
+        identity=identity_of(run),
         must_be_charged=was_charged,
     )
-    _hold_against_ledger(ledger, run, files)
+    write_charged(run, conditions)
+    _hold_against_ledger(run, settings, files)
 
 
 def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Path]) -> bool:
     """Whether a run was seen to publish all of these files, so that it has nothing to charge.
 
-    A run that was killed while it measured may have published what the ledger does not know yet,
-    even if all files are there: it is charged again, which costs nothing, and the ledger learns of
-    them. After that, neither the input nor its digests are needed. Raises BudgetRefused if a file
-    is not the one that the ledger knows, unless the run is released already.
+    A run that was killed while it measured is charged again, which costs nothing. After that,
+    neither the input nor its digests are needed. Raises BudgetRefused if a file is not the one
+    that the ledger knows, InputRefused if a file that decides the draws was edited, unless the run
+    is released already.
     """
     if not all(path.exists() for path in files):
         return False
@@ -74,44 +105,123 @@ def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Pat
     seen = {path for stage in manifest["stages"].values() for path in stage["digests"]}
     if not all(path.relative_to(run.root).as_posix() in seen for path in files):
         return False
+    refuse_unlike_ledger(run, settings)
     if settings.is_private:
-        ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-        _hold_against_ledger(ledger, run, files)
+        _hold_against_ledger(run, settings, files)
     return True
 
 
-def _hold_against_ledger(ledger: Ledger, run: RunDirectory, files: Iterable[Path]) -> None:
-    """Hold the files of noisy measurements against the ledger, which learns of new ones.
+def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
+    """Raise InputRefused if a file that decides the draws is not as the ledger has it.
+
+    A run that is released may outlive its ledger; it is then compared with what it has kept.
+    """
+    run.refuse_edited_settings()
+    ledger = ledger_at(Path(settings.privacy.ledger))
+    if not settings.is_private or (run.release.exists() and not ledger.path.exists()):
+        refuse_altered(run)
+        return
+    refuse_altered(run, charged_conditions(ledger, run.read_manifest()["run_id"]))
+
+
+def _hold_against_ledger(
+    run: RunDirectory, settings: ProductSettings, files: Iterable[Path]
+) -> None:
+    """Hold the files of noisy measurements against the ledger; name those that want their names.
 
     Raises BudgetRefused for a file that is not, or no longer, the one that the run has published.
     """
-    run_id = run.read_manifest()["run_id"]
-    for path in files:
-        name = path.relative_to(run.root).as_posix()
-        if path.exists():
-            record_publication(ledger, run_id, name, sha256_of_file(path))
-        else:
-            refuse_redraw(ledger, run_id, name)
+    ledger, run_id = ledger_at(Path(settings.privacy.ledger)), run.read_manifest()["run_id"]
+    names = {path.relative_to(run.root).as_posix(): path for path in files}
+    found = {name: sha256_of_file(path) for name, path in names.items() if path.exists()}
+    missing = hold_files(ledger, run_id, identity_of(run), found, names)
+    for name, digest in missing.items():
+        if not name_recorded(names[name], digest):
+            raise BudgetRefused(redrawn(run_id, name))
+
+
+def first_run_notice(settings: ProductSettings) -> str | None:
+    """What is to be said before the first run on a dataset without a cap; None if nothing.
+
+    Raises BudgetRefused where the ledger's folder does not exist, or its ledger is unusable.
+    """
+    if not settings.is_private:
+        return None
+    ledger, dataset = ledger_at(Path(settings.privacy.ledger)), settings.privacy.dataset
+    if not ledger.path.parent.is_dir():
+        raise BudgetRefused(
+            f"the folder of the ledger {ledger.path} does not exist; make it, and the ledger with "
+            f"'spineflow ledger init --ledger {ledger.path} --cap RHO'"
+        )
+    if not ledger.path.exists():
+        if ledger.key_path.exists():
+            return None  # Opening it tells what is missing.
+        return (
+            f"there is no ledger {ledger.path}: this run makes it, and nothing caps what is spent "
+            f"on dataset {dataset!r}; an office sets caps before anything runs, with "
+            f"'spineflow ledger init --ledger {ledger.path} --cap RHO'"
+        )
+    with reading(open_ledger(ledger.path, must_exist=True)) as connection:
+        is_first = not connection.execute(
+            "SELECT 1 FROM draws WHERE dataset = ? LIMIT 1", [dataset]
+        ).fetchone()
+        is_capped = caps_of(connection, dataset).rho is not None
+    if is_capped or not is_first:
+        return None
+    return (
+        f"nothing caps what is spent on dataset {dataset!r} in the ledger {ledger.path}; set a cap "
+        f"with 'spineflow ledger set-cap {dataset} RHO --ledger {ledger.path}'"
+    )
 
 
 @contextmanager
-def single_draw(run: RunDirectory, settings: ProductSettings, path: Path) -> Iterator[None]:
-    """The block draws the noise of one file and publishes it; afterwards the ledger knows it.
+def single_draw(
+    run: RunDirectory,
+    settings: ProductSettings,
+    path: Path,
+    draw: str,
+    *,
+    seeds: Sequence[str] = (),
+    reads: Sequence[Path] = (),
+) -> Iterator[FileDraw]:
+    """The block draws the noise of one file and publishes it, under the run's charge for `draw`.
 
-    Raises BudgetRefused, before the block, if this run has published the file before.
+    `reads` are published files of the run that decide what is drawn; `seeds` name the draw where
+    the settings fix a seed. If the file was recorded by a worker that died before it named it, it
+    is named, and publishing it in the block does nothing.
+
+    Raises BudgetRefused, before the block, if this run has published the file before and it is
+    gone, if the ledger holds no charge for it now, or if this directory is not the one that
+    draws; InputRefused if a file that decides the draws is not the one that was charged.
     """
     if not settings.is_private:
-        yield
+        yield FileDraw(uncharged_noise(settings, *seeds))
         return
     run_id, name = run.read_manifest()["run_id"], path.relative_to(run.root).as_posix()
-    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-    refuse_redraw(ledger, run_id, name)
-    yield
-    record_publication(ledger, run_id, name, sha256_of_file(path))
+    ledger = ledger_at(Path(settings.privacy.ledger))
+    claimed = claim(
+        ledger,
+        run_id=run_id,
+        identity=identity_of(run),
+        name=name,
+        draw=draw,
+        reads={file.relative_to(run.root).as_posix(): digest_of(file) for file in reads},
+    )
+    refuse_altered(run, claimed.conditions)
+    if claimed.published is not None:
+        if not name_recorded(path, claimed.published):
+            raise BudgetRefused(redrawn(run_id, name))
+        if sha256_of_file(path) != claimed.published:
+            raise BudgetRefused(replaced(run_id, name))
+    noise = ChargedNoise(claimed)
+    yield FileDraw(
+        noise,
+        lambda file: record_publication(ledger, claimed, sha256_of_file(file), noise.n_drawn),
+    )
 
 
-def random_source(settings: ProductSettings, *key: str) -> RandomSource:
-    """The system's randomness, or what a seed and the key of a draw fix."""
+def uncharged_noise(settings: ProductSettings, *key: str) -> UnchargedNoise:
+    """Noise of a run that is not private: what a seed, if there is one, and a key fix."""
     if settings.privacy.seed is not None:
-        return SeededRandom(settings.privacy.seed, *key)
-    return SystemRandom()
+        return UnchargedNoise(SeededRandom(settings.privacy.seed, *key))
+    return UnchargedNoise(SystemRandom())

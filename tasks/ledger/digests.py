@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 PERSON_COLUMNS = ("block_geocode", "age", "cenrace", "persons")
 """Canonical columns of persons, as integers: geocode of 16 digits, years, CENRACE less 1, and
@@ -79,6 +80,51 @@ def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> In
             part.update(rows.view(np.uint8))
             parts.append(part.hexdigest())
     return InputDigest(whole.hexdigest(), tuple(parts))
+
+
+def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, key: bytes) -> str:
+    """Digest of a table of counts that does not depend on its columns' names or their order.
+
+    Columns (n,) hold codes, and rows are distinct. The columns are put in the order of the
+    digests of what each holds by itself, the counts of its codes added up; columns that agree in
+    that keep the order in which they come. A column that another one determines, as a region does
+    which is given beside its province, is left out.
+
+    >>> one, other = np.array(["a", "b"]), np.array(["x", "x"])
+    >>> n = np.array([3, 4])
+    >>> unnamed_digest("t", [one, other], n, b"k") == unnamed_digest("t", [other, one], n, b"k")
+    True
+    """
+    codes = [pd.factorize(np.asarray(column, dtype=object)) for column in columns]
+    kept = [number for number in range(len(columns)) if not _is_determined(codes, number)]
+
+    def by_itself(number: int) -> str:
+        position, values = codes[number]
+        totals = np.bincount(position, weights=count, minlength=len(values)).astype(np.int64)
+        table = {"code": np.asarray(values, dtype=str), "count": totals}
+        return input_digest(kind, table, key).whole
+
+    ordered = sorted(kept, key=by_itself)
+    rows = pd.DataFrame(
+        {f"column {place}": np.asarray(columns[n], dtype=str) for place, n in enumerate(ordered)}
+        | {"count": count}
+    )
+    return input_digest(kind, {name: rows[name].to_numpy() for name in rows}, key).whole
+
+
+def _is_determined(codes: Sequence[tuple[np.ndarray, np.ndarray]], number: int) -> bool:
+    """Whether the codes of one column follow from those of another, coarser ones from finer.
+
+    Of columns that determine each other the first stays.
+    """
+    position, values = codes[number]
+    for other, (finer, finer_values) in enumerate(codes):
+        if other == number:
+            continue
+        n_pairs = np.unique(finer.astype(np.int64) * max(1, len(values)) + position).size
+        if n_pairs == len(finer_values) and (len(finer_values) > len(values) or other < number):
+            return True
+    return False
 
 
 def _canonical(column: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from spineflow.tasks.ledger.digests import INPUT_DIGESTS, InputDigest
-from spineflow.tasks.ledger.ledger import open_ledger
+from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
@@ -46,6 +46,24 @@ def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
         kind: InputDigest(digest["whole"], tuple(digest["parts"]))
         for kind, digest in stored.items()
     }
+
+
+def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str, InputDigest]:
+    """The keyed digests of the people that a run is charged for.
+
+    Raises InputRefused for a private run whose ingest has stored none, or others than those that
+    the manifest tells: without them the ledger would not know whom it charges for.
+    """
+    stored = stored_digests(run)
+    told = run.read_manifest()["input_digests"]
+    differs = any(told.get(kind, digest.whole) != digest.whole for kind, digest in stored.items())
+    if settings.is_private and (differs or not stored):
+        raise InputRefused(
+            f"{run.confidential / INPUT_DIGESTS} is {'altered' if stored else 'missing'}, and "
+            "without it the ledger cannot know whose data these are; put it back, or start a new "
+            "run."
+        )
+    return stored
 
 
 def whole_digests(run: RunDirectory) -> dict[str, str]:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.document import Document, Link, Section, Table, to_html
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
@@ -96,7 +97,8 @@ def _cost(settings: ProductSettings) -> Section:
             "bounded zCDP per person.",
             Table(("product", "draw", "guarantee", "neighbours", "bounded rho"), rows),
             f"Together rho {float(Fraction(dataset['rho'])):.4f}, which is epsilon "
-            f"{tight if isinstance(tight, str) else f'{tight:.2f}'} at delta {epsilon['delta']}; "
+            f"{tight if isinstance(tight, str) else f'{tight:.2f}'} at delta {epsilon['delta']}, "
+            f"the mechanisms' own delta of {dataset['delta']} included; "
             f"{'no cap is set' if dataset['cap'] is None else 'the cap is ' + dataset['cap']}.",
         ),
     )

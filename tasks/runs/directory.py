@@ -44,7 +44,10 @@ DERIVED = (
 LOCK = ".lock"
 """File that is locked while a process works on the run; it names that process."""
 
-_FIRST_ENTRIES = (LOCK, "confidential", "settings.toml", f"{NOT_PRIVATE}.txt")
+IDENTITY = ".identity"
+"""File that tells a run's directory from its copies; written once, and never touched again."""
+
+_FIRST_ENTRIES = (LOCK, IDENTITY, "confidential", "settings.toml", f"{NOT_PRIVATE}.txt")
 """What a run that was killed before its manifest may have left."""
 
 
@@ -230,7 +233,9 @@ def start_run(
                 f"{run.root} holds a run with other settings; choose another --run-dir, or "
                 "continue that run with 'spineflow resume'."
             )
-        remove_unfinished(run)
+        secure_confidential(run)
+        make_identity(run)
+        remove_temporaries(run.root)
         if run.release.exists():
             return
         if manifest["code_version"] != code_version():
@@ -238,8 +243,9 @@ def start_run(
         run.update_manifest(code_version=code_version(), status="running")
         return
     refuse_other_folders(run)
-    remove_unfinished(run)
-    run.confidential.mkdir(parents=True, mode=0o700, exist_ok=True)
+    secure_confidential(run)
+    make_identity(run)
+    remove_temporaries(run.root)
     with replacing(run.settings) as part:
         part.write_text(settings_text, encoding="utf-8")
     if stamp is not None:
@@ -257,6 +263,66 @@ def start_run(
             "stages": {},
         }
     )
+
+
+def secure_confidential(run: RunDirectory) -> None:
+    """Make the confidential folder of a run, or close it to others, once it is known to be ours.
+
+    Raises InputRefused for a symbolic link, for what is no folder or belongs to another user, and,
+    before the run has begun, for a folder that others can enter: somebody else made it, and may
+    have it open.
+    """
+    folder = run.confidential
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        raise InputRefused(
+            f"{folder} is not a folder of its own, but a link or a file; remove it, or choose "
+            "another --run-dir."
+        ) from None
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise InputRefused(
+                f"{folder} belongs to another user; run as its owner, or choose another --run-dir."
+            )
+        if status.st_mode & 0o077 and not run.manifest.exists():
+            raise InputRefused(
+                f"{folder} was there before the run and others can enter it; remove it, or choose "
+                "another --run-dir."
+            )
+        os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
+
+
+def make_identity(run: RunDirectory) -> None:
+    """Write the file that `identity_of` reads, unless it is there."""
+    path = run.root / IDENTITY
+    if not path.exists():
+        with replacing(path) as part:
+            part.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
+
+
+def identity_of(run: RunDirectory) -> str:
+    """What tells a run's directory from every copy of it; the same while it is only renamed.
+
+    The random text of the identity file, and what a copy cannot take along: the inode numbers of
+    the file and of the directory, and the time at which the file's inode last changed, which no
+    program can set. A copy at block level, such as a snapshot of a whole file system, has all of
+    them. Raises InputRefused where the file is missing.
+    """
+    path = run.root / IDENTITY
+    try:
+        status, text = path.stat(), path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        raise InputRefused(
+            f"{path} is missing; continue the run with 'spineflow resume {run.root}'."
+        ) from None
+    return f"{text} {run.root.stat().st_ino} {status.st_ino} {status.st_ctime_ns}"
 
 
 def remove_unfinished(run: RunDirectory) -> None:

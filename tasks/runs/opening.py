@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
+from spineflow.tasks.runs.conditions import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.runs.handles import Artifact, Made
@@ -19,11 +20,14 @@ def opened(
 ) -> tuple[RunDirectory, Settings | None]:
     """The run at `run_root` and the settings it has frozen; None without a `model`.
 
-    Every step reads its run through here, so what must hold before any of them goes on (that files
-    are still those which were charged) is to be asked here. Raises InputRefused if the settings
-    cannot be read.
+    Every step reads its run through here. Raises InputRefused if the settings cannot be read or
+    have been edited since the run began, or if a file that decides what is drawn is not the one
+    that was charged.
     """
     run = RunDirectory(Path(run_root))
+    if run.manifest.exists():
+        run.refuse_edited_settings()
+        refuse_altered(run)
     return run, None if model is None else frozen_settings(model, run.settings)
 
 

@@ -5,7 +5,8 @@ and given its final name by a hard link, which fails if the name is taken. Of tw
 write the same file, one publishes and both return the file that stands.
 
 What a killed worker leaves unpublished is removed by the next worker on that file, unseen by
-anything else: a writer holds a lock on its file for as long as it lives.
+anything else: a writer holds a lock on its file for as long as it lives. A file that was recorded
+elsewhere before it got its name is named by the next worker instead (`name_recorded`).
 """
 
 from __future__ import annotations
@@ -14,20 +15,27 @@ import fcntl
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from spineflow.tasks.runs.files import sync
+from spineflow.tasks.runs.files import sha256_of_file, sync
 
 UNPUBLISHED_SUFFIX = ".unpublished"
 
 
-def publish_once(path: Path, write: Callable[[BinaryIO], None]) -> Path:
+def publish_once(
+    path: Path,
+    write: Callable[[BinaryIO], None],
+    record: Callable[[Path], None] | None = None,
+) -> Path:
     """Write a file through `write` and publish it at `path`, unless one stands there already.
 
     `write` is not called if the file exists. If another worker publishes first, what this one
-    wrote is dropped. Returns `path`; whatever `write` raises is passed on and nothing is left.
+    wrote is dropped. `record`, if given, is called with the file when it is whole and on disk,
+    and before it gets its name. Returns `path`; whatever `write` and `record` raise is passed on
+    and nothing is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     discard_unpublished(path)
@@ -37,12 +45,37 @@ def publish_once(path: Path, write: Callable[[BinaryIO], None]) -> Path:
         write(file)
         file.flush()
         os.fsync(file.fileno())
+        if record is not None:
+            sync(path.parent)
+            # From here on the file may be known, and only its name may be wanting.
+            unpublished.is_kept = True
+            record(unpublished.path)
         try:
-            os.link(unpublished, path)
+            os.link(unpublished.path, path)
         except FileExistsError:
             return path
+        finally:
+            unpublished.is_kept = unpublished.is_kept and not path.exists()
     sync(path.parent)
     return path
+
+
+def name_recorded(path: Path, digest: str) -> bool:
+    """Publish the file of this digest if a worker wrote it and died before it got its name.
+
+    Waits for a worker that lives. Returns whether a file stands at `path` afterwards.
+    """
+    for leftover in path.parent.glob(f".{path.name}.*{UNPUBLISHED_SUFFIX}"):
+        with suppress(FileNotFoundError), leftover.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not path.exists() and sha256_of_file(leftover) == digest:
+                with suppress(FileExistsError):
+                    os.link(leftover, path)
+                sync(path.parent)
+    if path.exists():
+        discard_unpublished(path)
+        return True
+    return False
 
 
 def discard_unpublished(path: Path) -> None:
@@ -65,17 +98,28 @@ def _discard(leftovers: Iterable[Path]) -> None:
             continue
 
 
+@dataclass
+class _Unpublished:
+    """A file without its name; `is_kept` leaves it where it is for the next worker."""
+
+    path: Path
+    is_kept: bool = False
+
+
 @contextmanager
-def _unpublished_file(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A new locked file beside `path`, removed at the end."""
+def _unpublished_file(path: Path) -> Iterator[tuple[BinaryIO, _Unpublished]]:
+    """A new locked file beside `path`, removed at the end unless it is to be kept."""
     while True:
-        unpublished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNPUBLISHED_SUFFIX}")
-        with unpublished.open("xb") as file:
+        unpublished = _Unpublished(
+            path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNPUBLISHED_SUFFIX}")
+        )
+        with unpublished.path.open("xb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if os.fstat(file.fileno()).st_nlink == 0:
                 continue
             try:
                 yield file, unpublished
             finally:
-                unpublished.unlink(missing_ok=True)
+                if not unpublished.is_kept:
+                    unpublished.path.unlink(missing_ok=True)
             return

@@ -104,6 +104,8 @@ class PrivacySettings(Section):
     """Switch noise off; for testing on data that are not confidential."""
     seed: int | None = None
     """Make noise repeatable; for testing on data that are not confidential."""
+    large_delta: Literal["a person may be published outright"] | None = None
+    """Accepts, in these words, a delta of one over the number of persons or more."""
 
 
 class RunnerSettings(Section):
@@ -227,6 +229,26 @@ def refuse_delta(delta: Fraction, where: str, refuse: Refuse) -> None:
     """Refuse a delta that is not a probability strictly between 0 and 1."""
     if not 0 < delta < 1:
         refuse(f"{where} is {delta}; it must be positive and below 1")
+
+
+def refuse_large_delta(
+    settings: ProductSettings, delta: Fraction | None, n_persons: int, key: str
+) -> None:
+    """Refuse a delta of one over the number of persons or more, unless the settings accept it.
+
+    Such a guarantee holds for a mechanism that publishes a person picked at random. The sentence
+    has no number, since that of the persons may be confidential: who sees the refusal learns
+    whether it is at least one over delta. Raises InputRefused for confidential input of a private
+    run.
+    """
+    if delta is None or delta * n_persons < 1 or not settings.is_private:
+        return
+    if settings.input.confidential and settings.privacy.large_delta is None:
+        raise InputRefused(
+            f"{key} is not below one over the number of persons, so that the guarantee does not "
+            "rule out that a person is published outright; choose a smaller delta such as 1e-10, "
+            'or accept that with privacy.large_delta = "a person may be published outright".'
+        )
 
 
 def refuse_shares(shares: Mapping[str, Fraction], where: str, refuse: Refuse) -> None:

@@ -39,6 +39,11 @@ def tree_file(run: RunDirectory) -> Path:
     return run.root / "spine" / "trips" / "tree.json"
 
 
+def plan_file(run: RunDirectory) -> Path:
+    """The plan: public."""
+    return run.root / "spine" / "trips" / "plan.json"
+
+
 def leaves_file(run: RunDirectory) -> Path:
     """The confidential counts."""
     return run.confidential / "trips" / "leaves.parquet"

@@ -67,6 +67,7 @@ def nodes(n_blocks: int, n_others: int):
     from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
     from spineflow.tasks.census.invariants import inhabitable
     from spineflow.tasks.census.queries import marginal_query
+    from spineflow.tasks.noise.draws import UnchargedNoise
     from spineflow.tasks.noise.randomness import SeededRandom
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.estimation.parent import Passes
@@ -110,7 +111,7 @@ def nodes(n_blocks: int, n_others: int):
         shard = ConfidentialShard(
             geolevel, truth, level.geocode, level.plb_shares, level.plb_share_code
         )
-        source = SeededRandom(1, geolevel)
+        source = UnchargedNoise(SeededRandom(1, geolevel))
         # Shares of zero leave out only children, which are no problem to solve.
         values: dict[str, np.ndarray] = {}
         precision: dict[str, np.ndarray] = {}

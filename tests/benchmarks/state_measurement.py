@@ -61,6 +61,7 @@ def generated_histograms(n_geounits: int, n_cells: int) -> sparse.csr_array:
 def main() -> None:
     """Print seconds, peak memory and bytes; see the module's docstring."""
     from spineflow.tasks.census.cef_2020 import PERSONS
+    from spineflow.tasks.noise.draws import UnchargedNoise
     from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
     from spineflow.tasks.noise.randomness import SystemRandom
     from spineflow.tasks.topdown.measurement.measure import ConfidentialShard, measure_shard
@@ -95,7 +96,11 @@ def main() -> None:
             paths = list(
                 executor.map(
                     lambda item: measure_shard(
-                        folder / f"{item[0]}.parquet", item[1], budget, PERSONS, SystemRandom()
+                        folder / f"{item[0]}.parquet",
+                        item[1],
+                        budget,
+                        PERSONS,
+                        UnchargedNoise(SystemRandom()),
                     ),
                     enumerate(shards),
                 )

@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 
 FILES = ("t1.csv", "t2.csv", "population_groups.parquet")

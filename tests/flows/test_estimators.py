@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.running import PRESETS, prepare, run_stages
 from spineflow.flows.topdown import PRODUCT
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings

@@ -15,10 +15,13 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 
 pytestmark = pytest.mark.slow
@@ -32,6 +35,7 @@ FIRST_MEASUREMENT = "measurements/persons/US/dpqueries/00000.parquet"
 def started_run(spineflow, folder: Path, text: str, *options: str, **environment: str):
     """A run in the middle of its estimates, and its command."""
     (folder / "settings.toml").write_text(text)
+    set_default_cap(open_ledger(folder / "ledger.db"), Fraction(9))
     run = RunDirectory(folder / "run")
     command = ["run", "topdown", str(folder / "settings.toml"), "--run-dir", str(run.root)]
     overrides = [part for option in options for part in ("--set", option)]
@@ -179,8 +183,8 @@ def test_ledger_held_for_a_while(
 
 IMPATIENT = """
 import sys
-import spineflow.tasks.ledger.ledger
-spineflow.tasks.ledger.ledger.BUSY_SECONDS = 1
+import spineflow.tasks.ledger.store
+spineflow.tasks.ledger.store.BUSY_SECONDS = 1
 from spineflow.flows.cli import main
 sys.exit(main(sys.argv[1:]))
 """

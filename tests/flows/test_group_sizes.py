@@ -12,7 +12,8 @@ from spineflow.flows.cli import main
 from spineflow.flows.group_sizes import PRODUCT
 from spineflow.flows.running import prepare, run_stages
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,14 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.ledger.ledger import open_ledger, summary
-from spineflow.tasks.runs.directory import RunDirectory, remove_derived, settings_digest
+from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +42,14 @@ UNTIL_MEASURED = [
     ("before", "spineflow.tasks.ledger.charging:charge", "topdown"),
     ("after", "spineflow.tasks.ledger.charging:charge", "topdown"),
     ("before", "os:link", "persons/US/constraints"),
-    ("before", "os:link", "persons/US/dpqueries"),
-    ("after", "os:link", "persons/Tract/dpqueries"),
+    ("before", "spineflow.tasks.ledger.charging:claim", "persons/State/dpqueries"),
+    ("after", "spineflow.tasks.ledger.charging:claim", "persons/US/dpqueries"),
+    ("before", "spineflow.tasks.ledger.store:write_mark", "ledger.db.key"),
+    ("after", "spineflow.tasks.ledger.store:write_mark", "ledger.db.key"),
     ("before", "spineflow.tasks.ledger.charging:record_publication", "persons/Block/dpqueries"),
     ("after", "spineflow.tasks.ledger.charging:record_publication", "units/Block/dpqueries"),
+    ("before", "os:link", "persons/US/dpqueries"),
+    ("after", "os:link", "persons/Tract/dpqueries"),
 ]
 """Moments up to the last measurement: the continued run draws what was not published."""
 
@@ -157,6 +164,7 @@ def kill_and_resume(spineflow, folder: Path, text: str, moment, **environment: s
 def uninterrupted(spineflow, real_server, settings_text: str, tmp_path_factory) -> Path:
     """Folder of a run that nothing has interrupted."""
     folder = tmp_path_factory.mktemp("uninterrupted")
+    set_default_cap(open_ledger(folder / "ledger.db"), Fraction(9))
     settings = write_settings(folder, settings_text)
     command = ("run", "topdown", str(settings), "--run-dir", str(folder / "run"))
     code, _, errors = spineflow(*command, folder=folder, **real_server.environment).ended()
@@ -166,14 +174,13 @@ def uninterrupted(spineflow, real_server, settings_text: str, tmp_path_factory) 
 
 
 def measured_copy(uninterrupted: Path, folder: Path) -> RunDirectory:
-    """A copy of a run as of its last measurement; it has a place of its own to publish."""
+    """A copy of a run as of its last measurement, and nothing where it publishes."""
+    shutil.rmtree(uninterrupted / PUBLISHED)
     shutil.copytree(uninterrupted / "run", folder / "run")
     run = RunDirectory(folder / "run")
     remove_derived(run)
     for summary_of_spine in (run.root / "spine").glob("*/summary"):
         shutil.rmtree(summary_of_spine)
-    text = run.settings.read_text().replace(str(uninterrupted / PUBLISHED), str(folder / PUBLISHED))
-    run.settings.write_text(text)
     manifest = run.read_manifest()
     later = ("estimate", "microdata", "summary", "tables", "accuracy")
     stages = {
@@ -182,7 +189,7 @@ def measured_copy(uninterrupted: Path, folder: Path) -> RunDirectory:
         if name not in ("checks", "release", "report", "publication")
         and not any(word in name for word in later)
     }
-    run.update_manifest(status="running", stages=stages, settings_digest=settings_digest(text))
+    run.update_manifest(status="running", stages=stages)
     return run
 
 
@@ -215,7 +222,7 @@ def test_killed_once_it_was_measured(
     released = resume(spineflow, run, tmp_path, **real_server.environment)
     assert released == contents(uninterrupted / "run" / "release")
     assert measurements(run) == before
-    assert_whole(run, uninterrupted, tmp_path / PUBLISHED)
+    assert_whole(run, uninterrupted, uninterrupted / PUBLISHED)
 
 
 def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:

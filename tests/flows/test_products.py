@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 
 PRODUCTS = ("topdown", "detailed-groups", "group-sizes")

@@ -13,7 +13,8 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare, run_stages
 from spineflow.flows.topdown import PRODUCT
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.topdown.paths import spine_folder

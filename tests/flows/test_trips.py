@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
@@ -175,8 +176,10 @@ def test_a_large_delta_warns(country: Path, capsys) -> None:
     assert main(["check", "trips", str(country)]) == 0
     assert "warning" not in capsys.readouterr().err
     options = ["--set", "privacy.delta=1/1000", "--set", "privacy.neighbors=unbounded"]
-    assert main(["check", "trips", str(confidential(country)), *options]) == 0
-    assert "warning" not in capsys.readouterr().err
+    assert main(["check", "trips", str(confidential(country)), *options]) == 2
+    assert "privacy.delta is not below one over the number" in capsys.readouterr().err
+    accepted = ["--set", "privacy.large_delta=a person may be published outright"]
+    assert main(["check", "trips", str(country), *options, *accepted]) == 0
 
 
 def test_budget_shows_every_level(country: Path, capsys) -> None:

@@ -20,6 +20,7 @@ from spineflow.tasks.detailed_groups.workload.regions import (
     region_types,
 )
 from spineflow.tasks.detailed_groups.workload.specification import Specification
+from spineflow.tasks.ledger.charging import refuse_unlike_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.validation.detailed_groups.run_checks import run_checks
@@ -118,5 +119,6 @@ def check_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Outc
 
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """
+    refuse_unlike_ledger(run, settings)
     outcomes = run_checks(run.root, expected_run(run, settings), run.unchecked_release)
     return accept(run, settings, outcomes)

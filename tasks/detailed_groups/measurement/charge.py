@@ -15,8 +15,12 @@ from spineflow.tasks.detailed_groups.measurement.stages import (
 )
 from spineflow.tasks.detailed_groups.paths import (
     Shard,
+    geography_file,
+    invariants_file,
     measured_file,
+    parameters_folder,
     read_shards,
+    shards_file,
     stage_1_file,
 )
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -29,12 +33,15 @@ from spineflow.tasks.ledger.accounting import (
     ZCDP,
     Guarantee,
 )
+from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import stored_digests
-from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.ledger.identity import digests_to_charge
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
+
+CHARGED_AS = "population groups"
+"""Name of the one draw that all stages of all levels are charged as."""
 
 
 def guarantee_of(parameters: MechanismParameters) -> Guarantee:
@@ -65,19 +72,30 @@ def charge_run(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     Raises BudgetRefused before any noise is drawn.
     """
     parameters = run_parameters(run, settings)
+    terms: set[NoiseTerm] = set()
     for item in parameters.budgets:
         noise = noise_of(run, settings, parameters, item.region_type, item.level)
         universe = run_universe(run, item.region_type, item.level)
         check_loss(noise, exact_stability(universe, parameters.max_race_codes), item.budget)
+        if not settings.privacy.infinite:
+            terms |= {NoiseTerm(stage.part, stage.noise) for stage in noise.stages}
     guarantee = guarantee_of(parameters)
     mechanism = DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN
     charge_draws(
         run,
         settings,
-        draws=[Draw("population groups", mechanism, guarantee)],
-        inputs=stored_digests(run),
+        draws=[Draw(CHARGED_AS, mechanism, guarantee, frozenset(terms))],
+        inputs=digests_to_charge(run, settings),
+        decided_by=deciding_files(run, settings),
         files=measurement_files(run),
     )
+
+
+def deciding_files(run: RunDirectory, settings: DetailedGroupsSettings) -> list[Path]:
+    """The public files that, with the settings, decide what is measured and with which noise."""
+    parameters = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
+    invariants = [invariants_file(run)] if settings.mechanism.units_are_invariant else []
+    return [geography_file(run), shards_file(run), *parameters, *invariants]
 
 
 def check_loss(noise: LevelNoise, n_groups: int, budget: Fraction) -> None:
@@ -89,8 +107,7 @@ def check_loss(noise: LevelNoise, n_groups: int, budget: Fraction) -> None:
     if noise.total_only.loss is None:
         return
     losses = [
-        1 / (stage.parameter if stage.is_pure else 2 * stage.parameter)
-        for stage in (noise.total_only, noise.stage_1, noise.stage_2)
+        1 / (stage.parameter if stage.is_pure else 2 * stage.parameter) for stage in noise.stages
     ]
     loss = n_groups * max(losses[0], losses[1] + losses[2])
     if loss > budget:
@@ -113,5 +130,6 @@ def noise_of(
         parameters,
         parameters.budget_of(region_type, level),
         stability(universe, parameters.max_race_codes),
+        level=f"{region_type}/{level}",
         infinite=settings.privacy.infinite,
     )

@@ -20,7 +20,11 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, MeasuredCounts, Noise
+from spineflow.tasks.detailed_groups.measurement.stages import (
+    LevelNoise,
+    MeasuredCounts,
+    StageNoise,
+)
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
 from spineflow.tasks.runs.publishing import publish_once
 
@@ -79,12 +83,16 @@ class GroupNames:
 def publish_totals(
     path: Path,
     names: GroupNames,
-    noise: Noise,
+    noise: StageNoise,
     draw: Callable[[], np.ndarray],
     *,
     is_private: bool = True,
+    record: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Publish the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn."""
+    """Publish the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn.
+
+    `record` is told of the whole file before it gets its name.
+    """
 
     def table() -> pa.Table:
         rows = np.flatnonzero(~names.total_only[names.iteration])
@@ -97,7 +105,7 @@ def publish_totals(
         ]
         return pa.table(columns, schema=_STAGE_1_SCHEMA)
 
-    return _publish(path, table, is_private=is_private)
+    return _publish(path, table, is_private, record)
 
 
 def publish_tables(
@@ -107,8 +115,12 @@ def publish_tables(
     draw: Callable[[], MeasuredCounts],
     *,
     is_private: bool = True,
+    record: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Publish the counts that `draw` gives; if the file stands, it is kept, nothing drawn."""
+    """Publish the counts that `draw` gives; if the file stands, it is kept, nothing drawn.
+
+    `record` is told of the whole file before it gets its name.
+    """
 
     def table() -> pa.Table:
         measured = draw()
@@ -130,7 +142,7 @@ def publish_tables(
         ]
         return pa.table(columns, schema=_MEASURED_SCHEMA)
 
-    return _publish(path, table, is_private=is_private)
+    return _publish(path, table, is_private, record)
 
 
 def read_totals(path: Path) -> np.ndarray:
@@ -138,7 +150,12 @@ def read_totals(path: Path) -> np.ndarray:
     return pq.read_table(path, columns=["value"])["value"].to_numpy()
 
 
-def _publish(path: Path, table: Callable[[], pa.Table], *, is_private: bool) -> Path:
+def _publish(
+    path: Path,
+    table: Callable[[], pa.Table],
+    is_private: bool,
+    record: Callable[[Path], None] | None,
+) -> Path:
     def write(file: BinaryIO) -> None:
         rows = table()
         with pq.ParquetWriter(file, rows.schema, compression="zstd", compression_level=1) as writer:
@@ -146,7 +163,7 @@ def _publish(path: Path, table: Callable[[], pa.Table], *, is_private: bool) -> 
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
-    return publish_once(path, write)
+    return publish_once(path, write, record)
 
 
 def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:

@@ -12,6 +12,7 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_universe,
 )
 from spineflow.tasks.detailed_groups.measurement.charge import (
+    CHARGED_AS,
     has_stage_1,
     noise_of,
 )
@@ -33,35 +34,35 @@ from spineflow.tasks.detailed_groups.paths import (
     stage_1_file,
 )
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.ledger.charging import random_source, single_draw
+from spineflow.tasks.ledger.charging import single_draw
 from spineflow.tasks.runs.directory import RunDirectory
 
 
 def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
     """Stage 1 of a shard, published: the noisy totals that choose the tables.
 
-    Raises BudgetRefused if the ledger knows that this run has published the file before.
+    Raises as `single_draw`.
     """
     path = stage_1_file(run, shard)
     parameters = run_parameters(run, settings)
     noise = noise_of(run, settings, parameters, shard.region_type, shard.level).stage_1
     names, groups = _names(run, shard), _groups(run, shard)
-    source = random_source(settings, shard.region_type, str(shard.level), shard.name, "stage 1")
-    with single_draw(run, settings, path):
+    with single_draw(run, settings, path, CHARGED_AS, seeds=_seeds(shard, "stage 1")) as drawing:
         return publish_totals(
             path,
             names,
             noise,
-            lambda: measure_totals(groups, noise, source),
+            lambda: measure_totals(groups, noise, drawing.noise),
             is_private=settings.is_private,
+            record=drawing.record,
         )
 
 
 def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:
     """Stage 2 of a shard, published: every group's total or the table that stage 1 chose.
 
-    Beside the confidential counts it reads the published outcome of stage 1 alone. Raises
-    BudgetRefused if the ledger knows that this run has published the file before.
+    Beside the confidential counts it reads the published outcome of stage 1 alone. Raises as
+    `single_draw`.
     """
     path = measured_file(run, shard)
     parameters = run_parameters(run, settings)
@@ -69,16 +70,24 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     thresholds = parameters.thresholds[shard.region_type, shard.level]
     names, groups = _names(run, shard), _groups(run, shard)
     chosen = stage_1_file(run, shard)
-    totals = read_totals(chosen) if has_stage_1(run, shard) else np.zeros(0, dtype=np.int64)
-    source = random_source(settings, shard.region_type, str(shard.level), shard.name, "stage 2")
-    with single_draw(run, settings, path):
+    reads = [chosen] if has_stage_1(run, shard) else []
+    totals = read_totals(chosen) if reads else np.zeros(0, dtype=np.int64)
+    with single_draw(
+        run, settings, path, CHARGED_AS, seeds=_seeds(shard, "stage 2"), reads=reads
+    ) as drawing:
         return publish_tables(
             path,
             names,
             noise,
-            lambda: measure_tables(groups, totals, thresholds, noise, source),
+            lambda: measure_tables(groups, totals, thresholds, noise, drawing.noise),
             is_private=settings.is_private,
+            record=drawing.record,
         )
+
+
+def _seeds(shard: Shard, stage: str) -> tuple[str, ...]:
+    """What names the noise of a stage of a shard where the settings fix a seed."""
+    return shard.region_type, str(shard.level), shard.name, stage
 
 
 def _names(run: RunDirectory, shard: Shard) -> GroupNames:

@@ -20,22 +20,23 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
     choose_table,
     noise_parameter,
 )
+from spineflow.tasks.noise.draws import Noise, NoiseDraws
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.noise.randomness import RandomSource
-from spineflow.tasks.noise.sampler import draw_noise, noise_variance
 
 
 @dataclass(frozen=True)
-class Noise:
+class StageNoise:
     """Noise of the counts of one stage.
 
     `loss` is the part of the level's budget that the stage spends, None for no noise at all;
-    `stability` the number of groups among which one person may spread it.
+    `stability` the number of groups among which one person may spread it; `part` the name under
+    which it is charged.
     """
 
     loss: Fraction | None
     stability: int
     is_pure: bool
+    part: str = ""
 
     @property
     def mechanism(self) -> str:
@@ -48,41 +49,59 @@ class Noise:
         return noise_parameter(self.loss, self.stability, is_pure=self.is_pure)
 
     @property
+    def noise(self) -> Noise:
+        """The distribution; there is none without a loss."""
+        return Noise(self.mechanism, self.parameter)
+
+    @property
     def variance(self) -> float:
         """Exact variance of the noise, 0 for none."""
-        return 0.0 if self.loss is None else noise_variance(self.mechanism, self.parameter)
+        return 0.0 if self.loss is None else self.noise.variance
 
     @property
     def plb(self) -> str:
         """The loss as `p/q`, `inf` for no noise."""
         return "inf" if self.loss is None else str(self.loss)
 
-    def draw(self, size: int, source: RandomSource) -> np.ndarray:
+    def draw(self, size: int, draws: NoiseDraws) -> np.ndarray:
         """Independent draws, shape (size,), int64."""
         if self.loss is None:
             return np.zeros(size, dtype=np.int64)
-        return draw_noise(self.mechanism, self.parameter, size, source)
+        return draws.draw(self.part, self.noise, size)
 
 
 @dataclass(frozen=True)
 class LevelNoise:
     """The noise of a population group level: of groups by a total only, and of the two stages."""
 
-    total_only: Noise
-    stage_1: Noise
-    stage_2: Noise
+    total_only: StageNoise
+    stage_1: StageNoise
+    stage_2: StageNoise
+
+    @property
+    def stages(self) -> tuple[StageNoise, ...]:
+        """All three."""
+        return self.total_only, self.stage_1, self.stage_2
 
 
 def level_noise(
-    parameters: MechanismParameters, budget: Fraction, stability: int, *, infinite: bool = False
+    parameters: MechanismParameters,
+    budget: Fraction,
+    stability: int,
+    *,
+    level: str = "",
+    infinite: bool = False,
 ) -> LevelNoise:
-    """Noise of a level; under `infinite` there is none."""
+    """Noise of a level, charged under its name; under `infinite` there is none."""
 
-    def noise(share: Fraction) -> Noise:
-        return Noise(None if infinite else budget * share, stability, parameters.is_pure)
+    def noise(stage: str, share: Fraction) -> StageNoise:
+        loss = None if infinite else budget * share
+        return StageNoise(loss, stability, parameters.is_pure, f"{level}/{stage}")
 
     gamma = parameters.stage_1_fraction
-    return LevelNoise(noise(Fraction(1)), noise(gamma), noise(1 - gamma))
+    return LevelNoise(
+        noise("total only", Fraction(1)), noise("stage 1", gamma), noise("stage 2", 1 - gamma)
+    )
 
 
 @dataclass(frozen=True)
@@ -124,11 +143,11 @@ class MeasuredCounts:
     offsets: np.ndarray
 
 
-def measure_totals(groups: ShardGroups, noise: Noise, source: RandomSource) -> np.ndarray:
+def measure_totals(groups: ShardGroups, noise: StageNoise, draws: NoiseDraws) -> np.ndarray:
     """Stage 1: noisy totals of the groups that are not measured by a total only, in their order."""
     totals = true_counts(groups, np.zeros(groups.is_total_only.size, dtype=np.int8)).values
     totals = totals[~groups.is_total_only]
-    return totals + noise.draw(totals.size, source)
+    return totals + noise.draw(totals.size, draws)
 
 
 def measure_tables(
@@ -136,7 +155,7 @@ def measure_tables(
     noisy_totals: np.ndarray,
     thresholds: tuple[int, ...],
     noise: LevelNoise,
-    source: RandomSource,
+    draws: NoiseDraws,
 ) -> MeasuredCounts:
     """Stage 2: the table of each group that its noisy total chose, or its total only.
 
@@ -148,8 +167,8 @@ def measure_tables(
     is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
     n_total_only = int(is_total_only.sum())
     drawn = np.empty(true.values.size, dtype=np.int64)
-    drawn[is_total_only] = noise.total_only.draw(n_total_only, source)
-    drawn[~is_total_only] = noise.stage_2.draw(drawn.size - n_total_only, source)
+    drawn[is_total_only] = noise.total_only.draw(n_total_only, draws)
+    drawn[~is_total_only] = noise.stage_2.draw(drawn.size - n_total_only, draws)
     return MeasuredCounts(table, true.values + drawn, true.offsets)
 
 

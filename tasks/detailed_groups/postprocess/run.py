@@ -10,7 +10,7 @@ import pyarrow as pa
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
 from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
 from spineflow.tasks.detailed_groups.measurement.charge import noise_of
-from spineflow.tasks.detailed_groups.measurement.stages import Noise
+from spineflow.tasks.detailed_groups.measurement.stages import StageNoise
 from spineflow.tasks.detailed_groups.paths import MEASURED, geography_file, invariants_file
 from spineflow.tasks.detailed_groups.postprocess.coterminous import (
     CoterminousSets,
@@ -62,7 +62,7 @@ def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: 
     )
 
 
-def distribution_of(noise: Noise) -> IntegerDistribution | None:
+def distribution_of(noise: StageNoise) -> IntegerDistribution | None:
     """The distribution of noise, P(x) proportional to exp(-(loss / s) |x|^power); None for none."""
     if noise.loss is None:
         return None

@@ -32,7 +32,7 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.ledger.ledger import REPORT_DELTA
+from spineflow.tasks.ledger.summary import REPORT_DELTA
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.quantiles import margin

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+import numpy as np
 import pandas as pd
 from scipy import sparse
 from spineflow.tasks.census.cef_2020 import UNITS
@@ -31,24 +32,38 @@ from spineflow.validation.group_sizes.input_rules import census_rule, total_rule
 class GroupInput:
     """What a run needs of its input: the hierarchy, and counts (n_leaves, n_sizes) of its groups.
 
-    `census` is what was read from census tables, None for other inputs.
+    The columns of `counts` are sizes from `smallest_size` on. `census` is what was read from census
+    tables, None for other inputs.
     """
 
     hierarchy: RegionHierarchy
     counts: sparse.csr_array
     census: IngestResult | None = None
+    smallest_size: int = 0
 
     def digests(self, key: bytes) -> Mapping[str, InputDigest]:
         """Keyed digests by which the ledger recognises these people in another file.
 
-        Those of census tables are the same for every product that reads them.
+        Those of census tables are the same for every product that reads them. Those of other
+        tables have as a part the digest of version 0.1.0, which told sizes by their columns, so
+        that older ledgers know them.
         """
         if self.census is not None:
             return input_digests(self.census, key)
         groups = sparse.coo_array(self.counts)
-        regions = self.hierarchy.levels[-1].region.astype(str)
-        columns = {"region": regions[groups.row], "size": groups.col, "groups": groups.data}
-        return {"groups": input_digest("groups", columns, key)}
+        regions = self.hierarchy.levels[-1].region.astype(str)[groups.row]
+        columns = {"region": regions, "size": groups.col, "groups": groups.data}
+        by_column = input_digest("groups", columns, key)
+        # Groups of nobody hold no people, and whether they are given is a matter of the settings.
+        size = groups.col.astype(np.int64) + self.smallest_size
+        is_inhabited = size > 0
+        people = {
+            "region": regions[is_inhabited],
+            "people of a group": size[is_inhabited],
+            "groups": groups.data[is_inhabited],
+        }
+        whole = input_digest("groups", people, key).whole
+        return {"groups": InputDigest(whole, (by_column.whole,))}
 
 
 @dataclass(frozen=True)
@@ -96,7 +111,9 @@ def check_groups(settings: GroupSizesSettings) -> GroupInputCheck:
     outcomes = (*read, *tally.outcomes())
     if findings := tally.findings(outcomes):
         return GroupInputCheck(outcomes, findings, None)
-    return GroupInputCheck(outcomes, (), GroupInput(hierarchy, counts))
+    return GroupInputCheck(
+        outcomes, (), GroupInput(hierarchy, counts, smallest_size=settings.smallest_size)
+    )
 
 
 def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:

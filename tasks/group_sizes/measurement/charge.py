@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file
+from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file, plan_file, regions_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import guarantee_of
 from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.group_sizes.workload.promise import promise_of
+from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import stored_digests
-from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.ledger.identity import digests_to_charge
+from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.validation.group_sizes.privacy_loss import check_plan
@@ -24,6 +25,13 @@ from spineflow.validation.run_files import UnusableRunFile
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
     return [measurement_file(run, level.level) for level in plan.levels]
+
+
+def draw_of(plan: Plan) -> Draw:
+    """What measuring all levels is charged as: its guarantee, every noise, how many values."""
+    terms = frozenset(NoiseTerm(level.level, Noise(NOISE, level.scale)) for level in plan.levels)
+    n_values = sum(level.n_regions for level in plan.levels) * plan.n_sizes
+    return Draw(UNIVERSE, NOISE, guarantee_of(plan), terms, n_values)
 
 
 def charge_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
@@ -44,7 +52,8 @@ def charge_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
         charge_draws(
             run,
             settings,
-            draws=[Draw(UNIVERSE, NOISE, guarantee_of(plan))],
-            inputs=stored_digests(run),
+            draws=[draw_of(plan)],
+            inputs=digests_to_charge(run, settings),
+            decided_by=[regions_file(run), plan_file(run)],
             files=measurement_files(run, plan),
         )

@@ -9,13 +9,13 @@ from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector
 from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
-from spineflow.tasks.ledger.charging import random_source, single_draw
-from spineflow.tasks.noise.sampler import noise_variance
+from spineflow.tasks.ledger.charging import single_draw
+from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 
 
 def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: str) -> None:
-    """Measure and publish one level; raises BudgetRefused if that was done before."""
+    """Measure and publish one level; raises as `single_draw`."""
     plan, hierarchy = read_plan(run), read_regions(run)
     depth = hierarchy.names.index(level_name)
     level, regions = plan.levels[depth], hierarchy.levels[depth].region
@@ -23,19 +23,18 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
     path = measurement_file(run, level_name)
     plb, variance = "inf", 0.0
     if level.scale is not None:
-        plb, variance = str(plan.epsilon * level.share), noise_variance(NOISE, level.scale)
-    with single_draw(run, settings, path):
+        plb, variance = str(plan.epsilon * level.share), Noise(NOISE, level.scale).variance
+    with single_draw(run, settings, path, UNIVERSE, seeds=(UNIVERSE, level_name)) as drawing:
 
         def draw():
-            source = random_source(settings, UNIVERSE, level_name)
             yield [
                 NoisyAnswers(
                     plan.vector + DPQUERY_SUFFIX,
                     regions,
-                    noisy_vector(plan.vector, counts, level.scale, source),
+                    noisy_vector(plan.vector, counts, level.scale, drawing.noise, level_name),
                     np.full(len(regions), variance),
                     np.full(len(regions), plb, dtype=object),
                 )
             ]
 
-        write_measurements(path, draw(), is_private=settings.is_private)
+        write_measurements(path, draw(), is_private=settings.is_private, record=drawing.record)

@@ -15,8 +15,8 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     GROUP_SIZES,
     NOISE,
 )
+from spineflow.tasks.noise.draws import Noise, NoiseDraws, UnchargedNoise
 from spineflow.tasks.noise.randomness import RandomSource
-from spineflow.tasks.noise.sampler import draw_noise
 
 
 def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:
@@ -37,16 +37,18 @@ def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:
 
 
 def noisy_vector(
-    vector: str, counts: np.ndarray, scale: Fraction | None, source: RandomSource
+    vector: str, counts: np.ndarray, scale: Fraction | None, draws: NoiseDraws, part: str = ""
 ) -> np.ndarray:
     """The vector with independent discrete Laplace noise of a scale; without noise if it is None.
+
+    `part` is the level, under whose name the noise is charged.
 
     Raises OverflowError if a value does not fit 64 bits.
     """
     values = true_vector(vector, counts)
     if scale is None:
         return values
-    noise = draw_noise(NOISE, scale, values.size, source).reshape(values.shape)
+    noise = draws.draw(part, Noise(NOISE, scale), values.size).reshape(values.shape)
     total = values + noise
     if (total < noise).any():
         raise OverflowError("a noisy count does not fit 64 bits; use a larger epsilon")
@@ -61,6 +63,6 @@ def noisy_levels(
 ) -> list[np.ndarray]:
     """`noisy_vector` of every level, one after the other from one source; for studies."""
     return [
-        noisy_vector(vector, level, scale, source)
+        noisy_vector(vector, level, scale, UnchargedNoise(source))
         for level, scale in zip(counts, scales, strict=True)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.ledger.charging import refuse_unlike_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
@@ -57,6 +58,7 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
 
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """
+    refuse_unlike_ledger(run, settings)
     invariants = read_invariants(invariants_file(run))
     facilities = pa.table(
         {

@@ -11,6 +11,7 @@ from spineflow.tasks.census.invariants import write_invariants, write_state_tota
 from spineflow.tasks.ledger.identity import store_identity
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.outcomes import write_input_outcomes
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -28,6 +29,15 @@ def check_input_of(settings: TopdownSettings) -> InputCheck:
     )
 
 
+def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:
+    """Refuse a delta of a universe's guarantee as `refuse_large_delta` does."""
+    for universe in settings.run.universes:
+        budget = settings.budget_of(universe)
+        if not budget.is_pure:
+            key = f"budget.{universe}.delta"
+            refuse_large_delta(settings, budget.delta, n_persons, key)
+
+
 def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
@@ -39,6 +49,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     check = check_input_of(settings)
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
+    refuse_large_deltas(settings, sum(result.state_totals.values()))
     store_identity(run, settings, lambda key: input_digests(result, key))
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)
     run.histogram("persons").parent.mkdir(parents=True, exist_ok=True)

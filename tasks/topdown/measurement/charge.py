@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from spineflow.geography.levels import Spine
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import stored_digests
-from spineflow.tasks.ledger.ledger import Draw
+from spineflow.tasks.ledger.identity import digests_to_charge
+from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.measurement.measure import part_of
+from spineflow.tasks.topdown.paths import (
+    geography_file,
+    invariants_file,
+    spine_folder,
+    state_totals_file,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import BLOCKS, GEOUNITS, read_spine
+from spineflow.tasks.topdown.spine.shards import SHARDS, read_shards
+from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.costs import check_budget, guarantee_of
 from spineflow.validation.topdown.shares import unbalanced_paths
 
@@ -33,20 +44,57 @@ def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
     The shares are recomputed along every path from the stored spines. Raises BudgetRefused before
     any noise is drawn.
     """
-    budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
-    for universe, budget in budgets.items():
+    draws = []
+    for universe in settings.run.universes:
+        budget, spine = settings.budget_of(universe), read_spine(spine_folder(run, universe))
         check_budget(budget)
-        check_shares_of_spine(read_spine(spine_folder(run, universe)), universe)
+        check_shares_of_spine(spine, universe)
+        draws.append(draw_of(budget, settings.schema_of(universe), spine))
     charge_draws(
         run,
         settings,
-        draws=[
-            Draw(universe, budget.mechanism, guarantee_of(budget))
-            for universe, budget in budgets.items()
-        ],
-        inputs=stored_digests(run),
+        draws=draws,
+        inputs=digests_to_charge(run, settings),
+        decided_by=deciding_files(run, settings),
         files=measurement_files(run, settings),
     )
+
+
+def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
+    """The public files that, with the settings, decide what is measured and with which noise."""
+    spines = [
+        spine_folder(run, universe) / name
+        for universe in settings.run.universes
+        for name in (GEOUNITS, BLOCKS, SHARDS)
+    ]
+    return [geography_file(run), invariants_file(run), state_totals_file(run), *spines]
+
+
+def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
+    """What measuring a universe is charged as: its guarantee, every noise, how many values."""
+    if budget.infinite:
+        return Draw(budget.universe, budget.mechanism, guarantee_of(budget))
+    terms, n_values = set(), 0
+    for level in spine.geolevels:
+        shares = budget.query_shares[level.name]
+        queries = {marginal_query(schema, name): share for name, share in shares.items() if share}
+        n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares))
+        used = {
+            share: int(n)
+            for share, n in zip(level.plb_shares, n_geounits, strict=True)
+            if n and share
+        }
+        n_values += sum(query.n_rows for query in queries) * sum(used.values())
+        terms |= {
+            NoiseTerm(
+                part_of(level.name, query.name),
+                Noise(budget.mechanism, budget.noise_parameter(share, query_share)),
+            )
+            for query, query_share in queries.items()
+            for share in used
+        }
+    guarantee = guarantee_of(budget)
+    return Draw(budget.universe, budget.mechanism, guarantee, frozenset(terms), n_values)
 
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:

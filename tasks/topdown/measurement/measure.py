@@ -7,7 +7,7 @@ discrete Gaussian with sigma^2 = 1 / (rho share(g) share(q, l)) or the discrete 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,9 +20,8 @@ from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_me
 from spineflow.tasks.census.histograms import sum_histogram
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.ledger.charging import random_source, single_draw
-from spineflow.tasks.noise.randomness import RandomSource
-from spineflow.tasks.noise.sampler import draw_noise, noise_variance
+from spineflow.tasks.ledger.charging import single_draw
+from spineflow.tasks.noise.draws import Noise, NoiseDraws
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -54,21 +53,27 @@ def measure_shard(
     shard: ConfidentialShard,
     budget: Budget,
     schema: Schema,
-    source: RandomSource,
+    draws: NoiseDraws,
     *,
     is_private: bool = True,
+    record: Callable[[Path], None] | None = None,
 ) -> Path:
     """Measure a shard and publish `path`; if the file stands, it is kept and nothing is drawn.
 
-    The charge must be in the ledger before. Memory is bounded by `ANSWERS_PER_ROW_GROUP` beside
-    the histograms.
+    `record` is told of the whole file before it gets its name. Memory is bounded by
+    `ANSWERS_PER_ROW_GROUP` beside the histograms.
     """
-    answers = noisy_answers(shard, budget, schema, source)
-    return write_measurements(path, answers, is_private=is_private)
+    answers = noisy_answers(shard, budget, schema, draws)
+    return write_measurements(path, answers, is_private=is_private, record=record)
+
+
+def part_of(geolevel: str, query: str) -> str:
+    """Name of what a query's noise at a geolevel is charged as."""
+    return f"{geolevel}/{query}"
 
 
 def noisy_answers(
-    shard: ConfidentialShard, budget: Budget, schema: Schema, source: RandomSource
+    shard: ConfidentialShard, budget: Budget, schema: Schema, draws: NoiseDraws
 ) -> Iterator[list[NoisyAnswers]]:
     """Draw the noisy answers of a shard: lists of all queries on some successive geounits.
 
@@ -93,7 +98,7 @@ def noisy_answers(
             plb_share_code=code[rows],
         )
         yield [
-            _measure_query(part, query, share, budget, source) for query, share in queries.items()
+            _measure_query(part, query, share, budget, draws) for query, share in queries.items()
         ]
 
 
@@ -109,7 +114,7 @@ def _measure_query(
     query: MarginalQuery,
     query_share: Fraction,
     budget: Budget,
-    source: RandomSource,
+    draws: NoiseDraws,
 ) -> NoisyAnswers:
     """Answers of one query; the noise is one vector for each share among the geounits."""
     values = true_answers(shard.histograms, query)
@@ -117,11 +122,12 @@ def _measure_query(
     plb = np.full(len(values), "inf", dtype=object)
     for share_code in [] if budget.infinite else np.unique(shard.plb_share_code):
         share = shard.plb_shares[share_code]
-        parameter = budget.noise_parameter(share, query_share)
+        noise = Noise(budget.mechanism, budget.noise_parameter(share, query_share))
         members = np.flatnonzero(shard.plb_share_code == share_code)
-        noise = draw_noise(budget.mechanism, parameter, members.size * query.n_rows, source)
-        values[members] = _sum_that_fits(values[members], noise.reshape(members.size, -1))
-        variance[members] = noise_variance(budget.mechanism, parameter)
+        part = part_of(shard.geolevel, query.name)
+        drawn = draws.draw(part, noise, members.size * query.n_rows)
+        values[members] = _sum_that_fits(values[members], drawn.reshape(members.size, -1))
+        variance[members] = noise.variance
         plb[members] = str(budget.spent(share, query_share))
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
 
@@ -144,7 +150,7 @@ def _add_answers(indptr, indices, data, row_of_cell, answers):
 def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
     """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
 
-    Raises BudgetRefused if the ledger knows that this run has published the shard before.
+    Raises as `single_draw`.
     """
     path = run.dpqueries(universe, shard.geolevel, shard.name)
     spine = read_spine(spine_folder(run, universe))
@@ -158,15 +164,16 @@ def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, sh
         level.plb_shares,
         level.plb_share_code[part],
     )
-    source = random_source(settings, universe, shard.geolevel, shard.name)
-    with single_draw(run, settings, path):
+    seeds = (universe, shard.geolevel, shard.name)
+    with single_draw(run, settings, path, universe, seeds=seeds) as drawing:
         measure_shard(
             path,
             measured,
             settings.budget_of(universe),
             schema,
-            source,
+            drawing.noise,
             is_private=settings.is_private,
+            record=drawing.record,
         )
 
 

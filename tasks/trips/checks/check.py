@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spineflow.tasks.ledger.charging import refuse_unlike_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.tasks.trips.ingest.files import plan_of
@@ -16,6 +17,7 @@ def check_run(run: RunDirectory, settings: TripsSettings) -> tuple[Outcome, ...]
 
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """
+    refuse_unlike_ledger(run, settings)
     outcomes = run_checks(
         run.root,
         expected_of(settings, plan_of(run, settings)),

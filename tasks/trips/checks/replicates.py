@@ -6,6 +6,7 @@ Nothing is charged and nothing is published, so this is no way to release anythi
 from __future__ import annotations
 
 import numpy as np
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import RandomSource
 from spineflow.tasks.trips.checks.accuracy import level_errors
 from spineflow.tasks.trips.estimation.top_down import (
@@ -27,15 +28,16 @@ def replicate(
     plan: Plan, truth: TrueTree, mechanism: TripsMechanism, source: RandomSource
 ) -> list[NodeValues]:
     """The released nodes of every level, root first, of one replicate."""
+    draws = UnchargedNoise(source)
     if plan.is_top_down:
-        return _top_down(plan, truth, mechanism, source)
+        return _top_down(plan, truth, mechanism, draws)
     depth = plan.tree.depth
     if plan.budget is None:
-        published = plan.histogram.measure(truth.leaves, source)
+        published = plan.histogram.measure(truth.leaves, draws)
         levels = [NodeValues(published.keys, published.counts)]
     else:
         keys = np.arange(plan.tree.n_nodes(depth))
-        noisy = with_noise(truth.leaves.counts_of(keys), plan, depth, source)
+        noisy = with_noise(truth.leaves.counts_of(keys), plan, depth, draws)
         levels = [NodeValues(keys, noisy)]
     for level in range(depth, 0, -1):
         above = plan.tree.parent_keys(level, levels[-1].keys)
@@ -44,18 +46,18 @@ def replicate(
 
 
 def _top_down(
-    plan: Plan, truth: TrueTree, mechanism: TripsMechanism, source: RandomSource
+    plan: Plan, truth: TrueTree, mechanism: TripsMechanism, draws: UnchargedNoise
 ) -> list[NodeValues]:
     root, variance = np.array([truth.leaves.total]), 0.0
     if 0 in plan.budget.shares:
-        root, variance = with_noise(root, plan, 0, source), plan.weight_variance(0)
+        root, variance = with_noise(root, plan, 0, draws), plan.weight_variance(0)
     measured = MeasuredTree.rooted(plan.tree, int(root[0]), variance)
     released = [positive(ROOT, root)]
     for level in range(1, plan.tree.depth + 1):
         above = released[-1]
         parents = all_nodes(plan.tree, level - 1) if plan.measures_all else above.keys
         keys, _, counts = truth.children(level, parents)
-        noisy = NodeValues(keys, with_noise(counts, plan, level, source))
+        noisy = NodeValues(keys, with_noise(counts, plan, level, draws))
         measured.add_level(parents, noisy, plan.weight_variance(level))
         if not plan.measures_all:
             released.append(step_down(plan.tree, level, above, noisy, mechanism))

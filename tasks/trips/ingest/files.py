@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.trips.paths import areas_file, leaves_file, tree_file
+from spineflow.tasks.trips.ingest.plan_file import read_plan
+from spineflow.tasks.trips.paths import areas_file, leaves_file, plan_file, tree_file
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy, HierarchyLevel
 from spineflow.tasks.trips.workload.plan import Plan, make_plan
@@ -122,8 +123,9 @@ def _read_truth(run: RunDirectory, _modified: int) -> TrueTree:
 
 
 def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
-    """The plan of a run whose input has been read."""
-    return _plan(settings, read_tree(run).tree)
+    """The plan of a run, which its ingest has written; version 0.1.0 worked it out each time."""
+    tree = read_tree(run).tree
+    return read_plan(run, tree) if plan_file(run).exists() else _plan(settings, tree)
 
 
 @lru_cache(maxsize=4)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spineflow.tasks.ledger.digests import InputDigest, input_digest
+from spineflow.tasks.ledger.digests import InputDigest, input_digest, unnamed_digest
 from spineflow.tasks.ledger.identity import store_identity
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.outcomes import write_input_outcomes
 from spineflow.tasks.tables.tally import RuleTally
@@ -19,9 +20,11 @@ from spineflow.tasks.trips.ingest.areas import (
 )
 from spineflow.tasks.trips.ingest.files import ReleaseColumn, RunTree, write_leaves, write_tree
 from spineflow.tasks.trips.ingest.observed import observed_levels
+from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.ingest.tables import PlaceColumn, count_leaves, trips_file
 from spineflow.tasks.trips.settings import TripsInput, TripsSettings
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
+from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
 from spineflow.tasks.trips.workload.truth import TrueLevel
 from spineflow.validation.expectations import RuleOutcome, readable
@@ -79,7 +82,7 @@ def public_shape(settings: TripsSettings) -> Shape:
 
 
 def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
-    """Write the tree, and the confidential counts of its leaves.
+    """Write the tree and the plan, and the confidential counts of the leaves.
 
     The tree comes last: where it is, all is. Raises InputRefused for input that breaks a rule;
     its counts are then in `confidential/findings.json`, and for input that is not confidential in
@@ -90,20 +93,36 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
     if check.leaves is None:
         raise refusal(check.findings, with_counts=not settings.input.confidential)
     tree, leaves = check.shape.tree, check.leaves
+    refuse_delta_of(settings, leaves.total)
     store_identity(run, settings, lambda key: input_digests(tree, leaves, key))
     write_leaves(run, leaves)
+    write_plan(run, make_plan(settings, tree))
     total = leaves.total if settings.contribution.has_invariant_total else None
     write_tree(run, RunTree(tree, check.shape.columns, total))
 
 
+def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
+    """Refuse the delta of a guarantee, if it is one, as `refuse_large_delta` does."""
+    privacy = settings.privacy
+    if privacy.epsilon is not None:
+        n_persons = -(-n_trips // privacy.trips_per_person)
+        refuse_large_delta(settings, privacy.delta, n_persons, "privacy.delta")
+
+
 def input_digests(tree: Tree, leaves: TrueLevel, key: bytes) -> dict[str, InputDigest]:
-    """The keyed digest by which the ledger recognises these trips, whatever tree they are in."""
+    """The keyed digest by which the ledger recognises these trips, whatever tree they are in.
+
+    Columns have no names and come in an order of their own (`unnamed_digest`). As a part it has
+    the digest of version 0.1.0, which took the names in, so that older ledgers know it.
+    """
     positions = tree.positions(tree.depth, leaves.keys)
     columns = {
         dimension.name: dimension.levels[-1].codes[position].astype(str)
         for dimension, position in zip(tree.dimensions, positions, strict=True)
     }
-    return {"trips": input_digest("trips", columns | {"count": leaves.counts}, key)}
+    named = input_digest("trips", columns | {"count": leaves.counts}, key)
+    whole = unnamed_digest("trips", list(columns.values()), leaves.counts, key)
+    return {"trips": InputDigest(whole, (named.whole,))}
 
 
 def _read_all(

@@ -6,9 +6,12 @@ from spineflow.tasks.ledger.identity import refuse_changed_input, whole_digests
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
+from spineflow.tasks.trips.ingest.files import read_tree
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.paths import tree_file
+from spineflow.tasks.trips.ingest.plan_file import write_plan
+from spineflow.tasks.trips.paths import plan_file, tree_file
 from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.plan import make_plan
 
 
 @step("ingest trips", TripsSettings, run_name="ingest")
@@ -17,6 +20,9 @@ def ingest(run: RunDirectory, settings: TripsSettings) -> Made:
     path = tree_file(run)
     if path.exists():
         refuse_changed_input(run, settings)
+        if not plan_file(run).exists():
+            # Runs of version 0.1.0 worked it out in every step.
+            write_plan(run, make_plan(settings, read_tree(run).tree))
         return found(path, whole_digests(run))
     ingest_input(run, settings)
     return made(path, whole_digests(run))

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import stored_digests
-from spineflow.tasks.ledger.ledger import Draw
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.ledger.identity import digests_to_charge
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.measurement.files import read_cuts
-from spineflow.tasks.trips.paths import UNIVERSE, cuts_file, measured_file
+from spineflow.tasks.trips.paths import (
+    UNIVERSE,
+    areas_file,
+    cuts_file,
+    level_folder,
+    measured_file,
+    plan_file,
+    tree_file,
+)
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.plan import Plan
 from spineflow.tasks.trips.workload.promise import expected_of
@@ -38,14 +45,24 @@ def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
         raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
     if plan.guarantee is None:
         return
-    mechanism = DISCRETE_LAPLACE if plan.budget is None else DISCRETE_GAUSSIAN
     charge_draws(
         run,
         settings,
-        draws=[Draw(UNIVERSE, mechanism, plan.guarantee)],
-        inputs=stored_digests(run),
+        draws=[draw_of(plan)],
+        inputs=digests_to_charge(run, settings),
+        decided_by=[tree_file(run), areas_file(run), plan_file(run)],
         files=measurement_files(run, plan),
     )
+
+
+def draw_of(plan: Plan) -> Draw:
+    """What measuring all levels is charged as: its guarantee, and every noise."""
+    terms = frozenset(
+        NoiseTerm(level_folder(level), plan.noise_of(level))
+        for level, parameter in plan.noise.items()
+        if parameter
+    )
+    return Draw(UNIVERSE, plan.noise_mechanism, plan.guarantee, terms)
 
 
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:

@@ -12,7 +12,7 @@ their parents, and children of one parent in the order of their areas.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -61,10 +61,12 @@ class NodeValues:
     values: np.ndarray
 
 
-def publish_cuts(run: RunDirectory, level: int, cuts: Cuts) -> None:
-    """Publish the shards of a level, unless they stand already."""
+def publish_cuts(
+    run: RunDirectory, level: int, cuts: Cuts, record: Callable[[Path], None] | None = None
+) -> None:
+    """Publish the shards of a level, unless they stand already; `record` as in `publish_once`."""
     content = json.dumps(asdict(cuts), indent=1).encode()
-    publish_once(cuts_file(run, level), lambda file: file.write(content))
+    publish_once(cuts_file(run, level), lambda file: file.write(content), record)
 
 
 def read_cuts(run: RunDirectory, level: int) -> Cuts:
@@ -97,17 +99,19 @@ def write_measured(
     variance: float,
     plb: str,
     is_private: bool,
+    record: Callable[[Path], None] | None = None,
 ) -> Path:
     """Publish noisy counts, one row group or more for each of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
-    noise draws none.
+    noise draws none. `record` is told of the whole file before it gets its name.
     """
     return publish_once(
         path,
         lambda file: _write(
             file, tree, level, groups, "value", is_private, variance=variance, plb=plb
         ),
+        record,
     )
 
 

@@ -12,10 +12,8 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-from spineflow.tasks.ledger.charging import random_source, single_draw
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.noise.randomness import RandomSource
-from spineflow.tasks.noise.sampler import discrete_gaussian, noise_variance
+from spineflow.tasks.ledger.charging import single_draw
+from spineflow.tasks.noise.draws import NoiseDraws
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
@@ -67,29 +65,29 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
         parents = parents_of(run, plan, level)
         sizes = plan.tree.n_children(level - 1, parents.keys)
         cuts = Cuts(_named(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
-    with single_draw(run, settings, path):
-        publish_cuts(run, level, cuts)
+    with single_draw(run, settings, path, UNIVERSE) as drawing:
+        publish_cuts(run, level, cuts, drawing.record)
 
 
 def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: NodeShard) -> None:
     """Measure and publish one shard of a level whose cut has been published.
 
-    Raises BudgetRefused if the ledger knows that this run has published the shard before, and
-    SpineflowError if the parents are not those of the cut.
+    Raises as `single_draw`, and SpineflowError if the parents are not those of the cut.
     """
     plan = plan_of(run, settings)
     path = measured_file(run, level, shard.name)
-    source = random_source(settings, UNIVERSE, level_folder(level), shard.name)
     truth = read_truth(run)
-    with single_draw(run, settings, path):
+    variance = plan.noise_of(level).variance if plan.noise[level] else 0.0
+    seeds = (UNIVERSE, level_folder(level), shard.name)
+    with single_draw(
+        run, settings, path, UNIVERSE, seeds=seeds, reads=[cuts_file(run, level)]
+    ) as drawing:
         if plan.budget is None:
-            parts: Iterator[NodeValues] = iter([_histogram(plan, truth, source)])
-            variance, plb = _histogram_noise(plan)
+            parts = _histogram(plan, truth, level, drawing.noise)
+            plb = "inf" if plan.guarantee is None else str(plan.guarantee.parameter)
         else:
-            parts = _noisy_groups(run, plan, truth, level, shard, source)
-            sigma_squared = plan.budget.sigma_squared(level)
+            parts = _noisy_groups(run, plan, truth, level, shard, drawing.noise)
             is_exact = plan.budget.rho is None
-            variance = 0.0 if is_exact else noise_variance(DISCRETE_GAUSSIAN, sigma_squared)
             plb = "inf" if is_exact else str(plan.budget.rho * plan.budget.shares[level])
         write_measured(
             path,
@@ -99,6 +97,7 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
             variance=variance,
             plb=plb,
             is_private=settings.is_private,
+            record=drawing.record,
         )
 
 
@@ -155,7 +154,7 @@ def _noisy_groups(
     truth: TrueTree,
     level: int,
     shard: NodeShard,
-    source: RandomSource,
+    draws: NoiseDraws,
 ) -> Iterator[NodeValues]:
     """Noisy counts of a shard's nodes, drawn as they are asked for."""
     if level == 0:
@@ -165,15 +164,14 @@ def _noisy_groups(
     else:
         groups = _child_groups(truth, level, parents_of_shard(run, plan, level, shard).keys)
     for keys, counts in groups:
-        yield NodeValues(keys, with_noise(counts, plan, level, source))
+        yield NodeValues(keys, with_noise(counts, plan, level, draws))
 
 
-def with_noise(counts: np.ndarray, plan: Plan, level: int, source: RandomSource) -> np.ndarray:
+def with_noise(counts: np.ndarray, plan: Plan, level: int, draws: NoiseDraws) -> np.ndarray:
     """True counts of nodes of a level plus the level's discrete Gaussian noise."""
-    sigma_squared = plan.budget.sigma_squared(level)
     if plan.budget.rho is None:
         return counts
-    return counts + discrete_gaussian(sigma_squared, counts.size, source)
+    return counts + draws.draw(level_folder(level), plan.noise_of(level), counts.size)
 
 
 def _leaf_groups(truth: TrueTree, shard: NodeShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -190,16 +188,10 @@ def _child_groups(
         yield keys, counts
 
 
-def _histogram(plan: Plan, truth: TrueTree, source: RandomSource) -> NodeValues:
-    published = plan.histogram.measure(truth.leaves, source)
-    return NodeValues(published.keys, published.counts)
-
-
-def _histogram_noise(plan: Plan) -> tuple[float, str]:
-    """Variance of the noise before the threshold, and epsilon."""
-    if plan.histogram.scale is None:
-        return 0.0, "inf"
-    return noise_variance(DISCRETE_LAPLACE, plan.histogram.scale), str(plan.guarantee.parameter)
+def _histogram(plan: Plan, truth: TrueTree, level: int, draws: NoiseDraws) -> Iterator[NodeValues]:
+    """The stability histogram's counts, drawn when they are asked for."""
+    published = plan.histogram.measure(truth.leaves, draws, level_folder(level))
+    yield NodeValues(published.keys, published.counts)
 
 
 def _named(cuts: list[tuple[int, int]]) -> list[NodeShard]:

@@ -13,6 +13,8 @@ from spineflow.tasks.ledger.accounting import (
     ZCDP,
     Guarantee,
 )
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.budget import (
@@ -60,6 +62,15 @@ class Plan:
         if self.budget is None:
             return {self.tree.depth: self.histogram.scale or Fraction(0)}
         return {level: self.budget.sigma_squared(level) for level in self.levels}
+
+    @property
+    def noise_mechanism(self) -> str:
+        """Name of the distribution of all noise."""
+        return DISCRETE_LAPLACE if self.budget is None else DISCRETE_GAUSSIAN
+
+    def noise_of(self, level: int) -> Noise:
+        """The noise of a measured level that has any."""
+        return Noise(self.noise_mechanism, self.noise[level])
 
     def weight_variance(self, level: int) -> float:
         """Variance that least squares give a measured level; without noise all count alike."""

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from spineflow.tasks.noise.distributions import exp_minus_bounds
-from spineflow.tasks.noise.randomness import RandomSource
-from spineflow.tasks.noise.sampler import discrete_laplace
+from spineflow.tasks.noise.draws import Noise, NoiseDraws
+from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
 from spineflow.tasks.trips.workload.neighbors import Contribution, l1_sensitivity
 from spineflow.tasks.trips.workload.truth import TrueLevel
 
@@ -46,11 +46,15 @@ class StabilityHistogram:
     scale: Fraction | None
     threshold: int
 
-    def measure(self, leaves: TrueLevel, source: RandomSource) -> TrueLevel:
-        """Noisy counts of the positive leaves that reach the threshold."""
+    def measure(self, leaves: TrueLevel, draws: NoiseDraws, part: str = "") -> TrueLevel:
+        """Noisy counts of the positive leaves that reach the threshold.
+
+        `part` is the level under whose name the noise is charged.
+        """
         if self.scale is None:
             return leaves
-        noisy = leaves.counts + discrete_laplace(self.scale, leaves.counts.size, source)
+        noise = draws.draw(part, Noise(DISCRETE_LAPLACE, self.scale), leaves.counts.size)
+        noisy = leaves.counts + noise
         reached = noisy >= self.threshold
         return TrueLevel(leaves.keys[reached], noisy[reached])
 

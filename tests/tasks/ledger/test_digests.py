@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.ledger.digests import PERSON_COLUMNS, input_digest
+from spineflow.tasks.ledger.digests import PERSON_COLUMNS, input_digest, unnamed_digest
 
 KEY = b"k" * 32
 
@@ -64,3 +64,33 @@ def test_strings_and_tables_without_blocks():
 def test_floats_are_refused():
     with pytest.raises(TypeError, match="not floats"):
         input_digest("trips", {"n": np.array([1.5])}, KEY)
+
+
+def unnamed(table: dict[str, np.ndarray], key: bytes = b"k") -> str:
+    *columns, count = table.values()
+    return unnamed_digest("trips", columns, count, key)
+
+
+TRIPS = {
+    "home": np.array(["a1", "a2", "b1", "b1"]),
+    "work": np.array(["b1", "a1", "a2", "b1"]),
+    "n": np.array([3, 4, 5, 6]),
+}
+
+
+def test_a_table_of_counts_is_known_under_other_names_and_in_another_order() -> None:
+    digest = unnamed(TRIPS)
+    assert unnamed({f"other {name}": column for name, column in TRIPS.items()}) == digest
+    assert unnamed({name: column[::-1] for name, column in TRIPS.items()}) == digest
+    home, work, n = TRIPS.values()
+    assert unnamed({"work": work, "home": home, "n": n}) == digest
+    region = np.array([code[0] for code in home])
+    assert unnamed({"region": region, "home": home, "work": work, "n": n}) == digest
+
+
+def test_other_trips_are_others() -> None:
+    home, work, n = TRIPS.values()
+    digest = unnamed(TRIPS)
+    assert unnamed({"home": home, "work": work, "n": n + np.array([1, -1, 0, 0])}) != digest
+    assert unnamed({"home": home, "work": np.roll(work, 1), "n": n}) != digest
+    assert unnamed({"home": home, "work": work, "n": n}, b"another key") != digest

@@ -9,16 +9,10 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger.accounting import SAFETAB_P, Guarantee
+from spineflow.tasks.ledger.charges import Draw, charge, set_cap, set_default_cap
 from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.ledger import (
-    Draw,
-    charge,
-    open_ledger,
-    record_publication,
-    refuse_redraw,
-    set_cap,
-    summary,
-)
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
 FORK = multiprocessing.get_context("fork")
@@ -60,7 +54,7 @@ def test_what_a_killed_maker_of_a_ledger_left_is_removed(tmp_path) -> None:
 
 
 def test_a_ledger_that_is_held_for_too_long_is_named_with_the_remedy(ledger, monkeypatch) -> None:
-    monkeypatch.setattr("spineflow.tasks.ledger.ledger.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("spineflow.tasks.ledger.store.BUSY_SECONDS", 0.1)
     holder = sqlite3.connect(ledger.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(BudgetRefused, match="is locked.*end the program that holds it"):
@@ -112,6 +106,7 @@ def test_one_run_in_twelve_processes_is_charged_once(ledger):
 
 def test_processes_that_start_together_make_one_ledger(tmp_path):
     path = tmp_path / "folder" / "ledger.db"
+    path.parent.mkdir()
     assert in_processes(open_at_once, [(path,)] * N_RUNS) == [0] * N_RUNS
     assert sorted(item.name for item in path.parent.iterdir()) == ["ledger.db", "ledger.db.key"]
     assert summary(open_ledger(path))["datasets"] == {}
@@ -246,17 +241,6 @@ def test_a_ledger_with_charges_or_caps_must_stay(ledger, use):
         open_ledger(ledger.path)
 
 
-def test_a_published_measurement_is_neither_redrawn_nor_replaced(ledger):
-    refuse_redraw(ledger, "run-1", "Block/00000.parquet")
-    record_publication(ledger, "run-1", "Block/00000.parquet", "aa")
-    record_publication(ledger, "run-1", "Block/00000.parquet", "aa")
-    with pytest.raises(BudgetRefused, match="never drawn again"):
-        refuse_redraw(ledger, "run-1", "Block/00000.parquet")
-    with pytest.raises(BudgetRefused, match="is not the measurement"):
-        record_publication(ledger, "run-1", "Block/00000.parquet", "bb")
-    refuse_redraw(ledger, "run-2", "Block/00000.parquet")
-
-
 def test_a_ledger_missing_after_use_is_refused(ledger, tmp_path):
     charge_run(ledger)
     ledger.path.unlink()
@@ -316,7 +300,7 @@ def test_a_damaged_ledger_is_refused(ledger, damage):
     charge_run(ledger)
     damage(ledger.path)
     with pytest.raises(BudgetRefused, match=r"ledger\.db cannot be used .*restore it"):
-        open_ledger(ledger.path)
+        charge_run(open_ledger(ledger.path), "run-2")
 
 
 def without_rights(path, folder_mode, ledger_mode):
@@ -341,6 +325,7 @@ def without_rights(path, folder_mode, ledger_mode):
     [(0o700, 0o600, 0), (0o700, 0o400, 3), (0o500, 0o600, 3)],
 )
 def test_an_unwritable_ledger_is_refused(tmp_path, folder_mode, ledger_mode, code):
+    (tmp_path / "folder").mkdir()
     ledger = open_ledger(tmp_path / "folder" / "ledger.db")
     charge_run(ledger)
     process = FORK.Process(target=without_rights, args=(ledger.path, folder_mode, ledger_mode))
@@ -354,3 +339,40 @@ def test_a_place_where_no_ledger_can_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BudgetRefused, match=r"set \[privacy\] ledger to a file"):
         open_ledger(tmp_path / "file" / "ledger.db")
+
+
+def with_delta(delta: Fraction, name: str = "trips") -> Draw:
+    return Draw(name, "discrete_laplace", Guarantee("pure_dp", Fraction(1, 5), delta=delta))
+
+
+def test_epsilon_is_shown_at_the_whole_delta(ledger):
+    charge_run(ledger, draws=[with_delta(Fraction(9, 20)), with_delta(Fraction(9, 20), "again")])
+    found = summary(ledger)["datasets"]["ri2010"]
+    assert Fraction(found["delta"]) == Fraction(9, 10)
+    assert Fraction(found["epsilon"]["delta"]) == Fraction(9, 10) + Fraction(1, 10**10)
+
+
+def test_deltas_add_up_to_their_cap_and_not_beyond(ledger):
+    set_cap(ledger, "ri2010", delta_cap=Fraction(1, 10**6))
+    charge_run(ledger, "run-1", [with_delta(Fraction(6, 10**7))])
+    with pytest.raises(BudgetRefused, match="spent delta 6e-07 of its cap 1/1000000"):
+        charge_run(ledger, "run-2", [with_delta(Fraction(5, 10**7))])
+    assert charge_run(ledger, "run-2", [with_delta(Fraction(4, 10**7))])
+    assert charge_run(ledger, "run-3", [draw()])
+    with pytest.raises(BudgetRefused, match="has spent delta 1/1000000 .*set it higher"):
+        set_cap(ledger, "ri2010", delta_cap=Fraction(1, 10**7))
+
+
+def test_deltas_that_guarantee_nothing_are_refused_without_a_cap(ledger):
+    charge_run(ledger, "run-1", [with_delta(Fraction(9, 10))])
+    with pytest.raises(BudgetRefused, match="which guarantees nothing"):
+        charge_run(ledger, "run-2", [with_delta(Fraction(1, 10))])
+
+
+def test_a_default_cap_stops_datasets_without_their_own(ledger):
+    set_default_cap(ledger, Fraction(3, 4))
+    charge_run(ledger, "run-1")
+    with pytest.raises(BudgetRefused, match="cap 3/4"):
+        charge_run(ledger, "run-2")
+    set_cap(ledger, "ri2010", Fraction(1))
+    assert charge_run(ledger, "run-2")

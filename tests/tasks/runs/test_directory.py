@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs.directory import (
+    IDENTITY,
     LOCK,
     RunDirectory,
     remove_derived,
@@ -95,8 +96,9 @@ def test_a_file_system_without_locks_is_refused(
 
 
 def test_a_run_that_was_killed_before_its_manifest_begins_again(run: RunDirectory) -> None:
-    run.confidential.mkdir(parents=True)
-    for name in (LOCK, "settings.toml.0a1b2c3d.part", "manifest.json.0a1b2c3d.part"):
+    run.root.mkdir()
+    run.confidential.mkdir(mode=0o700)
+    for name in (LOCK, IDENTITY, "settings.toml.0a1b2c3d.part", "manifest.json.0a1b2c3d.part"):
         (run.root / name).touch()
     start_run(run, product="topdown", settings_text="")
     assert run.read_manifest()["status"] == "running"

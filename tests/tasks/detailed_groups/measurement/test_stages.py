@@ -10,8 +10,8 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.counts import CELLS, GroupCounts
 from spineflow.tasks.detailed_groups.measurement.stages import (
     LevelNoise,
-    Noise,
     ShardGroups,
+    StageNoise,
     level_noise,
     measure_tables,
     measure_totals,
@@ -23,6 +23,7 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
     MechanismParameters,
     PopulationGroupBudget,
 )
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 
 STABILITY = 9
@@ -96,7 +97,7 @@ def assert_variance(sample: np.ndarray, variance: float) -> None:
 def test_noise_of_stage_1_is_that_of_its_share(definition: str) -> None:
     groups = empty_groups(40_000, [False, True, False])
     noise = noise_of(definition).stage_1
-    totals = measure_totals(groups, noise, SeededRandom(1))
+    totals = measure_totals(groups, noise, UnchargedNoise(SeededRandom(1)))
     assert totals.size == 80_000
     assert_variance(totals, variance_of(definition, BUDGET * GAMMA))
     assert noise.variance == pytest.approx(variance_of(definition, BUDGET * GAMMA), 1e-6)
@@ -110,7 +111,9 @@ def test_noise_of_stage_2_is_that_of_its_share_in_every_table(definition: str, t
     groups = empty_groups(n, [False])
     noise = noise_of(definition)
     thresholds = tuple([-NEVER] * table + [NEVER] * (3 - table))
-    measured = measure_tables(groups, np.zeros(n, int), thresholds, noise, SeededRandom(2))
+    measured = measure_tables(
+        groups, np.zeros(n, int), thresholds, noise, UnchargedNoise(SeededRandom(2))
+    )
     assert (measured.table == table).all()
     assert measured.values.size == n * N_CELLS[table]
     assert_variance(measured.values, variance_of(definition, BUDGET * (1 - GAMMA)))
@@ -122,7 +125,11 @@ def test_noise_of_stage_2_is_that_of_its_share_in_every_table(definition: str, t
 def test_noise_of_groups_by_a_total_only_is_that_of_the_whole_budget(definition: str) -> None:
     groups = empty_groups(60_000, [True, False])
     measured = measure_tables(
-        groups, np.full(60_000, 25), (10, 20, 30), noise_of(definition), SeededRandom(3)
+        groups,
+        np.full(60_000, 25),
+        (10, 20, 30),
+        noise_of(definition),
+        UnchargedNoise(SeededRandom(3)),
     )
     assert measured.table.tolist() == [0, 2] * 60_000
     own = measured.values[measured.offsets[:-1][groups.is_total_only]]
@@ -134,7 +141,7 @@ def test_gaussian_and_geometric_noise_are_told_apart() -> None:
     groups = empty_groups(80_000, [False])
     for definition, kurtosis in (("zcdp", 3), ("puredp", 6)):
         noise = noise_of(definition).stage_1
-        sample = measure_totals(groups, noise, SeededRandom(4)).astype(float)
+        sample = measure_totals(groups, noise, UnchargedNoise(SeededRandom(4))).astype(float)
         found = (sample**4).mean() / (sample**2).mean() ** 2
         assert abs(found - kurtosis) < 0.5
 
@@ -142,8 +149,10 @@ def test_gaussian_and_geometric_noise_are_told_apart() -> None:
 def test_stages_have_independent_noise() -> None:
     n = 50_000
     groups, noise = empty_groups(n, [False]), noise_of("zcdp")
-    first = measure_totals(groups, noise.stage_1, SeededRandom(5, "1"))
-    second = measure_tables(groups, first, (NEVER,) * 3, noise, SeededRandom(5, "2")).values
+    first = measure_totals(groups, noise.stage_1, UnchargedNoise(SeededRandom(5, "1")))
+    second = measure_tables(
+        groups, first, (NEVER,) * 3, noise, UnchargedNoise(SeededRandom(5, "2"))
+    ).values
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 / math.sqrt(n)
 
 
@@ -152,7 +161,9 @@ def test_tables_follow_the_noisy_totals_alone() -> None:
     n = int((~groups.is_total_only).sum())
     totals = np.random.default_rng(1).integers(-5, 45, n)
     for noise in (noise_of("zcdp"), noise_of("zcdp", infinite=True)):
-        table = measure_tables(groups, totals, (10, 20, 30), noise, SeededRandom(6)).table
+        table = measure_tables(
+            groups, totals, (10, 20, 30), noise, UnchargedNoise(SeededRandom(6))
+        ).table
         expected = np.digitize(totals, [10, 20, 30])
         assert table[~groups.is_total_only].tolist() == expected.tolist()
         assert not table[groups.is_total_only].any()
@@ -163,9 +174,9 @@ def test_without_noise_counts_are_exact() -> None:
     noise = noise_of("zcdp", infinite=True)
     dense = np.zeros((groups.is_total_only.size, CELLS), dtype=np.int64)
     np.add.at(dense, (groups.group_of_count, groups.counts.cell), groups.counts.count)
-    totals = measure_totals(groups, noise.stage_1, SeededRandom(7))
+    totals = measure_totals(groups, noise.stage_1, UnchargedNoise(SeededRandom(7)))
     assert totals.tolist() == dense.sum(axis=1)[~groups.is_total_only].tolist()
-    measured = measure_tables(groups, totals, (20, 80, 110), noise, SeededRandom(7))
+    measured = measure_tables(groups, totals, (20, 80, 110), noise, UnchargedNoise(SeededRandom(7)))
     assert len(set(measured.table)) > 2
     for position, table in enumerate(measured.table):
         own = measured.values[measured.offsets[position] : measured.offsets[position + 1]]
@@ -186,4 +197,4 @@ def test_marginals_of_every_table_are_the_totals() -> None:
 
 def test_noise_takes_exact_fractions_only() -> None:
     with pytest.raises(TypeError):
-        Noise(0.1, 9, is_pure=False).draw(1, SeededRandom(1))
+        StageNoise(0.1, 9, is_pure=False).draw(1, UnchargedNoise(SeededRandom(1)))

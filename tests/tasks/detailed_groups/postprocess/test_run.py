@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS
 from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
-from spineflow.tasks.detailed_groups.measurement.stages import Noise
+from spineflow.tasks.detailed_groups.measurement.stages import StageNoise
 from spineflow.tasks.detailed_groups.postprocess.run import (
     coterminous_of,
     distribution_of,
@@ -44,11 +44,11 @@ def test_stages_that_are_asked_for(mechanism: dict, stages: tuple[str, ...]) -> 
 
 
 def test_distributions_have_the_parameters_of_the_noise() -> None:
-    gaussian = distribution_of(Noise(Fraction("0.0072"), 9, is_pure=False))
+    gaussian = distribution_of(StageNoise(Fraction("0.0072"), 9, is_pure=False))
     assert gaussian == IntegerDistribution(Fraction(1, 1250), 2)
-    laplace = distribution_of(Noise(Fraction("0.45"), 9, is_pure=True))
+    laplace = distribution_of(StageNoise(Fraction("0.45"), 9, is_pure=True))
     assert laplace == IntegerDistribution(Fraction(1, 20), 1)
-    assert distribution_of(Noise(None, 9, is_pure=False)) is None
+    assert distribution_of(StageNoise(None, 9, is_pure=False)) is None
 
 
 def test_thresholds_of_a_run(measured_groups) -> None:

@@ -206,3 +206,15 @@ def test_settings_that_do_not_fit_census_tables(tmp_path: Path, line: str, sente
     settings_of(tmp_path, text)
     with pytest.raises(InputRefused, match=sentence):
         settings_of(tmp_path, f"{text}{line}\n")
+
+
+def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
+    def digest(text: str, smallest: int) -> str:
+        (folder / "sizes.csv").write_text(text)
+        settings = sizes_settings(folder, mechanism=f"smallest_size = {smallest}")
+        return check_groups(settings).accepted().digests(b"key")["groups"].whole
+
+    known = digest(SIZES, 1)
+    assert digest(SIZES, 0) == known
+    assert digest(f"{SIZES}b,0,9\n", 0) == known
+    assert digest(SIZES.replace("b,2,4", "b,3,4"), 1) != known

@@ -13,6 +13,7 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
 )
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 
 COUNTS = np.array([[1, 2, 0], [4, 0, 3]])
@@ -28,7 +29,7 @@ def test_vectors_are_sums_of_counts() -> None:
 
 def test_without_a_scale_there_is_no_noise() -> None:
     source = SeededRandom(1)
-    assert (noisy_vector(GROUP_SIZES, COUNTS, None, source) == COUNTS).all()
+    assert (noisy_vector(GROUP_SIZES, COUNTS, None, UnchargedNoise(source)) == COUNTS).all()
     levels = noisy_levels(GROUP_SIZES, [COUNTS, COUNTS], [None, None], source)
     assert all((level == COUNTS).all() for level in levels)
 
@@ -36,7 +37,9 @@ def test_without_a_scale_there_is_no_noise() -> None:
 @pytest.mark.parametrize("vector", [CUMULATIVE_GROUP_SIZES, CHAINED_CUMULATIVE_GROUP_SIZES])
 def test_noise_is_discrete_laplace_of_the_scale_and_of_no_other(vector: str) -> None:
     counts = np.arange(60_000).reshape(60, 1000) % 7
-    noise = noisy_vector(vector, counts, Fraction(3), SeededRandom(5)) - true_vector(vector, counts)
+    noise = noisy_vector(
+        vector, counts, Fraction(3), UnchargedNoise(SeededRandom(5))
+    ) - true_vector(vector, counts)
     values = np.arange(-12, 13)
     observed = [np.sum(noise < -12), *(np.sum(noise == v) for v in values), np.sum(noise > 12)]
 
@@ -53,4 +56,9 @@ def test_noise_is_discrete_laplace_of_the_scale_and_of_no_other(vector: str) -> 
 
 def test_counts_that_would_wrap_are_refused() -> None:
     with pytest.raises(OverflowError):
-        noisy_vector(GROUP_SIZES, np.full((1, 50), (1 << 63) - 1), Fraction(5), SeededRandom(1))
+        noisy_vector(
+            GROUP_SIZES,
+            np.full((1, 50), (1 << 63) - 1),
+            Fraction(5),
+            UnchargedNoise(SeededRandom(1)),
+        )

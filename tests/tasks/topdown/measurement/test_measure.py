@@ -12,6 +12,7 @@ from scipy import sparse, stats
 from spineflow.tasks.answers.noisy import read_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.measurement import measure
@@ -65,7 +66,9 @@ def test_answers_are_those_of_the_query():
 
 def test_a_shard_has_its_queries_variances_and_spending(tmp_path):
     shard = random_shard()
-    path = measure_shard(tmp_path / "0.parquet", shard, BUDGET, PERSONS, SeededRandom(1))
+    path = measure_shard(
+        tmp_path / "0.parquet", shard, BUDGET, PERSONS, UnchargedNoise(SeededRandom(1))
+    )
     found = read_measurements(path, shard.geocode)
     assert list(found) == ["total_dpq", "hispanic * cenrace_dpq", "detailed_dpq"]
     for name, query_share in zip(
@@ -89,7 +92,7 @@ def test_a_shard_has_its_queries_variances_and_spending(tmp_path):
 def test_noise_has_the_stated_variance_and_is_independent(mechanism):
     shard = random_shard(n=300)
     budget = replace(BUDGET, mechanism=mechanism)
-    (group,) = noisy_answers(shard, budget, PERSONS, SeededRandom(2, mechanism))
+    (group,) = noisy_answers(shard, budget, PERSONS, UnchargedNoise(SeededRandom(2, mechanism)))
     detailed = group[-1]
     truth = shard.histograms[shard.plb_share_code != 1].toarray()
     noise = (detailed.values - truth).astype(float)
@@ -108,21 +111,23 @@ def test_noise_has_the_stated_variance_and_is_independent(mechanism):
 
 def test_a_published_shard_is_never_redrawn(tmp_path):
     shard, path = random_shard(), tmp_path / "0.parquet"
-    measure_shard(path, shard, BUDGET, PERSONS, SystemRandom())
+    measure_shard(path, shard, BUDGET, PERSONS, UnchargedNoise(SystemRandom()))
     before = path.read_bytes()
 
     class NoSource:
         def read(self, n_bytes: int) -> bytes:
             raise AssertionError("drawn again")
 
-    measure_shard(path, shard, BUDGET, PERSONS, NoSource())
+    measure_shard(path, shard, BUDGET, PERSONS, UnchargedNoise(NoSource()))
     assert path.read_bytes() == before
 
 
 def test_row_groups_do_not_change_repeatable_content(tmp_path, monkeypatch):
     shard = random_shard()
     monkeypatch.setattr(measure, "ANSWERS_PER_ROW_GROUP", 20_000)
-    path = measure_shard(tmp_path / "0.parquet", shard, BUDGET, PERSONS, SeededRandom(3))
+    path = measure_shard(
+        tmp_path / "0.parquet", shard, BUDGET, PERSONS, UnchargedNoise(SeededRandom(3))
+    )
     assert pq.ParquetFile(path).num_row_groups == 5
     found = read_measurements(path, shard.geocode)
     assert np.isfinite(found["detailed_dpq"].variance).sum() == 40
@@ -133,7 +138,9 @@ def test_row_groups_do_not_change_repeatable_content(tmp_path, monkeypatch):
 
 def test_an_infinite_budget_gives_exact_answers():
     shard = random_shard()
-    (group,) = noisy_answers(shard, replace(BUDGET, infinite=True), PERSONS, SeededRandom(4))
+    (group,) = noisy_answers(
+        shard, replace(BUDGET, infinite=True), PERSONS, UnchargedNoise(SeededRandom(4))
+    )
     truth = shard.histograms[shard.plb_share_code != 1].toarray()
     assert np.array_equal(group[-1].values, truth)
     assert not group[-1].variance.any()
@@ -142,9 +149,11 @@ def test_an_infinite_budget_gives_exact_answers():
 
 def test_no_measured_geounits_or_queries_draw_nothing():
     unmeasured = replace(random_shard(), plb_share_code=np.ones(60, dtype=np.int32))
-    assert list(noisy_answers(unmeasured, BUDGET, PERSONS, SeededRandom(5))) == []
+    assert list(noisy_answers(unmeasured, BUDGET, PERSONS, UnchargedNoise(SeededRandom(5)))) == []
     silent = replace(BUDGET, query_shares={"Block": {"total": Fraction(0)}})
-    assert list(noisy_answers(random_shard(), silent, PERSONS, SeededRandom(5))) == []
+    assert (
+        list(noisy_answers(random_shard(), silent, PERSONS, UnchargedNoise(SeededRandom(5)))) == []
+    )
 
 
 def test_an_answer_beyond_64_bits_is_refused_rather_than_wrapped():
@@ -152,15 +161,15 @@ def test_an_answer_beyond_64_bits_is_refused_rather_than_wrapped():
     full[:, 5] = 2**63 - 1
     shard = replace(random_shard(n=90), histograms=sparse.csr_array(full))
     with pytest.raises(OverflowError, match="does not fit 64 bits"):
-        list(noisy_answers(shard, BUDGET, PERSONS, SeededRandom(6)))
+        list(noisy_answers(shard, BUDGET, PERSONS, UnchargedNoise(SeededRandom(6))))
 
 
 def test_memory_stays_bounded(tmp_path):
     shard = random_shard(n=4000)
     warm = random_shard(n=3)
-    measure_shard(tmp_path / "warm.parquet", warm, BUDGET, PERSONS, SystemRandom())
+    measure_shard(tmp_path / "warm.parquet", warm, BUDGET, PERSONS, UnchargedNoise(SystemRandom()))
     tracemalloc.start()
-    measure_shard(tmp_path / "0.parquet", shard, BUDGET, PERSONS, SystemRandom())
+    measure_shard(tmp_path / "0.parquet", shard, BUDGET, PERSONS, UnchargedNoise(SystemRandom()))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     n_answers = sum(marginal_query(PERSONS, name).n_rows for name in ("total", "detailed"))

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.ingest.ingest import check_input, public_shape
+from spineflow.tasks.trips.ingest.ingest import (
+    check_input,
+    input_digests,
+    public_shape,
+    refuse_delta_of,
+)
 from spineflow.tasks.trips.settings import TripsSettings
 
 AREAS = pd.DataFrame(
@@ -286,3 +292,51 @@ def test_settings_that_contradict_themselves_are_refused(
     path.write_text(text)
     with pytest.raises(InputRefused, match=message):
         load_settings(TripsSettings, path, presets=tmp_path)
+
+
+def people(settings: TripsSettings) -> InputDigest:
+    check = check_input(settings)
+    return input_digests(check.shape.tree, check.leaves, b"key")["trips"]
+
+
+def test_people_are_known_under_other_names_of_columns(tmp_path: Path) -> None:
+    write(tmp_path)
+    known = people(settings_in(tmp_path))
+    TRIPS.rename(columns={"from": "home", "to": "work", "n": "people"}).to_csv(
+        tmp_path / "renamed.csv", index=False
+    )
+    text = (
+        '[input]\ntable = "renamed.csv"\nlevels = ["work", "home"]\ncount = "people"\n'
+        'public_levels = true\n[privacy]\ndataset = "other"\nepsilon = "1"\ndelta = "1e-8"\n'
+    )
+    (tmp_path / "renamed.toml").write_text(text)
+    renamed = people(load_settings(TripsSettings, tmp_path / "renamed.toml", presets=tmp_path))
+    assert renamed.whole == known.whole
+    assert renamed.parts != known.parts
+    TRIPS.assign(n=TRIPS["n"] * 2).to_csv(tmp_path / "trips.csv", index=False)
+    assert people(settings_in(tmp_path)).whole != known.whole
+
+
+@pytest.mark.parametrize(
+    ("delta", "more", "refused"),
+    [
+        ("9/10", (), True),
+        ("1/14", (), True),
+        ("1/15", (), False),
+        ("9/10", ("input.confidential=false",), False),
+        ("9/10", ("privacy.large_delta=a person may be published outright",), False),
+    ],
+)
+def test_a_delta_of_one_over_the_persons_is_refused(
+    tmp_path: Path, delta: str, more: tuple[str, ...], refused: bool
+) -> None:
+    """There are fourteen; what is said has no number, since theirs may be confidential."""
+    write(tmp_path)
+    overrides = ("input.confidential=true", f'privacy.delta="{delta}"', *more)
+    settings = settings_in(tmp_path, *overrides)
+    if not refused:
+        refuse_delta_of(settings, 14)
+        return
+    with pytest.raises(InputRefused, match="privacy.delta is not below one over") as told:
+        refuse_delta_of(settings, 14)
+    assert "14" not in str(told.value)

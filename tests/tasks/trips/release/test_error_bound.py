@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
 from spineflow.tasks.trips.measurement.measure import with_noise
@@ -39,7 +40,7 @@ def test_bound_holds_in_replicates(contribution: Contribution) -> None:
     bounds = np.array(theorem_4(plan))
     n_replicates, worst = 60, []
     for replicate in range(n_replicates):
-        source = SeededRandom(replicate)
+        source = UnchargedNoise(SeededRandom(replicate))
         counts = np.array([truth.leaves.total])
         if 0 in plan.budget.shares:
             counts = np.maximum(0, with_noise(counts, plan, 0, source))

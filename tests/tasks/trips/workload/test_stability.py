@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.trips.workload.neighbors import Contribution
 from spineflow.tasks.trips.workload.stability import (
@@ -105,7 +106,7 @@ def test_threshold_is_the_least_that_the_bound_allows() -> None:
 def test_only_what_occurs_is_published_and_only_above_the_threshold() -> None:
     leaves = TrueLevel(np.arange(0, 4000, 2), np.full(2000, 30))
     histogram = stability_histogram(Fraction(1), Fraction(1, 10**6), Contribution())
-    published = histogram.measure(leaves, SeededRandom(4))
+    published = histogram.measure(leaves, UnchargedNoise(SeededRandom(4)))
     assert set(published.keys) < set(leaves.keys)
     assert published.counts.min() == histogram.threshold
-    assert StabilityHistogram(None, 1).measure(leaves, SeededRandom(4)) is leaves
+    assert StabilityHistogram(None, 1).measure(leaves, UnchargedNoise(SeededRandom(4))) is leaves

@@ -1,0 +1,107 @@
+"""What the command line does with a ledger: made with its caps, capped, told of a moved run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from spineflow.flows.registry import product
+from spineflow.tasks.ledger.charges import set_cap, set_default_cap
+from spineflow.tasks.ledger.claims import move
+from spineflow.tasks.ledger.store import Ledger, open_ledger
+from spineflow.tasks.runs.directory import RunDirectory, identity_of, make_identity
+from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
+from spineflow.tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
+from spineflow.tasks.runs.settings_files import frozen_settings
+
+
+def init_ledger(path: Path, caps: Sequence[str], delta_caps: Sequence[str]) -> Ledger:
+    """Make a ledger in a folder that exists, with caps written as CAP or DATASET=CAP.
+
+    Raises InputRefused for a cap that is none, BudgetRefused where a ledger is there already.
+    """
+    rhos, deltas = list(_caps(caps, _rho)), list(_caps(delta_caps, _delta))
+    if path.exists():
+        raise BudgetRefused(
+            f"the ledger {path} is there already; its caps are changed with "
+            f"'spineflow ledger set-cap --ledger {path}'"
+        )
+    ledger = open_ledger(path)
+    _set(ledger, rhos, deltas)
+    return ledger
+
+
+def set_caps(
+    ledger: Ledger,
+    dataset: str | None,
+    rho: str | None,
+    caps: Sequence[str],
+    delta_caps: Sequence[str],
+) -> None:
+    """Set the caps of a dataset, or, without one, those of the options; raises InputRefused."""
+    own = [] if rho is None else [(dataset, _rho(rho))]
+    rhos = own + [(name or dataset, cap) for name, cap in _caps(caps, _rho)]
+    deltas = [(name or dataset, cap) for name, cap in _caps(delta_caps, _delta)]
+    if not rhos and not deltas:
+        raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
+    _set(ledger, rhos, deltas)
+
+
+def move_run(folder: Path) -> Path:
+    """Make a folder the one in which its run draws from now on; returns it."""
+    run = RunDirectory(folder.resolve())
+    manifest = run.read_manifest()
+    settings = frozen_settings(product(manifest["product"]).settings, run.settings)
+    if not settings.is_private:
+        raise InputRefused(f"{run.root} is not private, so no ledger knows it; resume it there.")
+    with run.locked():
+        make_identity(run)
+        ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+        move(ledger, manifest["run_id"], identity_of(run))
+    return run.root
+
+
+def _set(
+    ledger: Ledger,
+    rhos: Sequence[tuple[str | None, Fraction]],
+    deltas: Sequence[tuple[str | None, Fraction]],
+) -> None:
+    for name, cap in rhos:
+        if name is None:
+            set_default_cap(ledger, cap)
+        else:
+            set_cap(ledger, name, cap)
+    for name, cap in deltas:
+        if name is None:
+            set_default_cap(ledger, delta_cap=cap)
+        else:
+            set_cap(ledger, name, delta_cap=cap)
+
+
+def _caps(texts: Sequence[str], parse) -> Iterator[tuple[str | None, Fraction]]:
+    """Dataset, None for all others, and cap of texts CAP and DATASET=CAP."""
+    for text in texts:
+        name, _, cap = text.rpartition("=")
+        yield name or None, parse(cap)
+
+
+def _rho(text: str) -> Fraction:
+    value = _fraction(text)
+    if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
+        raise InputRefused("The cap must be a positive fraction, from 1e-12 to 1e12.")
+    return value
+
+
+def _delta(text: str) -> Fraction:
+    value = _fraction(text)
+    if not 0 < value < 1:
+        raise InputRefused("The cap of delta must be a positive fraction below 1.")
+    return value
+
+
+def _fraction(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputRefused(f"{text} is not a fraction; write for example 3/2 or 1.5.") from None

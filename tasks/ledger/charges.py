@@ -1,0 +1,347 @@
+"""Charging: what is drawn from whom, entered before it is drawn, under the dataset's caps.
+
+One row per draw is committed, durably, before the draw; the check against the dataset's caps
+happens in the same transaction, so runs started together cannot both pass them. A row is never
+removed: if a run dies between its row and its publication the charge stands, and resuming that run
+uses it.
+
+With a draw are charged the files that decide it (`conditions`: settings, spine, plan), and every
+noise parameter that it will use (`NoiseTerm`). They are entered once and never changed.
+
+Everything drawn from the same people adds up under one dataset name. Inputs are recognised by
+keyed digests (`digests`): a digest known under another name is refused.
+
+Rows keep the native guarantee. Spending is compared with the caps as bounded zCDP per person and
+the sum of the deltas (`accounting.compose`); caps are set by `set_cap` and `set_default_cap`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from spineflow.tasks.ledger.accounting import Guarantee, compose
+from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.store import Damaged, Ledger, writing
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
+
+MOST_DELTA = Fraction(1)
+"""A composed delta of this or more rules out nothing, whatever the caps are."""
+
+
+@dataclass(frozen=True)
+class NoiseTerm:
+    """A noise that a draw uses, and where: `part` is a level, with a query or a stage."""
+
+    part: str
+    noise: Noise
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw to be charged: its name within the run (a universe), and its guarantee.
+
+    `terms` are all the noises that it uses; `n_values` is how many noisy values it has in all,
+    None where that depends on earlier outcomes.
+    """
+
+    name: str
+    mechanism: str
+    guarantee: Guarantee
+    terms: frozenset[NoiseTerm] = frozenset()
+    n_values: int | None = None
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What a dataset may spend: rho of bounded zCDP per person, and delta; None is no cap."""
+
+    rho: Fraction | None
+    delta: Fraction | None
+
+
+def charge(
+    ledger: Ledger,
+    *,
+    dataset: str,
+    product: str,
+    run_id: str,
+    draws: Sequence[Draw],
+    inputs: Mapping[str, InputDigest],
+    conditions: Mapping[str, str] | None = None,
+    identity: str = "",
+    must_be_charged: bool = False,
+) -> bool:
+    """Record the draws of a run before they are made; all of them, or none.
+
+    `inputs` are the digests of the people drawn from, by kind; `conditions` those of the files
+    that decide the draws, by name; `identity` is that of the run's directory, which alone may
+    draw from now on. A draw that this run has been charged for is not charged again; what a run
+    of an older version was charged without is entered now. Returns whether anything was charged.
+
+    Raises BudgetRefused if a cap of the dataset would be passed; if an input is known under
+    another dataset's name; if the run was charged before for the same draws with other
+    parameters, inputs, conditions or dataset; if `must_be_charged`, as when the run says so, and
+    it was not; or if the ledger cannot be used.
+    """
+    digests = {kind: digest.whole for kind, digest in sorted(inputs.items())}
+    with writing(ledger) as connection:
+        rows = {draw.name: _row(dataset, product, run_id, draw, digests) for draw in draws}
+        own = connection.execute("SELECT * FROM draws WHERE run_id = ?", [run_id]).fetchall()
+        known = {row["name"]: dict(row) for row in own}
+        for name in sorted(rows.keys() & known.keys()):
+            _check_same_charge(rows[name], known[name])
+        new = [row for name, row in rows.items() if name not in known]
+        if new and must_be_charged:
+            raise BudgetRefused(
+                f"run {run_id} was charged, but the ledger {ledger.path} does not hold the "
+                "charge; restore the ledger that it was charged to"
+            )
+        if new:
+            connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
+            _enter_inputs(connection, dataset, inputs.values())
+            _check_caps(connection, dataset, [guarantee_of(row) for row in new])
+            columns = ", ".join(new[0])
+            marks = ", ".join(f":{column}" for column in new[0])
+            connection.executemany(f"INSERT INTO draws ({columns}) VALUES ({marks})", new)
+        _enter_conditions(connection, run_id, conditions or {})
+        for draw in draws:
+            _enter_terms(connection, run_id, draw)
+        if new and identity:
+            connection.execute(
+                "INSERT OR IGNORE INTO directories VALUES (?, ?)", [run_id, identity]
+            )
+    return bool(new)
+
+
+def set_cap(
+    ledger: Ledger, dataset: str, cap: Fraction | None = None, delta_cap: Fraction | None = None
+) -> None:
+    """Set the caps of a dataset: of rho of bounded zCDP per person, of delta; None leaves one be.
+
+    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for one below
+    what is already spent.
+    """
+    _check_cap(cap, "cap")
+    _check_cap(delta_cap, "cap of delta")
+    with writing(ledger) as connection:
+        spent = compose(_guarantees(connection, dataset))
+        for value, known, what in (
+            (cap, spent.parameter, "rho"),
+            (delta_cap, spent.delta, "delta"),
+        ):
+            if value is not None and value < known:
+                raise BudgetRefused(
+                    f"dataset {dataset!r} has spent {what} {known} (about {float(known):.6g}); "
+                    f"a cap of {value} is below that, so set it higher"
+                )
+        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
+        for column, value in (("cap", cap), ("delta_cap", delta_cap)):
+            if value is not None:
+                connection.execute(
+                    f"UPDATE datasets SET {column} = ? WHERE name = ?",
+                    [str(Fraction(value)), dataset],
+                )
+
+
+def set_default_cap(
+    ledger: Ledger, cap: Fraction | None = None, delta_cap: Fraction | None = None
+) -> None:
+    """Set the caps of every dataset that has none of its own; None leaves one be.
+
+    Raises InputRefused for a cap that is not a positive fraction. A dataset that has spent more
+    can spend nothing further.
+    """
+    _check_cap(cap, "cap")
+    _check_cap(delta_cap, "cap of delta")
+    with writing(ledger) as connection:
+        for column, value in (("cap", cap), ("delta_cap", delta_cap)):
+            if value is not None:
+                connection.execute(f"UPDATE ledger SET {column} = ?", [str(Fraction(value))])
+
+
+def caps_of(connection: sqlite3.Connection, dataset: str) -> Caps:
+    """The caps of a dataset: its own, or else the ledger's."""
+    default = connection.execute("SELECT cap, delta_cap FROM ledger").fetchone()
+    own = connection.execute(
+        "SELECT cap, delta_cap FROM datasets WHERE name = ?", [dataset]
+    ).fetchone()
+    found = [
+        default[column] if own is None or own[column] is None else own[column]
+        for column in ("cap", "delta_cap")
+    ]
+    return Caps(*(None if text is None else parsed(text, "a cap") for text in found))
+
+
+def guarantee_of(row: Mapping[str, str] | sqlite3.Row) -> Guarantee:
+    """The native guarantee of a row; raises Damaged if the row contradicts itself."""
+    name = f"draw {row['name']!r} of run {row['run_id']}"
+    guarantee = Guarantee(
+        row["definition"],
+        parsed(row["parameter"], name),
+        row["neighbors"],
+        parsed(row["delta"], name),
+        parsed(row["bounded_factor"], name),
+    )
+    if guarantee.bounded_rho != parsed(row["bounded_rho"], name):
+        raise Damaged(f"bounded rho of {name}")
+    return guarantee
+
+
+def parsed(text: str, what: str) -> Fraction:
+    """A fraction that the ledger holds; raises Damaged if it is none."""
+    try:
+        return Fraction(text)
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise Damaged(f"a number of {what}") from None
+
+
+def _check_cap(cap: Fraction | None, what: str) -> None:
+    if cap is None:
+        return
+    if isinstance(cap, bool) or not isinstance(cap, int | Fraction) or cap <= 0:
+        raise InputRefused(f"the {what} is {cap!r}; give a positive exact fraction such as 3/2")
+
+
+def _row(
+    dataset: str, product: str, run_id: str, draw: Draw, digests: Mapping[str, str]
+) -> dict[str, str | int | None]:
+    guarantee = draw.guarantee
+    return {
+        "run_id": run_id,
+        "name": draw.name,
+        "dataset": dataset,
+        "product": product,
+        "mechanism": draw.mechanism,
+        "definition": guarantee.definition,
+        "parameter": str(guarantee.parameter),
+        "neighbors": guarantee.neighbors,
+        "delta": str(guarantee.delta),
+        "bounded_factor": str(guarantee.bounded_factor),
+        "bounded_rho": str(guarantee.bounded_rho),
+        "inputs": json.dumps(digests),
+        "charged_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "n_values": draw.n_values,
+    }
+
+
+def _guarantees(connection: sqlite3.Connection, dataset: str) -> list[Guarantee]:
+    rows = connection.execute("SELECT * FROM draws WHERE dataset = ?", [dataset])
+    return [guarantee_of(row) for row in rows]
+
+
+def _check_same_charge(asked: Mapping, known: Mapping) -> None:
+    """Raise BudgetRefused unless a draw is asked for as it was charged."""
+    differing = sorted(
+        column
+        for column in asked
+        if column != "charged_at"
+        and asked[column] != known[column]
+        and not (column == "n_values" and known[column] is None)
+    )
+    if differing:
+        raise BudgetRefused(
+            f"run {known['run_id']} was charged for draw {known['name']!r} with another "
+            f"{', '.join(differing)}; resume it as it was, or start a new run"
+        )
+
+
+def _enter_inputs(
+    connection: sqlite3.Connection, dataset: str, inputs: Iterable[InputDigest]
+) -> None:
+    digests = sorted({digest for item in inputs for digest in (item.whole, *item.parts)})
+    for digest in digests:
+        known = connection.execute(
+            "SELECT dataset FROM inputs WHERE digest = ?", [digest]
+        ).fetchone()
+        if known is not None and known["dataset"] != dataset:
+            raise BudgetRefused(
+                f"the input of dataset {dataset!r} holds people that the ledger knows as dataset "
+                f'{known["dataset"]!r}; set [privacy] dataset = "{known["dataset"]}"'
+            )
+    connection.executemany(
+        "INSERT OR IGNORE INTO inputs (digest, dataset) VALUES (?, ?)",
+        [(digest, dataset) for digest in digests],
+    )
+
+
+def _enter_conditions(
+    connection: sqlite3.Connection, run_id: str, conditions: Mapping[str, str]
+) -> None:
+    """Enter the files that decide a run's draws, or compare them with those entered before."""
+    known = dict(
+        connection.execute(
+            "SELECT name, digest FROM conditions WHERE run_id = ?", [run_id]
+        ).fetchall()
+    )
+    if not known:
+        connection.executemany(
+            "INSERT INTO conditions VALUES (?, ?, ?)",
+            [(run_id, name, digest) for name, digest in sorted(conditions.items())],
+        )
+        return
+    differing = sorted(
+        name for name in known.keys() | conditions.keys() if known.get(name) != conditions.get(name)
+    )
+    if differing:
+        raise BudgetRefused(
+            f"run {run_id} was charged with another {', '.join(differing)}; put back what it was "
+            "charged with, or start a new run"
+        )
+
+
+def _enter_terms(connection: sqlite3.Connection, run_id: str, draw: Draw) -> None:
+    """Enter the noise parameters of a draw, or compare them with those entered before."""
+    key = [run_id, draw.name]
+    rows = {(term.part, term.noise.mechanism, str(term.noise.parameter)) for term in draw.terms}
+    known = {
+        tuple(row)
+        for row in connection.execute(
+            "SELECT part, mechanism, parameter FROM noise WHERE run_id = ? AND draw = ?", key
+        )
+    }
+    if not known:
+        connection.executemany(
+            "INSERT INTO noise VALUES (?, ?, ?, ?, ?)", [(*key, *row) for row in sorted(rows)]
+        )
+        connection.execute(
+            "UPDATE draws SET n_values = ? WHERE run_id = ? AND name = ? AND n_values IS NULL",
+            [draw.n_values, *key],
+        )
+    elif known != rows:
+        part = min(known ^ rows)[0]
+        raise BudgetRefused(
+            f"run {run_id} was charged for draw {draw.name!r} with other noise at {part}; resume "
+            "it as it was, or start a new run"
+        )
+
+
+def _check_caps(connection: sqlite3.Connection, dataset: str, asked: Iterable[Guarantee]) -> None:
+    """Raise BudgetRefused if what is asked for would pass a cap, or a delta of 1."""
+    caps = caps_of(connection, dataset)
+    needed = compose(asked)
+    spent = compose(_guarantees(connection, dataset))
+    if caps.rho is not None and spent.parameter + needed.parameter > caps.rho:
+        raise BudgetRefused(
+            f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} of its cap "
+            f"{caps.rho}, and this run needs {needed.parameter} (about "
+            f"{float(needed.parameter):.6g}); lower its rho, or raise the cap with "
+            "`spineflow ledger set-cap`"
+        )
+    total = spent.delta + needed.delta
+    if caps.delta is not None and total > caps.delta:
+        raise BudgetRefused(
+            f"dataset {dataset!r} has spent delta {float(spent.delta):.6g} of its cap "
+            f"{caps.delta}, and this run needs {needed.delta} (about {float(needed.delta):.6g}); "
+            "lower its delta, or raise the cap with `spineflow ledger set-cap`"
+        )
+    if total >= MOST_DELTA:
+        raise BudgetRefused(
+            f"all draws from dataset {dataset!r} would have a delta of {float(total):.6g} "
+            "together, which guarantees nothing; lower the delta of this run"
+        )

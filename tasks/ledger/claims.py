@@ -1,0 +1,270 @@
+"""Claims: which directory draws which file of a run, and what of it may have been seen.
+
+A file of noisy measurements goes through these states, each a committed transaction:
+
+    charged   -> claimed     by `claim`, before anything is drawn
+    claimed   -> published   by `record_publication`, with its digest, before it gets its name
+    published                for good
+
+Until a file is recorded, its noise is in memory or in an unpublished file that no reader looks
+for: unseen. If its maker dies there, the file may be claimed again and is drawn anew under the same
+charge. Each claim has a token, and only the last claim's maker can record: one that was taken for
+dead, or a second worker, is refused, and what it drew is dropped.
+
+Once a file is recorded its noise may have been seen, and nothing else is ever drawn in its place.
+Who dies between recording and naming the file leaves it, flushed to disk, for the next to name.
+
+A run draws in one directory, the one that it was charged in (`directories`): its copies are
+refused. `move` makes another directory the one, as after a restore from a backup or a move to
+another disk. Because recording asks for the directory too, a claim of the old one ends there.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from spineflow.tasks.ledger.store import Ledger, reading, writing
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.randomness import SystemRandom
+from spineflow.tasks.noise.sampler import draw_noise
+from spineflow.tasks.runs.errors import BudgetRefused
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to draw one file of a run; `published` is its digest if that was done before.
+
+    `draw` is the charge that pays, with its `terms`: part, mechanism and exact parameter, as the
+    ledger writes them. `conditions` are the digests of the files that decided the charge.
+    """
+
+    run_id: str
+    identity: str
+    name: str
+    draw: str
+    token: str
+    terms: frozenset[tuple[str, str, str]]
+    conditions: Mapping[str, str]
+    published: str | None
+
+
+class ChargedNoise:
+    """Draws the noise of one file, exactly as it was charged; `n_drawn` counts the values."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self.n_drawn = 0
+
+    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
+        """Independent draws, shape `(size,)`, int64, from the system's randomness.
+
+        Raises BudgetRefused, before anything is drawn, for noise that this part of the run was
+        not charged for, and for a file that was published before.
+        """
+        claim = self._claim
+        if claim.published is not None:
+            raise BudgetRefused(redrawn(claim.run_id, claim.name))
+        if (part, noise.mechanism, str(noise.parameter)) not in claim.terms:
+            raise BudgetRefused(
+                f"run {claim.run_id} was not charged for {noise.mechanism.replace('_', ' ')} noise "
+                f"of parameter {noise.parameter} at {part}; resume it with the settings, spine and "
+                "plan that it was charged with, or start a new run"
+            )
+        self.n_drawn += size
+        return draw_noise(noise.mechanism, noise.parameter, size, SystemRandom())
+
+
+def claim(
+    ledger: Ledger,
+    *,
+    run_id: str,
+    identity: str,
+    name: str,
+    draw: str,
+    reads: Mapping[str, str] | None = None,
+) -> Claim:
+    """Claim a file of a run before it is drawn, under a charge that the ledger holds now.
+
+    `reads` are the digests of published files of the run that decide what is drawn. Raises
+    BudgetRefused if the run has no such charge, if another directory is the one that draws, if a
+    file that is read is not the one that was published, or if the ledger cannot be used.
+    """
+    token = secrets.token_hex(16)
+    with writing(ledger) as connection:
+        charged = connection.execute(
+            "SELECT 1 FROM draws WHERE run_id = ? AND name = ?", [run_id, draw]
+        ).fetchone()
+        if charged is None:
+            raise BudgetRefused(
+                f"the ledger {ledger.path} holds no charge for draw {draw!r} of run {run_id}; "
+                "restore the ledger that it was charged to"
+            )
+        _check_directory(connection, run_id, identity)
+        for other, digest in (reads or {}).items():
+            if _published_digest(connection, run_id, other) != digest:
+                raise BudgetRefused(replaced(run_id, other))
+        published = _published_digest(connection, run_id, name)
+        if published is None:
+            connection.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
+                [run_id, name, token, datetime.now(UTC).isoformat(timespec="seconds")],
+            )
+        rows = connection.execute(
+            "SELECT part, mechanism, parameter FROM noise WHERE run_id = ? AND draw = ?",
+            [run_id, draw],
+        )
+        terms = frozenset(tuple(row) for row in rows)
+        conditions = _conditions(connection, run_id)
+    return Claim(run_id, identity, name, draw, token, terms, conditions, published)
+
+
+def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int = 0) -> None:
+    """Record the digest of a claimed file, before the file gets its name; `n_drawn` values.
+
+    Raises BudgetRefused if the claim is no longer the last, if another directory has become the
+    one that draws, or if more values were drawn than charged.
+    """
+    key = [claim.run_id, claim.name]
+    with writing(ledger) as connection:
+        _check_directory(connection, claim.run_id, claim.identity)
+        last = connection.execute(
+            "SELECT token FROM claims WHERE run_id = ? AND name = ?", key
+        ).fetchone()
+        if last is None or last["token"] != claim.token:
+            raise BudgetRefused(
+                f"{claim.name} of run {claim.run_id} was taken over by another worker; what this "
+                "one drew is dropped, so let the other go on"
+            )
+        connection.execute(
+            "INSERT INTO published VALUES (?, ?, ?, ?, ?)", [*key, digest, claim.draw, n_drawn]
+        )
+        connection.execute("DELETE FROM claims WHERE run_id = ? AND name = ?", key)
+        charged, drawn = connection.execute(
+            "SELECT n_values, (SELECT SUM(n_values) FROM published WHERE run_id = :run_id AND "
+            "draw = :draw) FROM draws WHERE run_id = :run_id AND name = :draw",
+            {"run_id": claim.run_id, "draw": claim.draw},
+        ).fetchone()
+        if charged is not None and drawn > charged:
+            raise BudgetRefused(
+                f"run {claim.run_id} was charged for {charged} noisy values of {claim.draw!r} "
+                "and has drawn more; report this as an error of the program"
+            )
+
+
+def charged_conditions(ledger: Ledger, run_id: str) -> dict[str, str]:
+    """Digests of the files that a run's draws were charged with, by name; empty if of none."""
+    with reading(ledger) as connection:
+        return _conditions(connection, run_id)
+
+
+def hold_files(
+    ledger: Ledger, run_id: str, identity: str, found: Mapping[str, str], names: Iterable[str]
+) -> dict[str, str]:
+    """Hold the files of a run against the ledger; the digests of those published but not there.
+
+    `found` are the digests of the files that are there, `names` those of all that the run
+    publishes as it is now. A run that version 0.1.0 charged, which named files before it recorded
+    them, is bound to this directory, and what is there and unknown is entered.
+
+    Raises BudgetRefused for a file that is not the one that was published, for one that nobody
+    recorded, for a published file that the run would not publish any more, since it would be
+    measured again in another cut, and if there is something left to draw in another directory.
+    """
+    names = set(names)
+    with writing(ledger) as connection:
+        known = _published(connection, run_id)
+        for name, digest in sorted(found.items()):
+            if known.get(name, digest) != digest:
+                raise BudgetRefused(replaced(run_id, name))
+        gone = sorted(known.keys() - names)
+        if gone:
+            raise BudgetRefused(
+                f"run {run_id} has published {gone[0]}, which its spine or plan no longer has; "
+                "put these back as they were, since people would be measured twice"
+            )
+        unknown = sorted(found.keys() - known.keys())
+        if _directory(connection, run_id) is None:
+            connection.execute("INSERT INTO directories VALUES (?, ?)", [run_id, identity])
+            connection.executemany(
+                "INSERT INTO published (run_id, name, digest) VALUES (?, ?, ?)",
+                [(run_id, name, found[name]) for name in unknown],
+            )
+        elif unknown:
+            raise BudgetRefused(
+                f"{unknown[0]} is in the directory of run {run_id}, but the ledger does not know "
+                "it; remove it if it does not belong there, or restore the ledger"
+            )
+        if names - known.keys() - found.keys():
+            _check_directory(connection, run_id, identity)
+    return {name: digest for name, digest in known.items() if name not in found}
+
+
+def move(ledger: Ledger, run_id: str, identity: str) -> None:
+    """Make a directory the one in which a run draws; raises BudgetRefused for an unknown run."""
+    with writing(ledger) as connection:
+        if connection.execute("SELECT 1 FROM draws WHERE run_id = ?", [run_id]).fetchone() is None:
+            raise BudgetRefused(
+                f"the ledger {ledger.path} holds no charge of run {run_id}; there is nothing to "
+                "move, so resume the run"
+            )
+        connection.execute(
+            "INSERT INTO directories VALUES (?, ?) "
+            "ON CONFLICT (run_id) DO UPDATE SET identity = excluded.identity",
+            [run_id, identity],
+        )
+
+
+def redrawn(run_id: str, name: str) -> str:
+    """What is wrong with drawing a published file again."""
+    return (
+        f"{name} was published by run {run_id} and is missing; restore the file, or start a new "
+        "run, since a published measurement is never drawn again"
+    )
+
+
+def replaced(run_id: str, name: str) -> str:
+    """What is wrong with a file that stands in a published one's place."""
+    return (
+        f"{name} is not the measurement that run {run_id} has published; restore that file, or "
+        "start a new run"
+    )
+
+
+def _published(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
+    rows = connection.execute("SELECT name, digest FROM published WHERE run_id = ?", [run_id])
+    return dict(rows.fetchall())
+
+
+def _published_digest(connection: sqlite3.Connection, run_id: str, name: str) -> str | None:
+    row = connection.execute(
+        "SELECT digest FROM published WHERE run_id = ? AND name = ?", [run_id, name]
+    ).fetchone()
+    return None if row is None else row["digest"]
+
+
+def _conditions(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
+    rows = connection.execute("SELECT name, digest FROM conditions WHERE run_id = ?", [run_id])
+    return dict(rows.fetchall())
+
+
+def _directory(connection: sqlite3.Connection, run_id: str) -> str | None:
+    row = connection.execute(
+        "SELECT identity FROM directories WHERE run_id = ?", [run_id]
+    ).fetchone()
+    return None if row is None else row["identity"]
+
+
+def _check_directory(connection: sqlite3.Connection, run_id: str, identity: str) -> None:
+    """Raise BudgetRefused unless a directory is the one in which a run draws."""
+    known = _directory(connection, run_id)
+    if known != identity:
+        raise BudgetRefused(
+            f"run {run_id} draws in another directory than this one, which is a copy of it, or was "
+            "restored or moved to another disk; resume it where it was, or, if this is to be the "
+            "only one from now on, say so with 'spineflow ledger move RUN_DIR'"
+        )

@@ -1,0 +1,403 @@
+"""The ledger's file: made, opened, locked, compared with its key, and brought to this version.
+
+A ledger is an SQLite file outside run directories, with a key beside it (`key`). What it holds is
+in `charges` (what is drawn and under which caps) and `claims` (which directory draws which file).
+
+**Rollback.** Every transaction that changes a ledger gives it a new state: a number and a random
+identity, beside the identity of the state before. Only after it is durable does the mark in the
+key file follow, and only after that does the caller act. So the mark is at the ledger's state, or
+one behind it if a process died between the two: then nothing was drawn under the last
+transaction, and the next one sets the mark. A ledger behind the mark, or in another history, is an
+older or another copy and is refused. Marks are written under the ledger's write lock.
+
+**Versions.** `PRAGMA user_version` numbers the layout. Older ledgers are brought to this one when
+they are opened, in one transaction; newer ones are refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hmac
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from spineflow.tasks.ledger.key import (
+    LedgerKey,
+    Mark,
+    key_path,
+    make_key,
+    read_key,
+    write_mark,
+)
+from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.runs.files import sync
+from spineflow.tasks.runs.publishing import UNPUBLISHED_SUFFIX
+
+APPLICATION_ID = 0x73706C67
+BUSY_SECONDS = 120
+
+_LAYOUTS = (
+    """
+    CREATE TABLE ledger (key_fingerprint TEXT NOT NULL);
+    CREATE TABLE datasets (
+        name TEXT PRIMARY KEY,
+        cap TEXT                  -- bounded zCDP rho as p/q; null: the ledger's own
+    );
+    CREATE TABLE inputs (
+        digest TEXT PRIMARY KEY,
+        dataset TEXT NOT NULL REFERENCES datasets (name)
+    );
+    CREATE TABLE published (
+        run_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (run_id, name)
+    );
+    CREATE TABLE draws (
+        run_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        dataset TEXT NOT NULL REFERENCES datasets (name),
+        product TEXT NOT NULL,
+        mechanism TEXT NOT NULL,
+        definition TEXT NOT NULL,
+        parameter TEXT NOT NULL,
+        neighbors TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        bounded_factor TEXT NOT NULL,
+        bounded_rho TEXT NOT NULL,
+        inputs TEXT NOT NULL,
+        charged_at TEXT NOT NULL,
+        PRIMARY KEY (run_id, name)
+    );
+    """,
+    """
+    ALTER TABLE ledger ADD COLUMN sequence INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE ledger ADD COLUMN state TEXT NOT NULL DEFAULT '';
+    ALTER TABLE ledger ADD COLUMN state_before TEXT NOT NULL DEFAULT '';
+    ALTER TABLE ledger ADD COLUMN cap TEXT;           -- of datasets without one of their own
+    ALTER TABLE ledger ADD COLUMN delta_cap TEXT;
+    ALTER TABLE datasets ADD COLUMN delta_cap TEXT;
+    ALTER TABLE draws ADD COLUMN n_values INTEGER;    -- noisy values charged, or null
+    ALTER TABLE published ADD COLUMN draw TEXT;
+    ALTER TABLE published ADD COLUMN n_values INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX draws_of_dataset ON draws (dataset);
+    CREATE TABLE conditions (                         -- files that decide a run's draws
+        run_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (run_id, name)
+    );
+    CREATE TABLE noise (                              -- every parameter that was charged
+        run_id TEXT NOT NULL,
+        draw TEXT NOT NULL,
+        part TEXT NOT NULL,
+        mechanism TEXT NOT NULL,
+        parameter TEXT NOT NULL,
+        PRIMARY KEY (run_id, draw, part, mechanism, parameter)
+    );
+    CREATE TABLE directories (                        -- the one directory that may draw
+        run_id TEXT PRIMARY KEY,
+        identity TEXT NOT NULL
+    );
+    CREATE TABLE claims (                             -- files being drawn, not yet published
+        run_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        token TEXT NOT NULL,
+        claimed_at TEXT NOT NULL,
+        PRIMARY KEY (run_id, name)
+    );
+    """,
+)
+"""What each layout adds to the one before it; the last is this version's."""
+
+LAYOUT = len(_LAYOUTS)
+
+_OF_THE_HOLDER = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM}
+_OF_THE_FILE = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+}
+_RESTORE = "restore it from a backup, or make it writable if its permissions changed"
+
+
+class Damaged(Exception):
+    """A ledger holds what no version of the program writes; the text says what."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A ledger's file; safe to share between threads and processes, as each use connects anew."""
+
+    path: Path
+
+    @property
+    def key_path(self) -> Path:
+        """The file with the key of the input digests, and the mark."""
+        return key_path(self.path)
+
+    def key(self) -> bytes:
+        """The key of the input digests; raises BudgetRefused if its file cannot be used."""
+        return read_key(self.key_path).key
+
+
+def ledger_at(path: Path) -> Ledger:
+    """The ledger at a path, whatever is there; each use of it is checked."""
+    return Ledger(Path(path).absolute())
+
+
+def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
+    """Open the ledger at `path`, check the whole of it, and bring it to this version.
+
+    If neither it nor its key exists it is made, unless `must_exist`. Its folder must exist.
+    Raises BudgetRefused if the ledger or its key is missing after use, damaged, of another kind,
+    older than its key's mark, or cannot be read or written.
+    """
+    ledger = ledger_at(path)
+    try:
+        with _locked_folder(ledger.path.parent):
+            _discard_unfinished(ledger)
+            if not must_exist and not ledger.path.exists() and not _is_used(ledger):
+                _create(ledger)
+    except OSError as error:
+        raise BudgetRefused(
+            f"the ledger {ledger.path} cannot be made or opened ({error.strerror}); "
+            "set [privacy] ledger to a file in a folder that exists and can be written"
+        ) from error
+    if not ledger.path.exists():
+        raise BudgetRefused(
+            f"the ledger {ledger.path} was used before and is missing; restore it from a backup"
+            if _is_used(ledger)
+            else f"the ledger {ledger.path} is missing; make it with 'spineflow ledger init "
+            f"--ledger {ledger.path}', or restore it if it was used before"
+        )
+    with reading(ledger) as connection:
+        if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+            raise Damaged("the file fails its integrity check")
+    return ledger
+
+
+@contextmanager
+def writing(ledger: Ledger) -> Iterator[sqlite3.Connection]:
+    """A transaction that holds the ledger's write lock from its beginning.
+
+    It is durable, and the key's mark stands at it, when it ends without an error; it leaves no
+    trace when it ends with one. What SQLite says of the file becomes BudgetRefused; mistakes in
+    the block are passed on as they are.
+    """
+    with _connected(ledger) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        found, is_brought_up = _agree(ledger, connection)
+        before = connection.total_changes
+        yield connection
+        if connection.total_changes == before and not is_brought_up:
+            connection.execute("ROLLBACK")
+            return
+        connection.execute(
+            "UPDATE ledger SET sequence = ?, state = ?, state_before = ?",
+            [found.sequence + 1, secrets.token_hex(16), found.state],
+        )
+        connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        _agree(ledger, connection)
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def reading(ledger: Ledger) -> Iterator[sqlite3.Connection]:
+    """A transaction that changes nothing; raises as `writing`."""
+    with _connected(ledger) as connection:
+        connection.execute("BEGIN")
+        if _layout(connection) < LAYOUT:
+            connection.execute("ROLLBACK")
+            with writing(ledger):
+                pass
+            connection.execute("BEGIN")
+        _compare(ledger, connection, read_key(ledger.key_path))
+        yield connection
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def _connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
+    """A connection to the file of a ledger; its errors tell of the ledger what they mean."""
+    connection = None
+    try:
+        _refuse_what_others_can_write(ledger)
+        connection = sqlite3.connect(
+            f"{ledger.path.as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        )
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA synchronous = EXTRA")
+        yield connection
+    except Damaged as error:
+        raise BudgetRefused(
+            f"the ledger {ledger.path} cannot be used ({error}); {_RESTORE}"
+        ) from error
+    except sqlite3.Error as error:
+        remedy = _remedy(error)
+        if remedy is None:
+            raise
+        raise BudgetRefused(
+            f"the ledger {ledger.path} cannot be used ({error}); {remedy}"
+        ) from error
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def _remedy(error: sqlite3.Error) -> str | None:
+    """What helps against an error of SQLite; None for one that a mistake of ours has caused."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in _OF_THE_HOLDER:
+        return "end the program that holds it, and run the command again"
+    if code in _OF_THE_DISK:
+        return "make room on its disk and see that it works, then run the command again"
+    return _RESTORE if code in _OF_THE_FILE else None
+
+
+def _refuse_what_others_can_write(ledger: Ledger) -> None:
+    """Raise BudgetRefused for a ledger that another user can write, or put another in place of."""
+    try:
+        status, folder = ledger.path.stat(), ledger.path.parent.stat()
+    except OSError:
+        return  # SQLite says what is wrong with it.
+    if status.st_uid != os.geteuid():
+        raise BudgetRefused(
+            f"the ledger {ledger.path} belongs to another user; run as its owner, or chown it"
+        )
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o022:
+        raise BudgetRefused(
+            f"the ledger {ledger.path} can be written by other users; see that it holds what it "
+            "should, and chmod it to 0600"
+        )
+    if folder.st_mode & 0o002 and not folder.st_mode & stat.S_ISVTX:
+        raise BudgetRefused(
+            f"the folder {ledger.path.parent} of the ledger can be written by every user; see "
+            "that the ledger is yours, and chmod o-w the folder"
+        )
+
+
+def _agree(ledger: Ledger, connection: sqlite3.Connection) -> tuple[Mark, bool]:
+    """Compare a ledger with its key, bring it to this layout, and set the mark that lags.
+
+    The connection holds the write lock. Returns the ledger's state, and whether its layout was
+    older.
+    """
+    key = read_key(ledger.key_path)
+    is_older = _layout(connection) < LAYOUT
+    if is_older:
+        if key.mark != Mark():
+            raise BudgetRefused(_older(ledger))
+        _check_fingerprint(ledger, connection, key)
+        _bring_up(connection)
+    found = _compare(ledger, connection, key)
+    if found != key.mark:
+        write_mark(ledger.key_path, found)
+    return found, is_older
+
+
+def _compare(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> Mark:
+    """The state of a ledger; raises BudgetRefused if it is not that of its key's mark.
+
+    One state ahead of the mark is that of a process that died before it acted.
+    """
+    _check_fingerprint(ledger, connection, key)
+    row = connection.execute("SELECT sequence, state, state_before FROM ledger").fetchone()
+    found = Mark(row["sequence"], row["state"])
+    before = Mark(row["sequence"] - 1, row["state_before"])
+    if key.mark in (found, before):
+        return found
+    raise BudgetRefused(_older(ledger))
+
+
+def _older(ledger: Ledger) -> str:
+    return (
+        f"the ledger {ledger.path} is not the one that was used last: it lags behind the mark in "
+        f"{ledger.key_path.name}, or has another history; put back the newest copy of the ledger, "
+        "since charges that an older one lacks would be spent again"
+    )
+
+
+def _layout(connection: sqlite3.Connection) -> int:
+    """The number of a ledger's layout; raises Damaged for another kind of file."""
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    layout = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application_id != APPLICATION_ID or layout < 1:
+        raise Damaged("the file is not a ledger")
+    if layout > LAYOUT:
+        raise BudgetRefused(
+            f"the ledger was written by a newer version of Spineflow (layout {layout}; this "
+            f"version knows {LAYOUT}); use that version or a later one"
+        )
+    return layout
+
+
+def _check_fingerprint(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> None:
+    fingerprint = connection.execute("SELECT key_fingerprint FROM ledger").fetchone()[0]
+    if not hmac.compare_digest(fingerprint, key.fingerprint):
+        raise Damaged(f"its key {ledger.key_path} is that of another ledger")
+
+
+def _bring_up(connection: sqlite3.Connection) -> None:
+    """Add what later layouts have, inside a transaction; it counts as a change of state."""
+    for layout in range(_layout(connection), LAYOUT):
+        for statement in _LAYOUTS[layout].split(";"):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {LAYOUT}")
+
+
+def _create(ledger: Ledger) -> None:
+    """Make a ledger and its key; the ledger appears whole, the key first."""
+    make_key(ledger.key_path)
+    key = read_key(ledger.key_path)
+    unpublished = ledger.path.with_name(
+        f".{ledger.path.name}.{secrets.token_hex(8)}{UNPUBLISHED_SUFFIX}"
+    )
+    os.close(os.open(unpublished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection = sqlite3.connect(unpublished, isolation_level=None)
+    try:
+        connection.executescript("".join(_LAYOUTS))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        connection.execute("INSERT INTO ledger (key_fingerprint) VALUES (?)", [key.fingerprint])
+    finally:
+        connection.close()
+    os.rename(unpublished, ledger.path)
+    sync(ledger.path.parent)
+
+
+def _discard_unfinished(ledger: Ledger) -> None:
+    """Remove what a process that died while it made a ledger left; the folder must be locked."""
+    folder = ledger.path.parent
+    for leftover in folder.glob(f".{ledger.path.name}.*{UNPUBLISHED_SUFFIX}"):
+        leftover.unlink(missing_ok=True)
+
+
+def _is_used(ledger: Ledger) -> bool:
+    """Whether the key says that the ledger may hold charges.
+
+    A key without the mark is that of a ledger which was not made before its maker died.
+    """
+    return ledger.key_path.exists() and read_key(ledger.key_path).is_used
+
+
+@contextmanager
+def _locked_folder(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder, so that one process makes the ledger."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,49 @@
+"""What noise is, and who may draw it.
+
+Whatever measures asks for noise through `NoiseDraws`. In a private run that is the charge which
+the ledger holds (`tasks.ledger.claims.ChargedNoise`), and it draws what was charged and nothing
+else. Runs that are not private, and studies, draw through `UnchargedNoise`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.noise.sampler import draw_noise, noise_variance
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A distribution of noise: the mechanism, and its exact sigma^2 or scale."""
+
+    mechanism: str
+    parameter: Fraction
+
+    @cached_property
+    def variance(self) -> float:
+        """Exact variance, as the nearest float."""
+        return noise_variance(self.mechanism, self.parameter)
+
+
+class NoiseDraws(Protocol):
+    """Whoever hands out noise for one file of measurements."""
+
+    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
+        """Independent draws, shape `(size,)`, int64; `part` is the level, with query or stage."""
+        ...
+
+
+@dataclass(frozen=True)
+class UnchargedNoise:
+    """Noise that no ledger knows of, from any source: for studies and runs that are not private."""
+
+    source: RandomSource
+
+    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
+        """Independent draws, shape `(size,)`, int64, whatever the part."""
+        return draw_noise(noise.mechanism, noise.parameter, size, self.source)

@@ -1,0 +1,85 @@
+"""The plan of a trips run as a file: made once, charged, and read by every step after that.
+
+spine/trips/plan.json     mechanism, guarantee, the shares and squared sensitivities of the
+                          measured levels, or the scale and the threshold of the histogram
+
+Optimised shares come out of floating-point arithmetic that another version, or another machine,
+may round otherwise; what has been charged is never worked out again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from spineflow.tasks.ledger.accounting import Guarantee
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.trips.paths import plan_file
+from spineflow.tasks.trips.workload.budget import LevelBudget
+from spineflow.tasks.trips.workload.plan import Plan
+from spineflow.tasks.trips.workload.stability import StabilityHistogram
+from spineflow.tasks.trips.workload.tree import Tree
+
+
+def write_plan(run: RunDirectory, plan: Plan) -> None:
+    """Write a plan in one step, without its tree, which has files of its own."""
+    facts = {
+        "mechanism": plan.mechanism,
+        "guarantee": None if plan.guarantee is None else asdict(plan.guarantee),
+        "budget": None if plan.budget is None else asdict(plan.budget),
+        "histogram": None if plan.histogram is None else asdict(plan.histogram),
+        "measures_all": plan.measures_all,
+    }
+    with replacing(plan_file(run)) as part:
+        part.write_text(json.dumps(facts, indent=2, default=str) + "\n", encoding="utf-8")
+
+
+def read_plan(run: RunDirectory, tree: Tree) -> Plan:
+    """The plan of a run on its tree; kept in memory while the file stands unchanged."""
+    path = plan_file(run)
+    return _read_plan(path, path.stat().st_mtime_ns, tree)
+
+
+@lru_cache(maxsize=4)
+def _read_plan(path: Path, _modified: int, tree: Tree) -> Plan:
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    return Plan(
+        facts["mechanism"],
+        tree,
+        _guarantee(facts["guarantee"]),
+        _budget(facts["budget"]),
+        _histogram(facts["histogram"]),
+        facts["measures_all"],
+    )
+
+
+def _guarantee(facts: dict[str, Any] | None) -> Guarantee | None:
+    if facts is None:
+        return None
+    exact = {name: Fraction(facts[name]) for name in ("parameter", "delta", "bounded_factor")}
+    return Guarantee(**facts | exact)
+
+
+def _budget(facts: dict[str, Any] | None) -> LevelBudget | None:
+    if facts is None:
+        return None
+    return LevelBudget(
+        _fraction(facts["rho"]),
+        {int(level): Fraction(share) for level, share in facts["shares"].items()},
+        {int(level): int(square) for level, square in facts["squared_sensitivities"].items()},
+    )
+
+
+def _histogram(facts: dict[str, Any] | None) -> StabilityHistogram | None:
+    if facts is None:
+        return None
+    return StabilityHistogram(_fraction(facts["scale"]), facts["threshold"])
+
+
+def _fraction(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)

@@ -1,0 +1,193 @@
+"""Two directories, dead workers, missing charges: at most one published noise for every charge."""
+
+from __future__ import annotations
+
+import sqlite3
+from fractions import Fraction
+
+import pytest
+from spineflow.tasks.ledger.accounting import Guarantee
+from spineflow.tasks.ledger.charges import Draw, NoiseTerm, charge
+from spineflow.tasks.ledger.claims import ChargedNoise, claim, hold_files, move, record_publication
+from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.store import Ledger, open_ledger
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.runs.errors import BudgetRefused
+
+RUN, HERE, ELSEWHERE, FILE = "run-1", "here", "elsewhere", "measurements/0.parquet"
+NOISE = Noise(DISCRETE_GAUSSIAN, Fraction(10))
+DRAW = Draw(
+    "persons",
+    DISCRETE_GAUSSIAN,
+    Guarantee("zcdp", Fraction(1)),
+    frozenset({NoiseTerm("Block/total", NOISE)}),
+    n_values=5,
+)
+
+
+@pytest.fixture
+def ledger(tmp_path) -> Ledger:
+    ledger = open_ledger(tmp_path / "ledger.db")
+    enter(ledger)
+    return ledger
+
+
+def enter(ledger: Ledger, **changes) -> bool:
+    return charge(
+        ledger,
+        **{
+            "dataset": "d",
+            "product": "topdown",
+            "run_id": RUN,
+            "draws": [DRAW],
+            "inputs": {"persons": InputDigest("00")},
+            "conditions": {"settings.toml": "s", "spine/blocks.parquet": "b"},
+            "identity": HERE,
+            **changes,
+        },
+    )
+
+
+def claimed(ledger: Ledger, identity: str = HERE, name: str = FILE, **changes):
+    return claim(
+        ledger, **{"run_id": RUN, "identity": identity, "name": name, "draw": "persons", **changes}
+    )
+
+
+def test_a_copy_of_a_directory_draws_nothing(ledger: Ledger) -> None:
+    claimed(ledger)
+    for name in (FILE, "measurements/1.parquet"):
+        with pytest.raises(BudgetRefused, match="draws in another directory .*ledger move"):
+            claimed(ledger, ELSEWHERE, name)
+
+
+def test_of_two_copies_one_can_be_made_the_one(ledger: Ledger) -> None:
+    first = claimed(ledger)
+    move(ledger, RUN, ELSEWHERE)
+    with pytest.raises(BudgetRefused, match="draws in another directory"):
+        record_publication(ledger, first, "drawn by the first")
+    record_publication(ledger, claimed(ledger, ELSEWHERE), "drawn by the second")
+    with pytest.raises(BudgetRefused, match="draws in another directory"):
+        claimed(ledger)
+    with pytest.raises(BudgetRefused, match="holds no charge of run other"):
+        move(ledger, "other", HERE)
+
+
+def test_what_was_claimed_and_not_recorded_is_drawn_anew(ledger: Ledger) -> None:
+    """A worker died before anybody can have seen what it drew."""
+    claimed(ledger)
+    record_publication(ledger, claimed(ledger), "aa")
+    assert claimed(ledger).published == "aa"
+
+
+def test_a_worker_that_was_taken_for_dead_cannot_record(ledger: Ledger) -> None:
+    lost, rerun = claimed(ledger), claimed(ledger)
+    with pytest.raises(BudgetRefused, match="taken over by another worker"):
+        record_publication(ledger, lost, "aa")
+    record_publication(ledger, rerun, "bb")
+    with pytest.raises(BudgetRefused, match="taken over by another worker"):
+        record_publication(ledger, lost, "aa")
+    assert claimed(ledger).published == "bb"
+
+
+def test_recorded_noise_is_never_drawn_again(ledger: Ledger) -> None:
+    record_publication(ledger, claimed(ledger), "aa")
+    again = ChargedNoise(claimed(ledger))
+    with pytest.raises(BudgetRefused, match="never drawn again"):
+        again.draw("Block/total", NOISE, 5)
+
+
+def test_a_draw_needs_its_charge_at_that_moment(ledger: Ledger, tmp_path) -> None:
+    other = open_ledger(tmp_path / "other.db")
+    with pytest.raises(BudgetRefused, match="holds no charge for draw 'persons' of run run-1"):
+        claimed(other)
+    with pytest.raises(BudgetRefused, match="holds no charge for draw 'units'"):
+        claimed(ledger, draw="units")
+
+
+@pytest.mark.parametrize(
+    ("part", "noise"),
+    [
+        ("Block/total", Noise(DISCRETE_GAUSSIAN, Fraction(10) - Fraction(1, 10**12))),
+        ("Block/total", Noise(DISCRETE_GAUSSIAN, Fraction(1, 10**6))),
+        ("Block/total", Noise(DISCRETE_LAPLACE, Fraction(10))),
+        ("Tract/total", NOISE),
+    ],
+)
+def test_only_the_charged_noise_is_drawn(ledger: Ledger, part: str, noise: Noise) -> None:
+    draws = ChargedNoise(claimed(ledger))
+    with pytest.raises(BudgetRefused, match="was not charged for"):
+        draws.draw(part, noise, 5)
+    assert draws.n_drawn == 0
+    assert draws.draw("Block/total", NOISE, 5).shape == (5,)
+
+
+def test_more_values_than_charged_are_not_recorded(ledger: Ledger) -> None:
+    record_publication(ledger, claimed(ledger), "aa", 4)
+    second = claimed(ledger, name="measurements/1.parquet")
+    with pytest.raises(BudgetRefused, match="charged for 5 noisy values of 'persons' and has dra"):
+        record_publication(ledger, second, "bb", 2)
+    record_publication(ledger, second, "bb", 1)
+
+
+def test_what_decides_a_draw_is_compared_with_what_was_published(ledger: Ledger) -> None:
+    record_publication(ledger, claimed(ledger), "aa")
+    name = "measurements/1.parquet"
+    with pytest.raises(BudgetRefused, match="is not the measurement"):
+        claimed(ledger, name=name, reads={FILE: "bb"})
+    with pytest.raises(BudgetRefused, match="is not the measurement"):
+        claimed(ledger, name=name, reads={"measurements/2.parquet": "aa"})
+    assert claimed(ledger, name=name, reads={FILE: "aa"}).published is None
+
+
+def test_a_charge_is_for_these_files_and_this_noise(ledger: Ledger) -> None:
+    assert enter(ledger) is False
+    for conditions in (
+        {"settings.toml": "other", "spine/blocks.parquet": "b"},
+        {"settings.toml": "s"},
+        {"settings.toml": "s", "spine/blocks.parquet": "b", "plan.json": "p"},
+    ):
+        with pytest.raises(BudgetRefused, match="was charged with another"):
+            enter(ledger, conditions=conditions)
+    other = frozenset({NoiseTerm("Block/total", Noise(DISCRETE_GAUSSIAN, Fraction(11)))})
+    draws = [Draw(DRAW.name, DRAW.mechanism, DRAW.guarantee, other, 5)]
+    with pytest.raises(BudgetRefused, match="with other noise at Block/total"):
+        enter(ledger, draws=draws)
+
+
+def test_files_are_held_against_the_ledger(ledger: Ledger) -> None:
+    record_publication(ledger, claimed(ledger), "aa")
+    assert hold_files(ledger, RUN, HERE, {FILE: "aa"}, [FILE]) == {}
+    assert hold_files(ledger, RUN, HERE, {}, [FILE]) == {FILE: "aa"}
+    with pytest.raises(BudgetRefused, match="is not the measurement"):
+        hold_files(ledger, RUN, HERE, {FILE: "bb"}, [FILE])
+    with pytest.raises(BudgetRefused, match="the ledger does not know it"):
+        hold_files(ledger, RUN, HERE, {FILE: "aa", "x": "bb"}, [FILE, "x"])
+
+
+def test_a_copy_of_a_measured_directory_is_a_copy_only_where_it_would_draw(ledger: Ledger) -> None:
+    record_publication(ledger, claimed(ledger), "aa")
+    assert hold_files(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE]) == {}
+    with pytest.raises(BudgetRefused, match="draws in another directory"):
+        hold_files(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE, "measurements/1.parquet"])
+
+
+def test_another_cut_of_what_was_published_is_refused(ledger: Ledger) -> None:
+    record_publication(ledger, claimed(ledger), "aa")
+    with pytest.raises(BudgetRefused, match="which its spine or plan no longer has"):
+        hold_files(ledger, RUN, HERE, {}, ["measurements/0_of_2.parquet"])
+
+
+def test_a_run_of_an_older_version_is_bound_to_where_it_goes_on(ledger: Ledger) -> None:
+    with sqlite3.connect(ledger.path) as connection:
+        for table in ("directories", "conditions", "noise"):
+            connection.execute(f"DELETE FROM {table}")
+    connection.close()
+    enter(ledger)
+    with pytest.raises(BudgetRefused, match="draws in another directory"):
+        claimed(ledger)
+    assert hold_files(ledger, RUN, HERE, {FILE: "aa"}, [FILE, "x"]) == {}
+    assert claimed(ledger).published == "aa"
+    with pytest.raises(BudgetRefused, match="draws in another directory"):
+        claimed(ledger, ELSEWHERE, "x")
