@@ -10,21 +10,19 @@ tasks hand to each other are names and digests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from prefect.futures import PrefectFuture
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
+from spineflow.flows.order import Call, Order, Wave, call, submitted
 from spineflow.flows.public_tables import publish_outcome, publish_table
 from spineflow.flows.running import (
     Product,
     entered,
-    finish,
     run_settings_file,
     settings_run_name,
     stages_run_name,
@@ -44,11 +42,7 @@ from spineflow.tasks.detailed_groups.measurement.steps import (
     measure_tables,
     measure_totals,
 )
-from spineflow.tasks.detailed_groups.paths import (
-    Shard,
-    measured_folder,
-    read_shards,
-)
+from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
 from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
 from spineflow.tasks.detailed_groups.release.budget import budget_report
@@ -78,9 +72,57 @@ def detailed_groups(
 def detailed_groups_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, DetailedGroupsSettings) as (run, settings):
-        _run_all(run, settings)
+        for wave in submitted(run, order(run, settings)):
+            if "stage 2" in wave:
+                rows = tuple(_groups_of_levels(run, settings))
+                publish_table(
+                    ReportTable(("region type", "level", "groups"), rows),
+                    key="population-groups",
+                    description="Population groups measured",
+                )
         publish_outcome(run, settings)
     return str(run.release)
+
+
+def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
+    """The steps of a run."""
+    ingested = call(ingest)
+    yield {"ingest": [ingested]}
+    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
+    counted = [call(count, *level, after=[ingested]) for level in levels]
+    yield {"counts": counted}
+    charged = call(charge_ledger, after=counted)
+    yield {"ledger": [charged]}
+    yield _measured(run, charged)
+    passes = run_parameters(run, settings).passes
+    before: dict[str, list[Call]] = {name: [] for name in passes}
+    for stage in stages_of(settings):
+        before = {name: [call(STEPS[stage], name, after=before[name])] for name in passes}
+        yield {stage: [made for calls in before.values() for made in calls]}
+    made = [made for calls in before.values() for made in calls]
+    for stage, step in {
+        "files": write_tables,
+        "checks": check_release,
+        "release": publish_release,
+        "report": report_run,
+    }.items():
+        made = [call(step, after=made)]
+        yield {stage: made}
+
+
+def _measured(run: RunDirectory, charged: Call) -> Wave:
+    """Both stages of every shard; the second of each after its first."""
+    shards = {s: (s.region_type, s.level, s.name) for s in read_shards(run)}
+    totals = {
+        shard: call(measure_totals, *keys, after=[charged])
+        for shard, keys in shards.items()
+        if has_stage_1(run, shard)
+    }
+    tables = [
+        call(measure_tables, *keys, after=[totals.get(shard, charged)])
+        for shard, keys in shards.items()
+    ]
+    return {"stage 1": list(totals.values()), "stage 2": tables}
 
 
 def refuse(settings: DetailedGroupsSettings) -> None:
@@ -168,72 +210,9 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    order=order,
     refuse=refuse,
 )
-
-
-def _run_all(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    root = str(run.root)
-    ingested = ingest.submit(root)
-    finish(run, {"ingest": [ingested]})
-    run.update_manifest(input_digests=dict(ingested.result().facts))
-    shards = read_shards(run)
-    counted = [
-        count.submit(root, region_type, level, wait_for=[ingested])
-        for region_type, level in dict.fromkeys((s.region_type, s.level) for s in shards)
-    ]
-    finish(run, {"counts": counted})
-    charged = charge_ledger.submit(root, wait_for=counted)
-    finish(run, {"ledger": [charged]})
-    _measure(run, shards, charged)
-    publish_table(
-        ReportTable(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings))),
-        key="population-groups",
-        description="Population groups measured",
-    )
-    _release(run, settings)
-
-
-def _measure(run: RunDirectory, shards: Sequence[Shard], charged: PrefectFuture) -> None:
-    """Both stages of every shard; the second of each after its first."""
-    root = str(run.root)
-    totals = {
-        shard: measure_totals.submit(
-            root, shard.region_type, shard.level, shard.name, wait_for=[charged]
-        )
-        for shard in shards
-        if has_stage_1(run, shard)
-    }
-    tables = [
-        measure_tables.submit(
-            root,
-            shard.region_type,
-            shard.level,
-            shard.name,
-            wait_for=[totals.get(shard, charged)],
-        )
-        for shard in shards
-    ]
-    finish(run, {"stage 1": list(totals.values()), "stage 2": tables})
-
-
-def _release(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Postprocess each pass, write the release, check it, and publish what has passed."""
-    root, passes = str(run.root), run_parameters(run, settings).passes
-    before: dict[str, list[PrefectFuture]] = {name: [] for name in passes}
-    for stage in stages_of(settings):
-        for name in passes:
-            before[name] = [STEPS[stage].submit(root, name, wait_for=before[name])]
-        finish(run, {stage: [future for made in before.values() for future in made]})
-    made = [future for futures in before.values() for future in futures]
-    for stage, task in {
-        "files": write_tables,
-        "checks": check_release,
-        "release": publish_release,
-        "report": report_run,
-    }.items():
-        made = [task.submit(root, wait_for=made)]
-        finish(run, {stage: made})
 
 
 def _groups_of_levels(

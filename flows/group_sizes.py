@@ -14,11 +14,11 @@ from typing import Any
 from prefect import flow
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
+from spineflow.flows.order import Order, call, submitted
 from spineflow.flows.public_tables import publish_outcome, publish_table
 from spineflow.flows.running import (
     Product,
     entered,
-    finish,
     run_settings_file,
     settings_run_name,
     stages_run_name,
@@ -56,9 +56,32 @@ def group_sizes(
 def group_sizes_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, GroupSizesSettings) as (run, settings):
-        _run_all(run)
+        for wave in submitted(run, order(run, settings)):
+            if "ingest" in wave:
+                plan = read_plan(run)
+                about = f"{plan.mechanism}, every level"
+                publish_table(noise_table(plan), key="group-size-noise", description=about)
         publish_outcome(run, settings)
     return str(run.release)
+
+
+def order(run: RunDirectory, _settings: GroupSizesSettings) -> Order:
+    """The steps of a run; the levels are measured side by side."""
+    ingested = call(ingest)
+    yield {"ingest": [ingested]}
+    charged = call(charge_ledger, after=[ingested])
+    yield {"ledger": [charged]}
+    made = [call(measure, level.level, after=[charged]) for level in read_plan(run).levels]
+    yield {"measure": made}
+    for stage, step in {
+        "estimate": estimate,
+        "tables": tabulate,
+        "checks": check_release,
+        "release": publish_release,
+        "report": report_run,
+    }.items():
+        made = [call(step, after=made)]
+        yield {stage: made}
 
 
 def check(settings: GroupSizesSettings) -> None:
@@ -122,29 +145,5 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    order=order,
 )
-
-
-def _run_all(run: RunDirectory) -> None:
-    root = str(run.root)
-    ingested = ingest.submit(root)
-    finish(run, {"ingest": [ingested]})
-    if ingested.result().facts:
-        run.update_manifest(input_digests=dict(ingested.result().facts))
-    plan = read_plan(run)
-    publish_table(
-        noise_table(plan), key="group-size-noise", description=f"{plan.mechanism}, every level"
-    )
-    charged = charge_ledger.submit(root, wait_for=[ingested])
-    finish(run, {"ledger": [charged]})
-    measured = [measure.submit(root, level.level, wait_for=[charged]) for level in plan.levels]
-    finish(run, {"measure": measured})
-    for stage, task in {
-        "estimate": estimate,
-        "tables": tabulate,
-        "checks": check_release,
-        "release": publish_release,
-        "report": report_run,
-    }.items():
-        measured = [task.submit(root, wait_for=measured)]
-        finish(run, {stage: measured})

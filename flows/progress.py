@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ def listening(listener: Listener):
         _listeners.remove(listener)
 
 
-def finish_stage(stages: dict[str, Sequence[PrefectFuture]]) -> None:
+def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
     """Wait until every task of the named stages has ended, telling the listeners as they do.
 
     Raises the error of the first task that failed, in order of submission.

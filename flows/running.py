@@ -1,4 +1,4 @@
-"""What the flows of all products share: how a run is prepared, entered, and its stages recorded."""
+"""What the flows of all products share: how a run is prepared and entered."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 
 from prefect import Flow, tags
 from prefect.context import TagsContext
-from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from spineflow.flows.endings import explained
-from spineflow.flows.progress import finish_stage
+from spineflow.flows.order import Order, finish
 from spineflow.flows.runners import one_server, task_runner
 from spineflow.tasks.ledger.charging import first_run_notice
 from spineflow.tasks.runs.directory import (
@@ -43,6 +42,7 @@ class Product:
     flow : flow that runs a settings file; what a deployment calls.
     stages : flow that runs all stages of a prepared run, given the run directory as a string;
         returns the release's folder.
+    order : the steps of a prepared run; None where what comes next is decided on the way.
     check : reads and checks the input, prints the outcome of its rules; raises InputRefused.
     costs : what a run would cost, as what JSON can hold.
     print_costs : prints that for people.
@@ -63,6 +63,7 @@ class Product:
     print_costs: Callable[[Any], None]
     finished: Callable[[RunDirectory, Any], None]
     report: Callable[[RunDirectory, Any], Path]
+    order: Callable[[RunDirectory, Any], Order] | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     needed: Callable[[Any, str, int], str] | None = None
     refuse: Callable[[Any], None] = lambda settings: None
@@ -212,11 +213,3 @@ def entered(
         # Workers may have been lost on the way.
         remove_unfinished(run)
         run.update_manifest(status="complete", reason="")
-
-
-def finish(run: RunDirectory, stages: dict[str, list[PrefectFuture]]) -> None:
-    """Wait for stages and enter them in the manifest; raises the error of the first that failed."""
-    finish_stage(stages)
-    run.record_stages(
-        {stage: [future.result() for future in made] for stage, made in stages.items()}
-    )

@@ -12,10 +12,10 @@ tasks hand to each other are names and digests.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
-from prefect import Task, flow
-from prefect.futures import PrefectFuture
+from prefect import flow
 from spineflow.flows.console import (
     print_rules,
     print_topdown_costs,
@@ -23,6 +23,7 @@ from spineflow.flows.console import (
     topdown_finished,
     topdown_needs,
 )
+from spineflow.flows.order import Aside, Call, Order, Wave, call, submitted
 from spineflow.flows.public_tables import (
     publish_accuracy,
     publish_budgets,
@@ -33,7 +34,6 @@ from spineflow.flows.public_tables import (
 from spineflow.flows.running import (
     Product,
     entered,
-    finish,
     run_settings_file,
     settings_run_name,
     stages_run_name,
@@ -43,7 +43,7 @@ from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
 from spineflow.tasks.topdown.checks.accuracy.run import write_comparison, write_run_accuracy
 from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
 from spineflow.tasks.topdown.checks.steps import check_release, publish_release, report_run
-from spineflow.tasks.topdown.estimation.estimators import estimator_of
+from spineflow.tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
 from spineflow.tasks.topdown.estimation.steps import combine, estimate
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, refuse_large_deltas
 from spineflow.tasks.topdown.ingest.steps import ingest
@@ -55,7 +55,7 @@ from spineflow.tasks.topdown.release.tabulations.run import tabulated_universes
 from spineflow.tasks.topdown.release.tabulations.steps import write_redistricting_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import check_spine_settings, universe_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
 
@@ -77,8 +77,94 @@ def topdown(settings_file: str, run_directory: str = "", overrides: tuple[str, .
 def topdown_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TopdownSettings) as (run, settings):
-        _run_all(run, settings)
+        publish_budgets(settings)
+        for wave in submitted(run, order(run, settings)):
+            if isinstance(wave, Aside):
+                publish_geounits(run, settings)
+            if any(stage.endswith("microdata") for stage in wave):
+                publish_solves(run)
+        publish_outcome(run, settings)
+        publish_accuracy(run, settings)
     return str(run.release)
+
+
+def order(run: RunDirectory, settings: TopdownSettings) -> Order:
+    """The steps of a run; the universes go side by side."""
+    universes = settings.run.universes
+    ingested = call(ingest)
+    yield {"ingest": [ingested]}
+    spines = {universe: call(build_spine, universe, after=[ingested]) for universe in universes}
+    yield {f"{universe} spine": [spine] for universe, spine in spines.items()}
+    charged = call(charge_ledger, after=spines.values())
+    yield {"ledger": [charged]}
+    constrained = {u: call(constrain, u, after=[spine]) for u, spine in spines.items()}
+    measured = {
+        (universe, geolevel): [
+            call(measure, universe, geolevel, shard.name, after=[charged]) for shard in shards
+        ]
+        for universe in universes
+        for geolevel, shards in shards_by_geolevel(spine_folder(run, universe)).items()
+    }
+    yield {f"{universe} constraints": [made] for universe, made in constrained.items()} | {
+        f"{universe} measure {geolevel}": made for (universe, geolevel), made in measured.items()
+    }
+    summaries = {
+        f"{universe} spine summary": [call(summarise_spine, universe, after=[spine])]
+        for universe, spine in spines.items()
+    }
+    yield Aside(summaries)
+    needed = {key: [*made, constrained[key[0]]] for key, made in measured.items()}
+    estimated = yield from estimates(run, settings, needed)
+    released = yield from _release(settings, estimated)
+    yield summaries
+    compared = call(compare_with_truth, after=[released])
+    yield {"accuracy": [compared]}
+    yield {"report": [call(report_run, after=[compared])]}
+
+
+def estimates(
+    run: RunDirectory, settings: TopdownSettings, needed: Mapping[tuple[str, str], Sequence[Call]]
+) -> Generator[Wave, None, dict[str, list[Call]]]:
+    """The steps that estimate every universe, geolevel by geolevel as its estimator has them.
+
+    `needed` are the calls that a universe's geolevel waits for, besides those of its own geolevel
+    before. Returns each universe's last calls.
+    """
+    steps = {COMBINE: combine, ESTIMATE: estimate}
+    shards = {
+        universe: shards_by_geolevel(spine_folder(run, universe))
+        for universe in settings.run.universes
+    }
+    orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
+    last: dict[str, list[Call]] = {universe: [] for universe in shards}
+    for place in range(max(map(len, orders.values()))):
+        wave = {}
+        for universe in (name for name, own in orders.items() if place < len(own)):
+            stage, geolevel = orders[universe][place]
+            after = [*needed.get((universe, geolevel), ()), *last[universe]]
+            last[universe] = wave[f"{universe} {stage} {geolevel}"] = [
+                call(steps[stage], universe, geolevel, shard.name, after=after)
+                for shard in shards[universe][geolevel]
+            ]
+        yield wave
+    return last
+
+
+def _release(
+    settings: TopdownSettings, estimated: Mapping[str, Sequence[Call]]
+) -> Generator[Wave, None, Call]:
+    """Microdata and tables, the checks of them and of everything before, and the release."""
+    written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
+    yield {f"{universe} microdata": [made] for universe, made in written.items()}
+    made = list(written.values())
+    if tabulated_universes(settings):
+        made = [call(write_redistricting_tables, after=made)]
+        yield {"tables": made}
+    checked = call(check_release, after=made)
+    yield {"checks": [checked]}
+    released = call(publish_release, after=[checked])
+    yield {"release": [released]}
+    return released
 
 
 def check(settings: TopdownSettings) -> None:
@@ -111,141 +197,8 @@ PRODUCT = Product(
     print_costs=print_topdown_costs,
     finished=topdown_finished,
     report=report,
+    order=order,
     compare=write_comparison,
     needed=topdown_needs,
     refuse=check_spine_settings,
 )
-
-
-def _run_all(run: RunDirectory, settings: TopdownSettings) -> None:
-    root, universes = str(run.root), settings.run.universes
-    publish_budgets(settings)
-    ingested = ingest.submit(root)
-    finish(run, {"ingest": [ingested]})
-    if ingested.result().facts:
-        run.update_manifest(input_digests=dict(ingested.result().facts))
-    spines = {
-        universe: build_spine.submit(root, universe, wait_for=[ingested]) for universe in universes
-    }
-    finish(run, {f"{universe} spine": [spine] for universe, spine in spines.items()})
-    measured = _measure(run, spines)
-    summarised = {
-        f"{universe} spine summary": [summarise_spine.submit(root, universe, wait_for=[spine])]
-        for universe, spine in spines.items()
-    }
-    publish_geounits(run, settings)
-    estimated = _estimate(run, settings, measured)
-    publish_solves(run)
-    released = _release(run, settings, estimated)
-    finish(run, summarised)
-    compared = compare_with_truth.submit(root, wait_for=[released])
-    finish(run, {"accuracy": [compared]})
-    finish(run, {"report": [report_run.submit(root, wait_for=[compared])]})
-    publish_outcome(run, settings)
-    publish_accuracy(run, settings)
-
-
-Measured = dict[tuple[str, str], list[PrefectFuture]]
-"""What a universe's geolevel needs before it is estimated: its measurements and constraints."""
-
-
-def _measure(run: RunDirectory, spines: dict[str, PrefectFuture]) -> Measured:
-    """Charge the ledger, then draw the noise of every geolevel and write its constraints."""
-    root = str(run.root)
-    charged = charge_ledger.submit(root, wait_for=list(spines.values()))
-    finish(run, {"ledger": [charged]})
-    constrained = {
-        universe: constrain.submit(root, universe, wait_for=[spine])
-        for universe, spine in spines.items()
-    }
-    measured = {
-        (universe, geolevel): [
-            measure.submit(root, universe, geolevel, shard.name, wait_for=[charged])
-            for shard in shards
-        ]
-        for universe in spines
-        for geolevel, shards in _shards(run, universe).items()
-    }
-    finish(
-        run,
-        {f"{universe} constraints": [future] for universe, future in constrained.items()}
-        | {
-            f"{universe} measure {geolevel}": made
-            for (universe, geolevel), made in measured.items()
-        },
-    )
-    return {key: [*made, constrained[key[0]]] for key, made in measured.items()}
-
-
-def _estimate(
-    run: RunDirectory, settings: TopdownSettings, measured: Measured
-) -> dict[str, list[PrefectFuture]]:
-    """Estimate every universe; returns each universe's tasks that came last.
-
-    Top down from the root or bottom up from the blocks, as the estimator needs it; where it
-    combines measurements first, that is done from the blocks up before.
-    """
-    estimator = estimator_of(settings)
-    last: dict[str, list[PrefectFuture]] = {name: [] for name in settings.run.universes}
-    down = {universe: list(_shards(run, universe)) for universe in last}
-    up = {universe: geolevels[::-1] for universe, geolevels in down.items()}
-    if estimator.combine is not None:
-        below_root = {universe: geolevels[:-1] for universe, geolevels in up.items()}
-        _go(run, combine, "combine", below_root, measured, last)
-    _go(run, estimate, "estimate", up if estimator.is_bottom_up else down, measured, last)
-    return last
-
-
-def _go(
-    run: RunDirectory,
-    task: Task,
-    stage: str,
-    geolevels: dict[str, list[str]],
-    measured: Measured,
-    last: dict[str, list[PrefectFuture]],
-) -> None:
-    """Run a task on every shard, geolevel by geolevel in each universe's order.
-
-    The universes go side by side, each waiting for its own geolevel before, whose tasks are kept
-    in `last`.
-    """
-    for depth in range(max(map(len, geolevels.values()))):
-        wave = {}
-        for universe, names in geolevels.items():
-            if depth < len(names):
-                geolevel = names[depth]
-                wait_for = [*measured[universe, geolevel], *last[universe]]
-                last[universe] = wave[f"{universe} {stage} {geolevel}"] = [
-                    task.submit(str(run.root), universe, geolevel, s.name, wait_for=wait_for)
-                    for s in _shards(run, universe)[geolevel]
-                ]
-        finish(run, wave)
-
-
-def _release(
-    run: RunDirectory, settings: TopdownSettings, blocks: dict[str, list[PrefectFuture]]
-) -> PrefectFuture:
-    """Write microdata and tables, check them and everything before, publish what has passed."""
-    root = str(run.root)
-    written = {
-        universe: write_microdata.submit(root, universe, wait_for=estimated)
-        for universe, estimated in blocks.items()
-    }
-    finish(run, {f"{universe} microdata": [future] for universe, future in written.items()})
-    made = list(written.values())
-    if tabulated_universes(settings):
-        made = [write_redistricting_tables.submit(root, wait_for=made)]
-        finish(run, {"tables": made})
-    checked = check_release.submit(root, wait_for=made)
-    finish(run, {"checks": [checked]})
-    published = publish_release.submit(root, wait_for=[checked])
-    finish(run, {"release": [published]})
-    return published
-
-
-def _shards(run: RunDirectory, universe: str) -> dict[str, list[Shard]]:
-    """The shards of a universe by geolevel, root first."""
-    shards: dict[str, list[Shard]] = {}
-    for shard in read_shards(spine_folder(run, universe)):
-        shards.setdefault(shard.geolevel, []).append(shard)
-    return shards

@@ -11,19 +11,19 @@ combined, that comes after all of them.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
-from prefect.futures import PrefectFuture
+from prefect import Task, flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
+from spineflow.flows.order import Order, Wave, call, submitted
 from spineflow.flows.public_tables import publish_outcome, publish_table
 from spineflow.flows.running import (
     Product,
     entered,
-    finish,
     run_settings_file,
     settings_run_name,
     stages_run_name,
@@ -67,56 +67,61 @@ def trips(settings_file: str, run_directory: str = "", overrides: tuple[str, ...
 def trips_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TripsSettings) as (run, settings):
-        _run_all(run, settings)
+        for wave in submitted(run, order(run, settings)):
+            if "ingest" in wave:
+                _publish_noise(run, settings)
+        publish_outcome(run, settings)
     return str(run.release)
 
 
-def _run_all(run: RunDirectory, settings: TripsSettings) -> None:
-    root = str(run.root)
-    ingested = ingest.submit(root)
-    finish(run, {"ingest": [ingested]})
-    if ingested.result().facts:
-        run.update_manifest(input_digests=dict(ingested.result().facts))
+def order(run: RunDirectory, settings: TripsSettings) -> Order:
+    """The steps of a run."""
+    yield {"ingest": [call(ingest)]}
+    yield from tree_to_table(run, settings)
+    for stage, step in {
+        "checks": check_release,
+        "release": publish_release,
+        "report": report_run,
+    }.items():
+        yield {stage: [call(step)]}
+
+
+def tree_to_table(run: RunDirectory, settings: TripsSettings) -> Order:
+    """The steps from an ingested tree to the table that is to be checked."""
     plan = plan_of(run, settings)
-    for block in noise_section(settings, plan).blocks:
-        if not isinstance(block, str):
-            publish_table(block, key="budget-trips", description=plan.mechanism)
-    finish(run, {"ledger": [charge_ledger.submit(root)]})
+    yield {"ledger": [call(charge_ledger)]}
     if plan.mechanism == FULL_INFORMATION and plan.measures_all:
-        _measure(run, list(plan.levels))
+        yield from _measured(run, plan.levels)
     else:
-        _go_down(run, plan)
+        yield from _down(run, plan)
     if plan.mechanism == FULL_INFORMATION:
-        finish(run, {"combine": [combine.submit(root)]})
-    finish(run, {"table": [write_table.submit(root)]})
-    finish(run, {"checks": [check_release.submit(root)]})
-    finish(run, {"release": [publish_release.submit(root)]})
-    finish(run, {"report": [report_run.submit(root)]})
-    publish_outcome(run, settings)
+        yield {"combine": [call(combine)]}
+    yield {"table": [call(write_table)]}
 
 
-def _go_down(run: RunDirectory, plan: Plan) -> None:
+def _down(run: RunDirectory, plan: Plan) -> Order:
     """Measure and estimate level by level; an exact root is estimated alone."""
-    root = str(run.root)
     if plan.is_top_down and 0 not in plan.levels:
-        finish(run, {f"estimate {level_folder(0)}": [estimate.submit(root, 0, ONLY_SHARD)]})
+        yield {f"estimate {level_folder(0)}": [call(estimate, 0, ONLY_SHARD)]}
     for level in plan.levels:
-        _measure(run, [level])
-        made = [estimate.submit(root, level, s.name) for s in read_cuts(run, level).shards]
-        finish(run, {f"estimate {level_folder(level)}": made})
+        yield from _measured(run, [level])
+        yield _of_shards(run, "estimate", estimate, [level])
 
 
-def _measure(run: RunDirectory, levels: list[int]) -> None:
+def _measured(run: RunDirectory, levels: Sequence[int]) -> Order:
     """Cut levels whose parents are known, and measure them side by side."""
-    root = str(run.root)
-    finish(run, {f"cut {level_folder(level)}": [cut.submit(root, level)] for level in levels})
-    measured: dict[str, list[PrefectFuture]] = {
-        f"measure {level_folder(level)}": [
-            measure.submit(root, level, shard.name) for shard in read_cuts(run, level).shards
+    yield {f"cut {level_folder(level)}": [call(cut, level)] for level in levels}
+    yield _of_shards(run, "measure", measure, levels)
+
+
+def _of_shards(run: RunDirectory, stage: str, step: Task, levels: Sequence[int]) -> Wave:
+    """The calls of a step for every shard of levels that are cut."""
+    return {
+        f"{stage} {level_folder(level)}": [
+            call(step, level, shard.name) for shard in read_cuts(run, level).shards
         ]
         for level in levels
     }
-    finish(run, measured)
 
 
 def check(settings: TripsSettings) -> None:
@@ -179,7 +184,15 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    order=order,
 )
+
+
+def _publish_noise(run: RunDirectory, settings: TripsSettings) -> None:
+    plan = plan_of(run, settings)
+    for block in noise_section(settings, plan).blocks:
+        if not isinstance(block, str):
+            publish_table(block, key="budget-trips", description=plan.mechanism)
 
 
 def _warn(sentence: str | None) -> None:

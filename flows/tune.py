@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from prefect import flow
+from spineflow.flows.order import finish
 from spineflow.flows.running import (
     Product,
     entered,
-    finish,
     run_settings_file,
     settings_run_name,
     stages_run_name,

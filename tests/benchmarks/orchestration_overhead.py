@@ -16,51 +16,38 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
-from prefect import Task  # noqa: E402
 from prefect.testing.utilities import prefect_test_harness  # noqa: E402
-from spineflow.flows import progress, public_tables, running  # noqa: E402
+from spineflow.flows.order import Aside, Call, Wave, call_here  # noqa: E402
 from spineflow.flows.registry import product  # noqa: E402
 from spineflow.flows.running import prepare, run_stages  # noqa: E402
+from spineflow.tasks.runs.directory import RunDirectory  # noqa: E402
 
 MOST = 0.10
 """The share of the wall time that orchestration may cost."""
 
 
-@contextmanager
-def plain_functions(workers: int) -> Iterator[None]:
-    """Inside the block, submitting a task calls its function in a pool of threads."""
-    with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(workers))
+def call_in_threads(run: RunDirectory, order: Iterable[Wave], workers: int) -> None:
+    """Call the steps of every wave as functions, in a pool of threads."""
+    with ThreadPoolExecutor(workers) as pool:
+        futures: dict[Call, Future] = {}
 
-        def submit(task: Task, *arguments, wait_for=(), **named) -> Future:
-            def call():
-                for before in wait_for:
-                    before.result()
-                made = task.fn(*arguments, **named)
-                return getattr(made, "data", made)
+        def after(one: Call) -> object:
+            for before in one.after:
+                futures[before].result()
+            return call_here(run, one)
 
-            return pool.submit(call)
-
-        def finish_stage(stages) -> None:
-            for futures in stages.values():
-                for future in futures:
-                    future.result()
-
-        stack.enter_context(patch.object(Task, "submit", submit))
-        stack.enter_context(patch.object(running, "finish_stage", finish_stage))
-        for module in (progress, public_tables):
-            for name in vars(module):
-                if name.endswith("_artifact"):
-                    stack.enter_context(patch.object(module, name, lambda *_, **__: None))
-        yield
+        for wave in order:
+            for one in (one for calls in wave.values() for one in calls if one not in futures):
+                futures[one] = pool.submit(after, one)
+            if not isinstance(wave, Aside):
+                for one in (one for calls in wave.values() for one in calls):
+                    futures[one].result()
 
 
 def timed(folder: Path, asked, settings, *, as_flow: bool) -> tuple[float, float]:
@@ -70,8 +57,7 @@ def timed(folder: Path, asked, settings, *, as_flow: bool) -> tuple[float, float
     if as_flow:
         run_stages(asked, run, settings)
     else:
-        with plain_functions(settings.run.workers):
-            asked.stages.fn(str(run.root))
+        call_in_threads(run, asked.order(run, settings), settings.run.workers)
     spent = time.perf_counter() - wall, time.process_time() - cpu
     shutil.rmtree(folder)
     return spent

@@ -28,7 +28,12 @@ from spineflow.tasks.census.invariants import (
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.queries import errors_of_universe
-from spineflow.tasks.topdown.estimation.estimators import estimator_of
+from spineflow.tasks.topdown.estimation.estimators import (
+    COMBINE,
+    ESTIMATE,
+    estimation_order,
+    estimator_of,
+)
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.measurement.constraints import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
@@ -39,7 +44,7 @@ from spineflow.tasks.topdown.paths import (
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.shards import read_shards, shards_by_geolevel
 
 
 def with_seed(settings: TopdownSettings, seed: int) -> TopdownSettings:
@@ -101,16 +106,13 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
     run = _linked(measured, folder, "confidential", "spine", "measurements")
     estimator = estimator_of(settings)
+    steps = {COMBINE: estimator.combine, ESTIMATE: estimator.estimate}
     for universe in settings.run.universes:
         spine = read_spine(spine_folder(run, universe))
-        down = read_shards(spine_folder(run, universe))
-        up = sorted(down, key=lambda shard: -spine.names.index(shard.geolevel))
-        if estimator.combine is not None:
-            for shard in up:
-                if shard.geolevel != spine.names[0]:
-                    estimator.combine(run, settings, universe, spine, shard)
-        for shard in up if estimator.is_bottom_up else down:
-            estimator.estimate(run, settings, universe, spine, shard)
+        shards = shards_by_geolevel(spine_folder(run, universe))
+        for stage, geolevel in estimation_order(settings, spine.names):
+            for shard in shards[geolevel]:
+                steps[stage](run, settings, universe, spine, shard)
     return run
 
 

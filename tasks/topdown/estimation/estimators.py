@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spineflow.geography.levels import Spine
@@ -12,6 +12,9 @@ from spineflow.tasks.topdown.estimation.parent import SolveRecord
 from spineflow.tasks.topdown.settings import Estimator as EstimatorName
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard
+
+COMBINE, ESTIMATE = "combine", "estimate"
+"""What is done at a geolevel; see `estimation_order`."""
 
 
 @dataclass(frozen=True)
@@ -44,3 +47,19 @@ ESTIMATORS: Mapping[EstimatorName, Estimator] = {
 def estimator_of(settings: TopdownSettings) -> Estimator:
     """The estimator that the settings ask for."""
     return ESTIMATORS[settings.run.estimator]
+
+
+def estimation_order(
+    settings: TopdownSettings, geolevels: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """What a universe's estimator does at which geolevel, in order; geolevels are root first.
+
+    Top down from the root or bottom up from the blocks, as the estimator needs it; where it
+    combines measurements first, that is done from the blocks up before, at all but the root.
+    """
+    estimator, up = estimator_of(settings), tuple(geolevels)[::-1]
+    combined = () if estimator.combine is None else up[:-1]
+    return (
+        *((COMBINE, geolevel) for geolevel in combined),
+        *((ESTIMATE, geolevel) for geolevel in (up if estimator.is_bottom_up else geolevels)),
+    )

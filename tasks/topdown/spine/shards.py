@@ -84,6 +84,14 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
     return _read_shards(folder / SHARDS, (folder / SHARDS).stat().st_mtime_ns)
 
 
+def shards_by_geolevel(folder: Path) -> dict[str, list[Shard]]:
+    """The same shards by the geolevel that they are cut from, root first."""
+    shards: dict[str, list[Shard]] = {}
+    for shard in read_shards(folder):
+        shards.setdefault(shard.geolevel, []).append(shard)
+    return shards
+
+
 def shard_of(folder: Path, geolevel: str, name: str) -> Shard:
     """The stored shard of this geolevel and name; StopIteration if there is none."""
     return next(s for s in read_shards(folder) if (s.geolevel, s.name) == (geolevel, name))

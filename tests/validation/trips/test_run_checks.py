@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spineflow.flows.order import run_in_process
+from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.trips.checks.in_process import tree_to_table
 from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
@@ -40,7 +41,7 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedTr
     run.root.mkdir()
     start_run(run, product="trips", settings_text=dump_settings(settings))
     ingest_input(run, settings)
-    tree_to_table(run, settings)
+    run_in_process(run, tree_to_table(run, settings))
     return run.root, expected_of(settings, plan_of(run, settings))
 
 

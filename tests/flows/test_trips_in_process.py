@@ -11,6 +11,8 @@ import pandas as pd
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from spineflow.flows.order import run_in_process
+from spineflow.flows.trips import order, tree_to_table
 from spineflow.tasks.ledger.charges import set_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -19,7 +21,6 @@ from spineflow.tasks.runs.errors import BudgetRefused, InputRefused, SpineflowEr
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.checks.accuracy import ACCURACY, read_accuracy
-from spineflow.tasks.trips.checks.in_process import run_in_process, tree_to_table
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, estimate_once
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
@@ -58,7 +59,7 @@ def started(country: Path, folder: Path, *overrides: str) -> tuple[RunDirectory,
 
 def finished(country: Path, folder: Path, *overrides: str) -> RunDirectory:
     run, settings = started(country, folder, *overrides)
-    run_in_process(run, settings)
+    run_in_process(run, order(run, settings))
     return run
 
 
@@ -136,7 +137,7 @@ def test_gaussian_noise_on_leaves_lists_what_is_not_there(country: Path, tmp_pat
 
 def test_stability_histogram_discovers_nothing_false(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path, "mechanism.name=stability_histogram")
-    run_in_process(run, settings)
+    run_in_process(run, order(run, settings))
     accuracy = read_accuracy(run)
     assert (accuracy["false_discovery_percent"] == 0).all()
     draws = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
@@ -188,7 +189,7 @@ def test_noise_has_the_variance_of_its_share(
         country, tmp_path, "mechanism.name=inftda_full_information", "privacy.seed=11"
     )
     ingest_input(run, settings)
-    tree_to_table(run, settings)
+    run_in_process(run, tree_to_table(run, settings))
     plan, truth = plan_of(run, settings), read_truth(run)
     level = plan.tree.depth
     noisy = read_nodes([measured_file(run, level, "00000")], plan.tree, level, "value")
@@ -227,7 +228,7 @@ def test_a_cap_stops_the_run_before_noise(country: Path, tmp_path: Path) -> None
     ingest_input(run, settings)
     set_cap(open_ledger(tmp_path / "ledger.db"), "generated-country", Fraction(1, 1000))
     with pytest.raises(BudgetRefused, match="cap"):
-        tree_to_table(run, settings)
+        run_in_process(run, tree_to_table(run, settings))
     assert not (run.root / "measurements").exists()
 
 
@@ -265,7 +266,7 @@ def test_small_shards_give_what_one_gives(country: Path, tmp_path: Path, monkeyp
 def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
-    tree_to_table(run, settings)
+    run_in_process(run, tree_to_table(run, settings))
     level = 3
     shutil.copy(estimates_files(run, 1)[0], tmp_path / "kept")
     (above,) = estimates_files(run, level - 1)
@@ -288,7 +289,7 @@ def test_without_trips_or_after_an_empty_root_nothing_is_released(
         table = pq.read_table(folder / "trips.parquet")
         none = np.zeros(len(table), dtype=np.int64)
         pq.write_table(table.set_column(2, "commuters", [none]), folder / "trips.parquet")
-        run_in_process(run, settings)
+        run_in_process(run, order(run, settings))
         released = pq.read_table(run.release / "trips.parquet")["count"].to_numpy()
         assert released.sum() == 0 or name == "unbounded"
 
@@ -322,7 +323,7 @@ def test_columns_keep_their_types(country: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run.root.mkdir()
     start_run(run, product="trips", settings_text=dump_settings(settings), stamp=settings.stamp)
-    run_in_process(run, settings)
+    run_in_process(run, order(run, settings))
     released = pq.read_table(run.release / "trips.parquet").to_pandas()
     expected = table.rename(columns={"n": "count"}).sort_values(["place", "sex"], ignore_index=True)
     pd.testing.assert_frame_equal(released, expected)

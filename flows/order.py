@@ -1,0 +1,104 @@
+"""The order of a run's steps, written once: submitted to Prefect, or called in this process.
+
+The order of a product is a generator of waves. A wave says by stage which steps are called, and
+which calls each of them waits for; it has ended before the generator goes on, so what a step wrote
+can decide what comes next. A flow submits the waves to its task runner; notebooks, studies and
+tests call the same steps as functions, one after the other, and need no server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import State, Task
+from prefect.futures import PrefectFuture
+from spineflow.flows.progress import finish_stage
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.handles import Artifact
+
+INGEST = "ingest"
+"""The stage whose facts are the digests of the input."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a step.
+
+    keys : what names its piece of work: universe, level, shard.
+    after : the calls that it waits for, besides those of earlier waves.
+    """
+
+    step: Task
+    keys: tuple[Any, ...]
+    after: tuple[Call, ...]
+
+
+Wave = Mapping[str, Sequence[Call]]
+"""Calls by stage. They go side by side, but for those that wait for others."""
+
+Order = Generator[Wave, None, None]
+"""The waves of a run, one after the other."""
+
+
+class Aside(dict[str, Sequence[Call]]):
+    """A wave that is begun and left to itself; yielded again as a plain wave, it is waited for."""
+
+
+def call(step: Task, *keys: Any, after: Iterable[Call] = ()) -> Call:
+    """The call of a step with these keys, once the calls of `after` have ended."""
+    return Call(step, keys, tuple(after))
+
+
+def submitted(run: RunDirectory, order: Iterable[Wave]) -> Iterator[Wave]:
+    """Submit the steps of every wave inside a flow; yields each wave as soon as it has ended.
+
+    An `Aside` is yielded when it has begun. What was made is entered in the manifest. Raises the
+    error of the first step of a wave that failed.
+    """
+    futures: dict[Call, PrefectFuture] = {}
+    for wave in order:
+        for one in (one for calls in wave.values() for one in calls if one not in futures):
+            wait_for = [futures[before] for before in one.after]
+            futures[one] = one.step.submit(str(run.root), *one.keys, wait_for=wait_for)
+        if not isinstance(wave, Aside):
+            finish(run, {stage: [futures[one] for one in calls] for stage, calls in wave.items()})
+        yield wave
+
+
+def called(run: RunDirectory, order: Iterable[Wave]) -> Iterator[Wave]:
+    """The same with the steps called as functions, one after the other; needs no flow."""
+    artifacts: dict[Call, Artifact] = {}
+    for wave in order:
+        for one in (one for calls in wave.values() for one in calls if one not in artifacts):
+            artifacts[one] = call_here(run, one)
+        if not isinstance(wave, Aside):
+            record(run, {s: [artifacts[one] for one in calls] for s, calls in wave.items()})
+        yield wave
+
+
+def run_in_process(run: RunDirectory, order: Iterable[Wave]) -> None:
+    """Call all steps of an order in this process; the run directory has been started."""
+    for _ in called(run, order):
+        pass
+
+
+def call_here(run: RunDirectory, one: Call) -> Artifact:
+    """What a step makes when it is called as a function."""
+    made = one.step.fn(str(run.root), *one.keys)
+    return made.data if isinstance(made, State) else made
+
+
+def finish(run: RunDirectory, stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
+    """Wait for stages and enter them in the manifest; raises the error of the first that failed."""
+    finish_stage(stages)
+    record(run, {stage: [future.result() for future in made] for stage, made in stages.items()})
+
+
+def record(run: RunDirectory, stages: Mapping[str, Sequence[Artifact]]) -> None:
+    """Enter finished stages in the manifest, with the digests of an input that was read."""
+    run.record_stages(stages)
+    for artifact in stages.get(INGEST, ()):
+        if artifact.facts:
+            run.update_manifest(input_digests=dict(artifact.facts))
