@@ -27,6 +27,8 @@ from spineflow.tasks.runs.publishing import publish_once
 
 SIGNS = ("=", "<=", ">=")
 
+DPQUERY_SUFFIX = "_dpq"
+
 _VALUES = pa.list_(pa.field("element", pa.int64(), nullable=False))
 _DPQUERIES_SCHEMA = pa.schema(
     [
@@ -51,7 +53,9 @@ _CONSTRAINTS_SCHEMA = pa.schema(
 class NoisyAnswers:
     """One query measured on some geounits.
 
-    `geocode` (n,), `values` (n, n_rows) int64, `variance` (n,), `plb` (n,) of `p/q`.
+    `geocode` (n,), `values` (n, n_rows) int64, `variance` (n,), `plb` (n,) of `p/q`. As read, for
+    geounits that were asked for, a geounit that was not measured has values 0, infinite variance
+    and plb "0".
     """
 
     query_name: str
@@ -63,37 +67,17 @@ class NoisyAnswers:
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint on some geounits: Q x `sign` values; `geocode` (n,), `values` (n, n_rows)."""
+    """One constraint on some geounits: Q x `sign` values; `geocode` (n,), `values` (n, n_rows).
+
+    holds : (n,), false where a geounit that was asked for has no such constraint, and its values
+        are 0; None where all have it, as in all that is written.
+    """
 
     query_name: str
     sign: str
     geocode: np.ndarray
     values: np.ndarray
-
-
-@dataclass(frozen=True)
-class MeasuredQuery:
-    """A query's answers aligned to requested geounits.
-
-    `values` (n, n_rows) int64, `variance` (n,) and `plb` (n,) of `p/q`; where a geounit was not
-    measured its values are 0, its variance infinite and its plb "0".
-    """
-
-    values: np.ndarray
-    variance: np.ndarray
-    plb: np.ndarray
-
-
-@dataclass(frozen=True)
-class ConstrainedQuery:
-    """A constraint's values aligned to requested geounits.
-
-    `values` (n, n_rows) int64; `holds` (n,) is false where a geounit has no such constraint, and
-    its values are 0.
-    """
-
-    values: np.ndarray
-    holds: np.ndarray
+    holds: np.ndarray | None = None
 
 
 def write_measurements(
@@ -148,16 +132,19 @@ def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
 
 def read_measurements(
     paths: Path | Iterable[Path], geocodes: Sequence[str]
-) -> dict[str, MeasuredQuery]:
+) -> dict[str, NoisyAnswers]:
     """Noisy answers of the given geounits by query name, aligned to `geocodes`.
 
     Row groups that hold none of the geounits are skipped. Raises ValueError if an answer stands
     twice.
     """
-    found: dict[str, MeasuredQuery] = {}
+    geocode = np.asarray(geocodes, dtype=object)
+    found: dict[str, NoisyAnswers] = {}
     for table, query_name, positions, values in _runs(paths, geocodes, _DPQUERIES_SCHEMA):
         if query_name not in found:
-            found[query_name] = MeasuredQuery(
+            found[query_name] = NoisyAnswers(
+                query_name,
+                geocode,
                 np.zeros((len(geocodes), values.shape[1]), dtype=np.int64),
                 np.full(len(geocodes), np.inf),
                 np.full(len(geocodes), "0", dtype=object),
@@ -173,25 +160,26 @@ def read_measurements(
 
 def read_constraints(
     paths: Path | Iterable[Path], geocodes: Sequence[str]
-) -> dict[tuple[str, str], ConstrainedQuery]:
+) -> dict[tuple[str, str], Constraint]:
     """Constraints of the given geounits by query name and sign, aligned to `geocodes`.
 
     Raises ValueError if a constraint stands twice.
     """
-    found: dict[tuple[str, str], ConstrainedQuery] = {}
+    geocode = np.asarray(geocodes, dtype=object)
+    found: dict[tuple[str, str], Constraint] = {}
+    held: dict[tuple[str, str], np.ndarray] = {}
     for table, query_name, positions, values in _runs(paths, geocodes, _CONSTRAINTS_SCHEMA):
         signs = np.asarray(table["sign"].to_pylist(), dtype=object)
         for sign in np.unique(signs):
             key, has_sign = (query_name, str(sign)), signs == sign
             if key not in found:
-                found[key] = ConstrainedQuery(
-                    np.zeros((len(geocodes), values.shape[1]), dtype=np.int64),
-                    np.zeros(len(geocodes), dtype=bool),
-                )
-            if found[key].holds[positions[has_sign]].any():
+                held[key] = np.zeros(len(geocode), dtype=bool)
+                none = np.zeros((len(geocode), values.shape[1]), dtype=np.int64)
+                found[key] = Constraint(*key, geocode, none, held[key])
+            if held[key][positions[has_sign]].any():
                 raise ValueError(f"{query_name} {sign} constrains a geounit twice")
             found[key].values[positions[has_sign]] = values[has_sign]
-            found[key].holds[positions[has_sign]] = True
+            held[key][positions[has_sign]] = True
     return found
 
 
@@ -265,6 +253,3 @@ def _runs_of_row_group(
             run, values = run.take(kept), values[kept]
         name = query.dictionary[int(query_code[start])].as_py()
         yield run, name, positions[start:end][kept], values
-
-
-DPQUERY_SUFFIX = "_dpq"
