@@ -19,7 +19,7 @@ from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
 from spineflow.flows.order import Call, Order, Wave, call, submitted
-from spineflow.flows.public_tables import publish_outcome, publish_table
+from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
     Product,
     entered,
@@ -28,7 +28,7 @@ from spineflow.flows.running import (
     stages_run_name,
 )
 from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
-from spineflow.tasks.detailed_groups.checks.steps import check_release, publish_release, report_run
+from spineflow.tasks.detailed_groups.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.detailed_groups.ingest.ingest import (
     check_input_of,
     parameters_of,
@@ -75,12 +75,12 @@ def detailed_groups_stages(run_directory: str) -> str:
         for wave in submitted(run, order(run, settings)):
             if "stage 2" in wave:
                 rows = tuple(_groups_of_levels(run, settings))
-                publish_table(
+                show_table(
                     ReportTable(("region type", "level", "groups"), rows),
                     key="population-groups",
                     description="Population groups measured",
                 )
-        publish_outcome(run, settings)
+        show_outcome(run, settings)
     return str(run.release)
 
 
@@ -103,7 +103,7 @@ def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
     for stage, step in {
         "files": write_tables,
         "checks": check_release,
-        "release": publish_release,
+        "release": release_run,
         "report": report_run,
     }.items():
         made = [call(step, after=made)]

@@ -15,7 +15,7 @@ from prefect import flow
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
 from spineflow.flows.order import Order, call, submitted
-from spineflow.flows.public_tables import publish_outcome, publish_table
+from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
     Product,
     entered,
@@ -24,7 +24,7 @@ from spineflow.flows.running import (
     stages_run_name,
 )
 from spineflow.tasks.group_sizes.checks.accuracy import read_accuracy
-from spineflow.tasks.group_sizes.checks.steps import check_release, publish_release, report_run
+from spineflow.tasks.group_sizes.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.group_sizes.estimation.steps import estimate
 from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
@@ -60,8 +60,8 @@ def group_sizes_stages(run_directory: str) -> str:
             if "ingest" in wave:
                 plan = read_plan(run)
                 about = f"{plan.mechanism}, every level"
-                publish_table(noise_table(plan), key="group-size-noise", description=about)
-        publish_outcome(run, settings)
+                show_table(noise_table(plan), key="group-size-noise", description=about)
+        show_outcome(run, settings)
     return str(run.release)
 
 
@@ -77,7 +77,7 @@ def order(run: RunDirectory, _settings: GroupSizesSettings) -> Order:
         "estimate": estimate,
         "tables": tabulate,
         "checks": check_release,
-        "release": publish_release,
+        "release": release_run,
         "report": report_run,
     }.items():
         made = [call(step, after=made)]

@@ -23,7 +23,7 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from spineflow.tasks.ledger.products_report import publish_index, write_products_report
+from spineflow.tasks.ledger.products_report import write_index, write_products_report
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.publication import refuse_taken_place
@@ -53,7 +53,7 @@ def products_stages(run_directory: str) -> str:
             with stopwatch() as seconds:
                 run_stages(product(name), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
-        publish_index(run, tuple(settings.products.chosen()))
+        write_index(run, tuple(settings.products.chosen()))
         write_products_report(run, settings, tuple(settings.products.chosen()))
     return str(run.release)
 

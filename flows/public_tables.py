@@ -20,7 +20,7 @@ from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.workload.costs import budget_report
 
 
-def publish_table(table: Table, *, key: str, description: str) -> None:
+def show_table(table: Table, *, key: str, description: str) -> None:
     """Show a table; numbers in it are shown as they are."""
     create_table_artifact(
         [dict(zip(table.headers, row, strict=True)) for row in table.rows],
@@ -29,7 +29,7 @@ def publish_table(table: Table, *, key: str, description: str) -> None:
     )
 
 
-def publish_budgets(settings: TopdownSettings) -> None:
+def show_budgets(settings: TopdownSettings) -> None:
     """What every query at every geolevel is measured with."""
     for universe in settings.run.universes:
         report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
@@ -38,44 +38,44 @@ def publish_budgets(settings: TopdownSettings) -> None:
         )
 
 
-def publish_geounits(run: RunDirectory, settings: TopdownSettings) -> None:
+def show_geounits(run: RunDirectory, settings: TopdownSettings) -> None:
     """The number of geounits of every universe's spine."""
     for universe in settings.run.universes:
         spine = read_spine(spine_folder(run, universe))
         rows = tuple(
             (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
         )
-        publish_table(
+        show_table(
             Table(("geolevel", "geounits", "bypassed"), rows),
             key=f"geounits-{universe}",
             description=f"{spine.kind} spine",
         )
 
 
-def publish_solves(run: RunDirectory) -> None:
+def show_solves(run: RunDirectory) -> None:
     """How the least-squares and rounding problems ended."""
-    publish_table(
+    show_table(
         solves_table(run),
         key="solver-outcomes",
         description="Every least-squares and rounding problem, by how it ended",
     )
 
 
-def publish_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
+def show_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
     """How far the release is from the truth, for inputs that are not confidential."""
     figures = None if settings.input.confidential else read_figures(run)
     if figures is not None:
-        publish_table(
+        show_table(
             accuracy_table(figures),
             key="accuracy",
             description="Errors by level, beside the standard deviation that the budget implies",
         )
 
 
-def publish_outcome(run: RunDirectory, settings: ProductSettings) -> None:
+def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
     """The checks of a finished run, and where its release and report are."""
     table = checks_table(run)
-    publish_table(
+    show_table(
         table, key="checks", description="Independent checks of the result before its release"
     )
     stamp = "" if settings.is_private else f"**{settings.stamp}.**\n\n"

@@ -25,11 +25,11 @@ from spineflow.flows.console import (
 )
 from spineflow.flows.order import Aside, Call, Order, Wave, call, submitted
 from spineflow.flows.public_tables import (
-    publish_accuracy,
-    publish_budgets,
-    publish_geounits,
-    publish_outcome,
-    publish_solves,
+    show_accuracy,
+    show_budgets,
+    show_geounits,
+    show_outcome,
+    show_solves,
 )
 from spineflow.flows.running import (
     Product,
@@ -42,7 +42,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
 from spineflow.tasks.topdown.checks.accuracy.run import write_comparison, write_run_accuracy
 from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
-from spineflow.tasks.topdown.checks.steps import check_release, publish_release, report_run
+from spineflow.tasks.topdown.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
 from spineflow.tasks.topdown.estimation.steps import combine, estimate
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, refuse_large_deltas
@@ -77,14 +77,14 @@ def topdown(settings_file: str, run_directory: str = "", overrides: tuple[str, .
 def topdown_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TopdownSettings) as (run, settings):
-        publish_budgets(settings)
+        show_budgets(settings)
         for wave in submitted(run, order(run, settings)):
             if isinstance(wave, Aside):
-                publish_geounits(run, settings)
+                show_geounits(run, settings)
             if any(stage.endswith("microdata") for stage in wave):
-                publish_solves(run)
-        publish_outcome(run, settings)
-        publish_accuracy(run, settings)
+                show_solves(run)
+        show_outcome(run, settings)
+        show_accuracy(run, settings)
     return str(run.release)
 
 
@@ -162,7 +162,7 @@ def _release(
         yield {"tables": made}
     checked = call(check_release, after=made)
     yield {"checks": [checked]}
-    released = call(publish_release, after=[checked])
+    released = call(release_run, after=[checked])
     yield {"release": [released]}
     return released
 

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
 from spineflow.flows.order import Order, Wave, call, submitted
-from spineflow.flows.public_tables import publish_outcome, publish_table
+from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
     Product,
     entered,
@@ -31,7 +31,7 @@ from spineflow.flows.running import (
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import refusal
 from spineflow.tasks.trips.checks.accuracy import read_accuracy
-from spineflow.tasks.trips.checks.steps import check_release, publish_release, report_run
+from spineflow.tasks.trips.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
 from spineflow.tasks.trips.estimation.steps import combine, estimate
 from spineflow.tasks.trips.ingest.files import plan_of
@@ -69,8 +69,8 @@ def trips_stages(run_directory: str) -> str:
     with entered(run_directory, TripsSettings) as (run, settings):
         for wave in submitted(run, order(run, settings)):
             if "ingest" in wave:
-                _publish_noise(run, settings)
-        publish_outcome(run, settings)
+                _show_noise(run, settings)
+        show_outcome(run, settings)
     return str(run.release)
 
 
@@ -80,7 +80,7 @@ def order(run: RunDirectory, settings: TripsSettings) -> Order:
     yield from tree_to_table(run, settings)
     for stage, step in {
         "checks": check_release,
-        "release": publish_release,
+        "release": release_run,
         "report": report_run,
     }.items():
         yield {stage: [call(step)]}
@@ -188,11 +188,11 @@ PRODUCT = Product(
 )
 
 
-def _publish_noise(run: RunDirectory, settings: TripsSettings) -> None:
+def _show_noise(run: RunDirectory, settings: TripsSettings) -> None:
     plan = plan_of(run, settings)
     for block in noise_section(settings, plan).blocks:
         if not isinstance(block, str):
-            publish_table(block, key="budget-trips", description=plan.mechanism)
+            show_table(block, key="budget-trips", description=plan.mechanism)
 
 
 def _warn(sentence: str | None) -> None:

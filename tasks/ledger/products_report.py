@@ -19,7 +19,7 @@ from spineflow.tasks.runs.settings import ProductSettings
 INDEX = "products.json"
 
 
-def publish_index(run: RunDirectory, products: Sequence[str]) -> None:
+def write_index(run: RunDirectory, products: Sequence[str]) -> None:
     """Write `release/products.json`: the folder of every product's release, and its run."""
     if run.release.exists():
         return

@@ -49,17 +49,17 @@ def checked(
     return made(path, {"checks passed": len(check_run(run, settings))})
 
 
-def publish(run: RunDirectory) -> None:
+def release_checked(run: RunDirectory) -> None:
     """Give the checked release its name in one step."""
     os.rename(run.unchecked_release, run.release)
 
 
-def published(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
-    """The release, published unless it is already; `complete` adds what only checked ones have."""
+def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
+    """The release, unless there is one already; `complete` adds what only checked ones have."""
     if run.release.exists():
         return found(run.release)
     complete()
-    publish(run)
+    release_checked(run)
     return made(run.release)
 
 

@@ -78,10 +78,10 @@ frame.opened = original
 def failing(*arguments):
     raise ValueError(quoted)
 
-whole = flow.publish_outcome
-flow.publish_outcome = failing
+whole = flow.show_outcome
+flow.show_outcome = failing
 outcomes["flow"] = ended(*run)
-flow.publish_outcome = whole
+flow.show_outcome = whole
 outcomes["nothing"] = ended(*run)
 print(json.dumps(outcomes))
 """

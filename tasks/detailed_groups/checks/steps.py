@@ -1,4 +1,4 @@
-"""The steps that check a detailed-groups run, publish its release and report on it."""
+"""The steps that check a detailed-groups run, let its release through and report on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spineflow.tasks.detailed_groups.checks.check import check_run
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, published, reported
+from spineflow.tasks.runs.gate import checked, released, reported
 from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
 
@@ -18,10 +18,10 @@ def check_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
     return checked(run, settings, check_run)
 
 
-@step("publish groups", DetailedGroupsSettings, run_name="publish release")
-def publish_release(run: RunDirectory, _settings: DetailedGroupsSettings) -> Made:
+@step("release groups", DetailedGroupsSettings, run_name="release")
+def release_run(run: RunDirectory, _settings: DetailedGroupsSettings) -> Made:
     """Move the checked release to where readers look for it."""
-    return published(run)
+    return released(run)
 
 
 @step("report groups", DetailedGroupsSettings, run_name="report")

@@ -22,7 +22,7 @@ def names_of(run: RunDirectory) -> GroupNames:
 
 
 def write_run_release(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Write the release's files where they are checked before they are published."""
+    """Write the release's files where they are checked before they are released."""
     write_release(
         run.unchecked_release,
         groups_to_release(run, settings),
@@ -32,5 +32,5 @@ def write_run_release(run: RunDirectory, settings: DetailedGroupsSettings) -> No
 
 
 def has_unchecked_release(run: RunDirectory) -> bool:
-    """Whether the files have been written, and not been published yet."""
+    """Whether the files have been written, and not been released yet."""
     return (run.unchecked_release / T1).exists()

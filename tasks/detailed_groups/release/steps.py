@@ -11,7 +11,7 @@ from spineflow.tasks.runs.steps import step
 
 @step("write groups", DetailedGroupsSettings, run_name="write groups")
 def write_tables(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
-    """Write t1.csv, t2.csv and population_groups.parquet; they are published once checked."""
+    """Write t1.csv, t2.csv and population_groups.parquet; they are released once checked."""
     if run.release.exists() or has_unchecked_release(run):
         return found(run.unchecked_release)
     write_run_release(run, settings)

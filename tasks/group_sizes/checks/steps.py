@@ -1,4 +1,4 @@
-"""The steps that check a group-sizes run, publish its release and report on it."""
+"""The steps that check a group-sizes run, let its release through and report on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.release.report import write_report
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, published, reported
+from spineflow.tasks.runs.gate import checked, released, reported
 from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
 
@@ -18,10 +18,10 @@ def check_release(run: RunDirectory, settings: GroupSizesSettings) -> Made:
     return checked(run, settings, check_run)
 
 
-@step("publish group sizes", GroupSizesSettings, run_name="publish release")
-def publish_release(run: RunDirectory, _settings: GroupSizesSettings) -> Made:
+@step("release group sizes", GroupSizesSettings, run_name="release")
+def release_run(run: RunDirectory, _settings: GroupSizesSettings) -> Made:
     """Move the checked release to where readers look for it."""
-    return published(run)
+    return released(run)
 
 
 @step("report group sizes", GroupSizesSettings, run_name="report")

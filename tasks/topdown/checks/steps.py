@@ -1,9 +1,9 @@
-"""The steps that check a finished run, publish its release and report on it."""
+"""The steps that check a finished run, let its release through and report on it."""
 
 from __future__ import annotations
 
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, published, reported
+from spineflow.tasks.runs.gate import checked, released, reported
 from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
@@ -19,10 +19,10 @@ def check_release(run: RunDirectory, settings: TopdownSettings) -> Made:
     return checked(run, settings, check_run)
 
 
-@step("publish release", TopdownSettings, run_name="publish release")
-def publish_release(run: RunDirectory, settings: TopdownSettings) -> Made:
+@step("release", TopdownSettings, run_name="release")
+def release_run(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Add the certificate, and move the checked release to where readers look for it."""
-    return published(run, lambda: write_certificate(run, settings))
+    return released(run, lambda: write_certificate(run, settings))
 
 
 @step("report", TopdownSettings, run_name="report")

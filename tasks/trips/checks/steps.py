@@ -1,9 +1,9 @@
-"""The steps that check a finished trips run, publish its release and report on it."""
+"""The steps that check a finished trips run, let its release through and report on it."""
 
 from __future__ import annotations
 
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, published, reported
+from spineflow.tasks.runs.gate import checked, released, reported
 from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.trips.checks.accuracy import has_truth, read_accuracy, write_accuracy
@@ -19,10 +19,10 @@ def check_release(run: RunDirectory, settings: TripsSettings) -> Made:
     return checked(run, settings, check_run)
 
 
-@step("publish release", TripsSettings, run_name="publish release")
-def publish_release(run: RunDirectory, settings: TripsSettings) -> Made:
+@step("release", TripsSettings, run_name="release")
+def release_run(run: RunDirectory, settings: TripsSettings) -> Made:
     """Add the certificate, and move the checked release to where readers look for it."""
-    return published(run, lambda: write_certificate(run, settings))
+    return released(run, lambda: write_certificate(run, settings))
 
 
 @step("report", TripsSettings, run_name="report")

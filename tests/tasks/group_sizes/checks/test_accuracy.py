@@ -19,7 +19,7 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown
 from spineflow.tasks.runs.errors import CheckFailed
-from spineflow.tasks.runs.gate import publish
+from spineflow.tasks.runs.gate import release_checked
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def released(run_groups, tmp_path_factory):
     dataset = census_like(groups=5000, counties=12, states=4, largest=30)
     run, settings = run_groups(write_dataset(folder, dataset), folder / "run")
     check_run(run, settings)
-    publish(run)
+    release_checked(run)
     return run, settings, dataset
 
 
@@ -85,7 +85,7 @@ def test_runs_that_are_not_private_are_stamped(
     run, settings = run_groups(file, tmp_path / "run")
     assert not settings.is_private
     check_run(run, settings)
-    publish(run)
+    release_checked(run)
     document = report(run, settings, None)
     assert document.stamp.startswith("NOT PRIVATE")
     assert stamp in document.stamp
