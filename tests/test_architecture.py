@@ -94,6 +94,20 @@ def test_noise_comes_from_no_ordinary_generator() -> None:
         assert not any(word in text for word in forbidden), f"{path} draws from {forbidden}"
 
 
+def test_noise_is_drawn_through_charges_alone() -> None:
+    """Whoever else could call a sampler could draw what no ledger knows of."""
+    allowed = ("tasks/noise/", "tasks/ledger/claims.py")
+    for path in sources():
+        place = path.relative_to(REPOSITORY).as_posix()
+        if not place.startswith(allowed):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            drawn = names & {"draw_noise", "discrete_gaussian", "discrete_laplace"}
+            assert not drawn, f"{place} draws noise by itself"
+            uses_system = "SystemRandom" in names and place != "tasks/ledger/charging.py"
+            assert not uses_system, f"{place} takes the system's randomness by itself"
+
+
 def test_release_stages_never_name_the_confidential_folder() -> None:
     """Estimation, postprocessing and release read measurements, invariants and geography only."""
     for stage in ("estimation", "postprocess", "release", "checks", "spine"):

@@ -1,0 +1,80 @@
+"""The command for ledgers: made with caps, shown, capped; and reports on runs that were edited."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.running import prepare
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+PRESETS = Path(__file__).resolve().parents[2] / "flows" / "settings"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> list[str]:
+    return ["--ledger", str(tmp_path / "ledger.db")]
+
+
+def shown(ledger: list[str], capsys) -> dict:
+    capsys.readouterr()
+    assert main(["ledger", "--json", *ledger]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_ledger_is_made_with_its_caps(ledger: list[str], capsys) -> None:
+    caps = ["--cap", "3", "--cap", "town=1/2", "--delta-cap", "1e-6"]
+    assert main(["ledger", "init", *caps, *ledger]) == 0
+    found = shown(ledger, capsys)
+    assert (found["cap"], Fraction(found["delta_cap"])) == ("3", Fraction(1, 10**6))
+    assert found["datasets"]["town"]["cap"] == "1/2"
+    assert main(["ledger", "set-cap", "town", "2", "--delta-cap", "1e-9", *ledger]) == 0
+    town = shown(ledger, capsys)["datasets"]["town"]
+    assert (town["cap"], Fraction(town["delta_cap"])) == ("2", Fraction(1, 10**9))
+
+
+def test_a_ledger_is_made_once_and_where_its_folder_is(ledger, tmp_path: Path, capsys) -> None:
+    assert main(["ledger", "init", *ledger]) == 0
+    assert main(["ledger", "init", *ledger]) == 3
+    assert "is there already" in capsys.readouterr().err
+    assert main(["ledger", "init", "--ledger", str(tmp_path / "none" / "ledger.db")]) == 3
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("cap", ["--cap=lots", "--cap=0", "--delta-cap=1", "--cap=town=-1"])
+def test_a_cap_that_is_none_makes_no_ledger(ledger, tmp_path: Path, cap: str) -> None:
+    assert main(["ledger", "init", cap, *ledger]) == 2
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def begun(tmp_path: Path, capsys):
+    """A run that looks finished, as far as reports ask."""
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
+        '[privacy]\ndataset = "town"\n'
+    )
+    run = prepare(load_settings(TopdownSettings, file, presets=PRESETS), tmp_path / "run")
+    run.release.mkdir()
+    return run, capsys.readouterr().err
+
+
+def test_a_first_run_without_a_cap_warns(tmp_path: Path, capsys) -> None:
+    _, told = begun(tmp_path, capsys)
+    assert told.startswith("warning: there is no ledger") and "ledger init" in told
+
+
+def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None:
+    """Else the accuracy against the truth would go into the public report."""
+    run, _ = begun(tmp_path, capsys)
+    text = run.settings.read_text()
+    assert "confidential = true" in text
+    run.settings.write_text(text.replace("confidential = true", "confidential = false"))
+    for command in (["report", str(run.root)], ["report", str(run.root), str(run.root)]):
+        assert main(command) == 2
+        assert "has been edited since the run began" in capsys.readouterr().err
+    assert not run.report.exists()
