@@ -132,6 +132,38 @@ def _parser() -> argparse.ArgumentParser:
     )
     report.add_argument("run_directories", metavar="RUN_DIR", nargs="+", help=RUN_DIR)
 
+    intervals = add(
+        "intervals",
+        _intervals,
+        "confidence intervals from a topdown run's noisy measurements",
+        "Best linear unbiased estimates from all noisy measurements of a topdown run, with exact "
+        "standard deviations and intervals, for every geounit of its geolevels or for areas that "
+        "are lists of blocks. Reads nothing confidential, and spends nothing.",
+    )
+    intervals.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
+    intervals.add_argument(
+        "--query",
+        action="append",
+        required=True,
+        dest="queries",
+        metavar="Q",
+        help="a marginal query such as total or 'hispanic * cenrace'; may be given several times",
+    )
+    intervals.add_argument("--universe", help="default: the first of the run")
+    where = intervals.add_mutually_exclusive_group()
+    where.add_argument("--geolevel", metavar="L", help="one geolevel; default: all of the spine")
+    where.add_argument(
+        "--entities",
+        metavar="FILE",
+        help="areas off the spine: CSV or Parquet with the columns area and block (16 digits)",
+    )
+    intervals.add_argument(
+        "--level", type=float, default=0.9, help="probability to hold the truth (%(default)s)"
+    )
+    intervals.add_argument(
+        "--out", metavar="FILE", help="Parquet or .csv; default: in the run's intervals/"
+    )
+
     check = add("check", _check, "validate settings and inputs; draw no noise, spend nothing")
     with_settings(check)
 
@@ -288,6 +320,27 @@ def _refuse_altered(run, settings) -> None:
     for part, own in parts_of(run, settings):
         secure_confidential(part)
         refuse_unlike_ledger(part, own)
+
+
+def _intervals(options: argparse.Namespace) -> int:
+    from spineflow.tasks.topdown.intervals.report import write_run_intervals
+    from spineflow.tasks.topdown.settings import TopdownSettings
+
+    run, _, settings = _existing(options.run_directory)
+    if not isinstance(settings, TopdownSettings):
+        raise InputRefused(f"{run.root} is no run of topdown; only those have intervals.")
+    for path, rows in write_run_intervals(
+        run,
+        settings,
+        options.queries,
+        universe=options.universe,
+        geolevel=options.geolevel,
+        entities=options.entities,
+        level=options.level,
+        out=options.out,
+    ):
+        print(f"{path}: {rows:,} intervals")
+    return 0
 
 
 def _stamp(run, settings) -> None:

@@ -185,6 +185,8 @@ def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path:
         shutil.rmtree(run.root / name)
     assert main(["resume", str(run.root)]) == 0
     assert contents(run.root / "estimates") == contents(finished.root / "estimates")
+    assert main(["intervals", str(run.root), "--query", "total", "--geolevel", "Tract"]) == 0
+    assert (run.root / "intervals" / "persons" / "Tract.parquet").exists()
     for name in ("mdf_persons.csv", "mdf_units.csv"):
         assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
     for name in ("tables", "pl94171"):
@@ -246,6 +248,7 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
     assert why.strip().removesuffix(".") in run.report.read_text()
     assert run.settings.read_text().startswith("# NOT PRIVATE")
     assert main(["report", str(run.root)]) == 0
+    assert main(["intervals", str(run.root), "--query", "total"]) == 2
     for path in run.root.rglob("*.parquet"):
         assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
     assert not (tmp_path / "ledger.db").exists()

@@ -111,6 +111,39 @@ class GroupedEstimates:
             group[found.rows], row[found.rows] = number, np.arange(found.rows.size)
         return group, row
 
+    def part(self, start: int, stop: int) -> GroupedEstimates:
+        """Those of the geounits `start` to `stop`."""
+        groups = []
+        for group in self.groups:
+            kept = np.flatnonzero((group.rows >= start) & (group.rows < stop))
+            if kept.size:
+                taken = _taken(group.estimates, kept)
+                groups.append(Group(group.rows[kept] - start, group.cells, taken))
+        return GroupedEstimates(self.algebra, self.can_have[start:stop], tuple(groups))
+
+    @classmethod
+    def joined(cls, parts: Sequence[GroupedEstimates]) -> GroupedEstimates:
+        """Those of runs of geounits one after the other."""
+        found: dict[bytes, list[Group]] = {}
+        start = 0
+        for part in parts:
+            for group in part.groups:
+                moved = Group(group.rows + start, group.cells, group.estimates)
+                found.setdefault(group.cells.tobytes(), []).append(moved)
+            start += len(part.can_have)
+        groups = []
+        for alike in found.values():
+            estimates = LinearEstimates(
+                *(
+                    np.concatenate([getattr(group.estimates, name) for group in alike])
+                    for name in ("mean", "variance", "diffuse")
+                )
+            )
+            rows = np.concatenate([group.rows for group in alike])
+            groups.append(Group(rows, alike[0].cells, estimates))
+        can_have = np.concatenate([part.can_have for part in parts])
+        return cls(parts[0].algebra, can_have, tuple(groups))
+
     def meeting(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Group, np.ndarray]]:
         """For each group, the positions in `rows` of its geounits, the group, and their rows in
         it; geounits that can have nothing are left out."""

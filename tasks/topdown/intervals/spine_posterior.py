@@ -14,7 +14,7 @@ afterwards is not determined by anything that was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,14 +38,15 @@ class LevelInput:
 
     parent : (n,) position of each geounit's parent; zeros at the root.
     can_have : (n, T) types without a bound of zero.
-    measured : answers by query; a precision of 0 stands for a geounit that was not measured.
+    measured : yields runs of geounits in order, from first to last: where they start and stop and
+        their answers by query; a precision of 0 stands for a geounit that was not measured.
     totals : (n,) exact totals, or None.
     state, state_totals : (n,) state of each geounit and the exact total of each, or None.
     """
 
     parent: np.ndarray
     can_have: np.ndarray
-    measured: Mapping[str, QueryMeasurement]
+    measured: Callable[[], Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]]
     totals: np.ndarray | None = None
     state: np.ndarray | None = None
     state_totals: np.ndarray | None = None
@@ -90,7 +91,7 @@ class SpinePosterior:
         below = None
         for depth in range(len(levels) - 1, -1, -1):
             level = levels[depth]
-            own = subtree_estimates(algebra, level.can_have, level.measured, level.totals, below)
+            own = _from_subtrees(algebra, level, below)
             n_above = len(levels[depth - 1].parent) if depth else 1
             if level.state is not None:
                 n_states = len(level.state_totals)
@@ -120,6 +121,19 @@ class SpinePosterior:
             above = _given_wholes(step, above)
             if depth >= 0:
                 yield depth, above
+
+
+def _from_subtrees(
+    algebra: QueryAlgebra, level: LevelInput, below: GroupedEstimates | None
+) -> GroupedEstimates:
+    """Estimates of a geolevel's geounits from their own measurements and what lies below."""
+    parts = []
+    for start, stop, measured in level.measured():
+        totals = None if level.totals is None else level.totals[start:stop].astype(np.float64)
+        own = below if below is None else below.part(start, stop)
+        can_have = level.can_have[start:stop]
+        parts.append(subtree_estimates(algebra, can_have, measured, totals, own))
+    return GroupedEstimates.joined(parts)
 
 
 def _given_wholes(step: Step, wholes: GroupedEstimates) -> GroupedEstimates:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.intervals.answers import answers_of, covariances_of_answers
 from spineflow.tasks.topdown.intervals.areas import area_covariances
@@ -23,8 +26,19 @@ def posterior_of(spine: SmallSpine) -> SpinePosterior:
     algebra = QueryAlgebra.build(
         spine.schema, sorted(asked, key=lambda q: q.name), spine.type_of_cell, spine.forbidden
     )
+
+    def in_two(measured, n):
+        """The answers of geounits in two runs, as shards hold them."""
+        for start, stop in ((0, n // 2), (n // 2, n)) if n > 1 else ((0, n),):
+            part = slice(start, stop)
+            taken = {
+                name: QueryMeasurement(m.query, m.values[part], m.precision[part])
+                for name, m in measured.items()
+            }
+            yield start, stop, taken
+
     levels = [
-        LevelInput(np.maximum(parent, 0), have, measured, totals)
+        LevelInput(np.maximum(parent, 0), have, partial(in_two, measured, len(have)), totals)
         for parent, have, measured, totals in zip(
             spine.parents, spine.can_have, spine.measurements, spine.totals, strict=True
         )
