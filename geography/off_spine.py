@@ -97,7 +97,14 @@ def fold(children: Entries, offsets: np.ndarray, n_entities: int) -> tuple[Entri
 
 
 @numba.njit(cache=True, nogil=True)
-def _fold(offsets, entry_offsets, entity, inside, rest, n_entities):
+def _fold(
+    offsets: np.ndarray,
+    entry_offsets: np.ndarray,
+    entity: np.ndarray,
+    inside: np.ndarray,
+    rest: np.ndarray,
+    n_entities: int,
+) -> tuple[np.ndarray, ...]:
     n_parents = len(offsets) - 1
     n_entries = len(entity)
     slot = np.full(n_entities, -1, dtype=np.int64)

@@ -142,8 +142,19 @@ def _touched_entities(items: Entries, is_area: np.ndarray | None) -> np.ndarray:
 
 @numba.njit(cache=True, nogil=True)
 def _sweep(
-    parent, item_offsets, entry_offsets, link, inside, rest, parent_offsets, up, x, y, group, limit
-):
+    parent: int,
+    item_offsets: np.ndarray,
+    entry_offsets: np.ndarray,
+    link: np.ndarray,
+    inside: np.ndarray,
+    rest: np.ndarray,
+    parent_offsets: np.ndarray,
+    up: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    group: np.ndarray,
+    limit: int,
+) -> bool:
     """One sweep over the pairs of groups of one parent; True if any were merged.
 
     `x` and `y` hold the sums of all entries from the parents' geolevel to the root, `up` the
@@ -213,8 +224,18 @@ def _sweep(
 
 @numba.njit(cache=True, nogil=True)
 def _sweep_all(
-    item_offsets, entry_offsets, link, inside, rest, parent_offsets, up, x, y, group, limit
-):
+    item_offsets: np.ndarray,
+    entry_offsets: np.ndarray,
+    link: np.ndarray,
+    inside: np.ndarray,
+    rest: np.ndarray,
+    parent_offsets: np.ndarray,
+    up: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    group: np.ndarray,
+    limit: np.ndarray,
+) -> bool:
     """One sweep over the pairs of groups of every parent; True if any were merged."""
     any_merged = False
     for parent in range(len(limit)):
@@ -236,7 +257,9 @@ def _sweep_all(
 
 
 @numba.njit(cache=True, nogil=True)
-def _root_change(entry, step_x, step_y, up, x, y):
+def _root_change(
+    entry: int, step_x: int, step_y: int, up: np.ndarray, x: np.ndarray, y: np.ndarray
+) -> tuple[int, int]:
     """Distance at the root before and after x and y of an entry change by the given steps.
 
     (0, 0) if the change does not reach the root.
@@ -256,7 +279,9 @@ def _root_change(entry, step_x, step_y, up, x, y):
 
 
 @numba.njit(cache=True, nogil=True)
-def _apply(entry, step_x, step_y, up, x, y):
+def _apply(
+    entry: int, step_x: int, step_y: int, up: np.ndarray, x: np.ndarray, y: np.ndarray
+) -> None:
     """Change x and y of an entry by the given steps, and those above it accordingly."""
     while entry >= 0 and (step_x != 0 or step_y != 0):
         before_c = min(x[entry], y[entry] + 1)
@@ -269,7 +294,7 @@ def _apply(entry, step_x, step_y, up, x, y):
 
 
 @numba.njit(cache=True, nogil=True)
-def _is_no_larger(new, old):
+def _is_no_larger(new: np.ndarray, old: np.ndarray) -> bool:
     """Whether `new`, sorted in descending order, is lexicographically at most `old`."""
     new = np.sort(new)
     old = np.sort(old)

@@ -21,7 +21,7 @@ GEOUNIT_COLUMNS = ("geolevel", "geocode", "parent", "plb_share", "is_aian", "byp
 
 def spine_to_tables(spine: Spine) -> tuple[pa.Table, pa.Table]:
     """The tables `geounits` and `blocks` of a spine; the root's parent is the empty text."""
-    parts = []
+    parts: list[pa.Table] = []
     blocks = {"block_geocode": pa.array(spine.block_geocode, pa.string())}
     above = pa.array([""])
     for level in spine.geolevels:

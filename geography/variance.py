@@ -53,7 +53,9 @@ def measurement_precision(
     return tuple(precision)
 
 
-def total_share(query_shares: Sequence[float], n_answers: Sequence[int], *, is_pure: bool) -> float:
+def total_share(
+    query_shares: Sequence[float], n_answers: Sequence[float], *, is_pure: bool
+) -> float:
     """Share of a geolevel's budget that one query of the total would need to tell it as well as
     all queries of the geolevel do.
 
@@ -118,7 +120,16 @@ def _leaf_variances(precision: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fold(offsets, entry_offsets, entity, p, q, variance, precision, n_entities):
+def _fold(
+    offsets: np.ndarray,
+    entry_offsets: np.ndarray,
+    entity: np.ndarray,
+    p: np.ndarray,
+    q: np.ndarray,
+    variance: np.ndarray,
+    precision: np.ndarray,
+    n_entities: int,
+) -> tuple[np.ndarray, ...]:
     """Entries and variances one geolevel up.
 
     For a child of finite variance, p and q are as in the module's docstring. For a child of

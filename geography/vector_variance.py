@@ -225,7 +225,9 @@ def _step(
 
 
 @numba.njit(cache=True, nogil=True)
-def _sums(below, code, offsets, order):
+def _sums(
+    below: np.ndarray, code: np.ndarray, offsets: np.ndarray, order: np.ndarray
+) -> np.ndarray:
     """(n_parents, k, k) sums of the children's covariances, below[code[child]]."""
     total = np.zeros((len(offsets) - 1, below.shape[1], below.shape[2]))
     for parent in range(len(total)):
@@ -235,7 +237,17 @@ def _sums(below, code, offsets, order):
 
 
 @numba.njit(cache=True, nogil=True)
-def _fold(offsets, children, gain, rest, entry_offsets, entity, p, q, n_entities):
+def _fold(
+    offsets: np.ndarray,
+    children: np.ndarray,
+    gain: np.ndarray,
+    rest: np.ndarray,
+    entry_offsets: np.ndarray,
+    entity: np.ndarray,
+    p: np.ndarray,
+    q: np.ndarray,
+    n_entities: int,
+) -> tuple[np.ndarray, ...]:
     """Entries, pairs of a geounit and an entity that touch, with their P and Q one geolevel up."""
     n_parents, k = len(offsets) - 1, p.shape[1]
     slot = np.full(n_entities, -1, dtype=np.int64)

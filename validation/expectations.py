@@ -15,13 +15,14 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from spineflow.validation.rules import Rule, Value
 
 if TYPE_CHECKING:
-    import great_expectations as gx
+    from great_expectations import ExpectationSuite
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
 SUITES = ("geography", "units", "persons", "cross_table")
@@ -61,14 +62,14 @@ def readable(suite: str, passed: bool) -> RuleOutcome:
     return RuleOutcome(suite, "file_is_readable", passed, statement)
 
 
-def build_suites(rules: Sequence[Rule]) -> dict[str, gx.ExpectationSuite]:
+def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
     """Great Expectations suites of the rules; an expectation's `meta["rule"]` is its rule's name.
 
     A rule on allowed values, a range or a pattern is one expectation, and one more says that
     nothing is blank unless the rule lets it be, because the former pass over blanks.
     """
     gx = _import_great_expectations()
-    suites: dict[str, gx.ExpectationSuite] = {}
+    suites: dict[str, ExpectationSuite] = {}
     for rule in rules:
         suite = suites.setdefault(rule.suite, gx.ExpectationSuite(rule.suite))
         meta = {"rule": rule.name, "statement": rule.statement}
@@ -150,9 +151,9 @@ def _sentence(config: ExpectationConfiguration) -> str:
 
     rendered = InlineRenderer(render_object=config).get_rendered_content()[0].value
     template = re.sub(
-        r"(\$v__\d+(?: \$v__\d+){3})(?: \$v__\d+)+ (\$v__\d+)", r"\1 … \2", rendered.template
+        r"(\$v__\d+(?: \$v__\d+){3})(?: \$v__\d+)+ (\$v__\d+)", r"\1 … \2", rendered.template or ""
     )
-    values = {name: param["value"] for name, param in rendered.params.items()}
+    values = {name: param["value"] for name, param in (rendered.params or {}).items()}
     return Template(template).safe_substitute(values)
 
 
@@ -170,7 +171,7 @@ def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
     return pd.DataFrame(filled)
 
 
-def _import_great_expectations():
+def _import_great_expectations() -> ModuleType:
     """Great Expectations, imported on first use (it takes seconds) with its reporting off."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     logging.getLogger("great_expectations").setLevel(logging.CRITICAL)

@@ -42,11 +42,15 @@ class Failures:
         if len(self.texts) < SHOWN_FAILURES:
             self.texts.append(text)
 
-    def add_each(self, wrong: ArrayLike, describe: Callable[[int], str]) -> None:
-        """Record a failure wherever the mask `wrong` holds; `describe(i)` words the first one."""
+    def add_each(self, wrong: ArrayLike, describe: Callable[[int], str] | str) -> None:
+        """Record a failure wherever the mask `wrong` holds.
+
+        `describe(i)` words the first one, or one text any of them.
+        """
         where = np.flatnonzero(np.asarray(wrong, dtype=bool))
         if where.size:
-            self.add(describe(int(where[0])), count=where.size)
+            text = describe if isinstance(describe, str) else describe(int(where[0]))
+            self.add(text, count=where.size)
 
     def outcome(self, name: str, universe: str, detail: str) -> Outcome:
         """The check's outcome; `detail` is its text if nothing was found wrong.

@@ -51,7 +51,11 @@ class Rule:
             return value in self.allowed
         if self.between is not None:
             low, high = self.between
+            if isinstance(value, str):
+                return False
             return (low is None or low <= value) and (high is None or value <= high)
+        if self.pattern is None or not isinstance(value, str):
+            return False
         return re.fullmatch(self.pattern, value) is not None
 
 

@@ -123,7 +123,9 @@ def certain_thresholds(
 
 
 @njit(nogil=True, cache=True)
-def _look_up_buckets(half_words, value_of_bucket, values, undecided):
+def _look_up_buckets(
+    half_words: np.ndarray, value_of_bucket: np.ndarray, values: np.ndarray, undecided: np.ndarray
+) -> int:
     n_undecided = 0
     for i in range(half_words.size):
         value = value_of_bucket[half_words[i]]
@@ -134,7 +136,15 @@ def _look_up_buckets(half_words, value_of_bucket, values, undecided):
 
 
 @njit(nogil=True, cache=True)
-def _search_thresholds(half_words, words, undecided, thresholds, first_value, values, ties):
+def _search_thresholds(
+    half_words: np.ndarray,
+    words: np.ndarray,
+    undecided: np.ndarray,
+    thresholds: np.ndarray,
+    first_value: int,
+    values: np.ndarray,
+    ties: np.ndarray,
+) -> int:
     n_ties = 0
     for j in range(undecided.size):
         i = undecided[j]

@@ -15,6 +15,10 @@ def noise_deviation(query: Mapping[str, str | None]) -> float:
 
     That of the continuous distribution: sigma, or sqrt(2) times the scale.
     """
-    if query["sigma_squared"] is not None:
-        return math.sqrt(Fraction(query["sigma_squared"]))
-    return math.sqrt(2) * float(Fraction(query["scale"]))
+    sigma_squared = query["sigma_squared"]
+    if sigma_squared is not None:
+        return math.sqrt(Fraction(sigma_squared))
+    scale = query["scale"]
+    if scale is None:
+        raise ValueError("the query has neither a sigma_squared nor a scale")
+    return math.sqrt(2) * float(Fraction(scale))

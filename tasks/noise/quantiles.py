@@ -61,10 +61,16 @@ def _first_tail_at_most(distribution: IntegerDistribution, probability: Fraction
     while True:
         bounds = _tails(distribution, bits)
         limit = probability * (1 << bits)
-        k = _first(lambda k, bounds=bounds, limit=limit: bounds(k)[1] <= limit)
+        k = _first(_is_surely_at_most(limit, bounds))
         if k == 0 or bounds(k - 1)[0] > limit:
             return k
         bits *= 2
+
+
+def _is_surely_at_most(
+    limit: Fraction, bounds: Callable[[int], tuple[int, int]]
+) -> Callable[[int], bool]:
+    return lambda k: bounds(k)[1] <= limit
 
 
 def _tails(distribution: IntegerDistribution, bits: int) -> Callable[[int], tuple[int, int]]:

@@ -160,7 +160,7 @@ def _is_below(probability: Fraction, word: int, source: RandomSource) -> bool:
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _multiply_words(a, b):
+def _multiply_words(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     """High and low words of the product of two 64-bit words."""
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     a_high, a_low, b_high, b_low = a >> half, a & mask, b >> half, b & mask
@@ -172,7 +172,15 @@ def _multiply_words(a, b):
 
 
 @njit(nogil=True, cache=True)
-def _attempt_all(coarse, words, fine_bits, power, multiplier, shift, values):
+def _attempt_all(
+    coarse: np.ndarray,
+    words: np.ndarray,
+    fine_bits: int,
+    power: int,
+    multiplier: np.uint64,
+    shift: np.uint64,
+    values: np.ndarray,
+) -> tuple[int, np.ndarray]:
     """Run attempts until `values` is full or the words run out.
 
     `multiplier` = floor(c 2^(64 + shift)) lies in [2^63, 2^64). For an exponent n with

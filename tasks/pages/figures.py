@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 WIDTH = 500
@@ -30,7 +30,7 @@ DASHES = ("none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2")
 
 
 def line_chart(
-    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    series: Mapping[str, tuple[Collection[float], Collection[float]]],
     *,
     title: str,
     x_label: str,

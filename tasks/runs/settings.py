@@ -205,9 +205,19 @@ def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, 
     merged = dict(base)
     for key, value in top.items():
         below = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        merged[key] = merged_tables(below, value) if both else value
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            value = merged_tables(below, value)
+        merged[key] = value
     return merged
+
+
+def refuse_within(where: str, refuse: Refuse) -> Refuse:
+    """A `Refuse` whose sentences begin with a place in the settings file."""
+
+    def refuse_there(text: str) -> NoReturn:
+        refuse(f"{where}: {text}")
+
+    return refuse_there
 
 
 def refuse_in(file_name: str) -> Refuse:

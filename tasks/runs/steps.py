@@ -55,17 +55,17 @@ def step(
                 return Completed(name="Reused", message="made by an earlier attempt", data=artifact)
             return artifact
 
-        run_step.__signature__ = _signature(function, given=1 if model is None else 2)
-        return task(
-            run_step,
+        run_step.__dict__["__signature__"] = _signature(function, given=1 if model is None else 2)
+        as_task = task(
             name=name,
             task_run_name=run_name,
             cache_policy=NO_CACHE,
             persist_result=False,
             retries=2 if retried else 0,
-            retry_delay_seconds=[2, 10] if retried else 0,
+            retry_delay_seconds=[2.0, 10.0] if retried else 0,
             retry_condition_fn=_storage_may_recover if retried else None,
         )
+        return as_task(run_step)
 
     return decorate
 
@@ -84,6 +84,8 @@ def _signature(function: Callable[..., Made], given: int) -> inspect.Signature:
 def copy_checked_release(run: RunDirectory) -> Made:
     """Copy the checked release to where the settings say, whole or not at all."""
     place = place_of(run)
+    if place is None:
+        raise ValueError("the settings of the run name no place for its release")
     is_new = copy_release(run, place)
     marker = marker_address(place, run.read_manifest()["product"])
     return made(marker) if is_new else found(marker)

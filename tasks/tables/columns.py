@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from spineflow.tasks.tables.layouts import Field
+from spineflow.validation.rules import Value
 
 _MOST_DIGITS = 18
 """Longest run of digits that is certain to fit into 64 bits."""
@@ -56,7 +57,7 @@ class CodedColumn:
         """`function` of every row's value, evaluated once for each distinct value."""
         return np.array([function(value) for value in self.values], dtype=dtype)[self.codes]
 
-    def counts(self) -> dict[str | None, int]:
+    def counts(self) -> dict[Value, int]:
         """Number of rows of every value that occurs."""
         rows = np.bincount(self.codes, minlength=len(self.values))
         return {value: int(n) for value, n in zip(self.values, rows, strict=True) if n}

@@ -29,6 +29,23 @@ class Field:
     end: int | None = None
     width: int | None = None
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """First character in a fixed-width line, and the one after the last.
+
+        Raises ValueError for a column that has no place in such a line.
+        """
+        if self.start is None or self.end is None:
+            raise ValueError(f"the column {self.name} has no place in a fixed-width line")
+        return self.start, self.end
+
+    @property
+    def digits(self) -> int:
+        """`width` of a code that has one; raises ValueError for any other column."""
+        if self.width is None:
+            raise ValueError(f"the column {self.name} is no code of a fixed width")
+        return self.width
+
 
 @dataclass(frozen=True)
 class TableLayout:
@@ -51,6 +68,13 @@ class TableLayout:
     def names(self) -> tuple[str, ...]:
         """Column names, in the order of the layout."""
         return tuple(self._by_name)
+
+    @property
+    def fixed_length(self) -> int:
+        """`line_length` of a table that has one; raises ValueError for any other."""
+        if self.line_length is None:
+            raise ValueError(f"the {self.table} table has no fixed-width layout")
+        return self.line_length
 
     def field(self, name: str) -> Field:
         """The field of a column; a column outside the layout is plain text."""

@@ -14,7 +14,6 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from spineflow.tasks.runs.stores import is_url
 from spineflow.tasks.tables.layouts import TableLayout
 from spineflow.tasks.tables.sources import (
     PARQUET_MAGIC,
+    ByteStream,
     InputFile,
     TextStream,
     gunzipped,
@@ -103,7 +103,9 @@ def _damaged_parquet(file: InputFile) -> Exception:
     return file.unreadable("the Parquet file is truncated or damaged", "write or copy it again")
 
 
-def _read_parquet(file: InputFile, source: BinaryIO | str, selection: Selection) -> Iterator[Batch]:
+def _read_parquet(
+    file: InputFile, source: ByteStream | str, selection: Selection
+) -> Iterator[Batch]:
     layout = file.columns
     try:
         schema = pq.read_schema(source)
@@ -156,7 +158,7 @@ def _is_supported(kind: pa.DataType) -> bool:
     )
 
 
-def _read_text(file: InputFile, stream: BinaryIO, selection: Selection) -> Iterator[Batch]:
+def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Iterator[Batch]:
     layout = file.columns
     text = TextStream(file, stream)
     start = text.peek()
@@ -252,10 +254,11 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
 
 def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
     layout = file.columns
+    line_length = layout.fixed_length
     columns = selection.choose(file, layout.names)
     line_end = b"\r\n" if text.peek().split(b"\n", 1)[0].endswith(b"\r") else b"\n"
     wrong_length = (
-        f"every line must have {layout.line_length} characters in the fixed-width CEF layout",
+        f"every line must have {line_length} characters in the fixed-width CEF layout",
         "correct these lines, or give delimited text with a header of CEF column names",
     )
     n_wrong = 0
@@ -275,10 +278,10 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
             raise file.unreadable(*wrong_length)
         rest = data[cut:]
         characters = np.frombuffer(data, dtype=np.uint8, count=cut)
-        n_wrong_here = _wrong_lines(characters, layout.line_length, line_end)
+        n_wrong_here = _wrong_lines(characters, line_length, line_end)
         n_wrong += n_wrong_here
         if cut and not n_wrong:
-            lines = characters.reshape(-1, layout.line_length + len(line_end))
+            lines = characters.reshape(-1, line_length + len(line_end))
             yield {name: _slice(lines, layout, name) for name in columns}
     if n_wrong:
         raise file.unreadable(*wrong_length, count=n_wrong)
@@ -296,9 +299,10 @@ def _wrong_lines(characters: np.ndarray, line_length: int, line_end: bytes) -> i
 def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
     """One column of a `(n_lines, record_length)` matrix of bytes, as strings."""
     entry = layout.field(name)
-    characters = np.ascontiguousarray(lines[:, entry.start : entry.end])
+    start, end = entry.place
+    characters = np.ascontiguousarray(lines[:, start:end])
     values = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(entry.end - entry.start), len(characters), [None, pa.py_buffer(characters)]
+        pa.binary(end - start), len(characters), [None, pa.py_buffer(characters)]
     )
     if entry.kind == "key":
         return values.cast(pa.string())

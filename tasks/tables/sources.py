@@ -48,7 +48,11 @@ class InputFile:
         return UnreadableInput(Finding(self.name, column, rule, remedy, count))
 
 
-def open_binary(file: InputFile) -> BinaryIO:
+ByteStream = BinaryIO | StoreFile
+"""A file that is open for reading, on this machine or in a store."""
+
+
+def open_binary(file: InputFile) -> ByteStream:
     """Open a file for reading at its first byte; the result can seek."""
     remedy = f"correct the path input.{file.table} in the settings"
     if not is_url(file.path) and os.path.isdir(file.path):
@@ -69,7 +73,7 @@ def open_binary(file: InputFile) -> BinaryIO:
         raise file.unreadable("the path cannot be opened", remedy) from None
 
 
-def gunzipped(file: InputFile, stream: BinaryIO, size: int = -1) -> bytes:
+def gunzipped(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
     """The first `size` bytes of a gzipped file, unpacked (all if negative); empty if not gzipped.
 
     The stream is left at its first byte.
@@ -84,7 +88,7 @@ def gunzipped(file: InputFile, stream: BinaryIO, size: int = -1) -> bytes:
     return content
 
 
-def _read(file: InputFile, stream: BinaryIO, size: int) -> bytes:
+def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> bytes:
     try:
         return stream.read(size)
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -99,11 +103,11 @@ class TextStream:
     `lines` counts the lines read so far that are not empty, a last line without line end included.
     """
 
-    def __init__(self, file: InputFile, stream: BinaryIO) -> None:
+    def __init__(self, file: InputFile, stream: ByteStream) -> None:
         self._file = file
         magic = stream.read(len(GZIP_MAGIC))
         stream.seek(0)
-        self._raw: BinaryIO = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
+        self._raw = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._ahead = self._checked(1 << 16)
         if self._ahead.startswith(_UTF8_BOM):

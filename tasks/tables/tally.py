@@ -58,9 +58,8 @@ class RuleTally:
         """
         distinct: dict[str, dict[str, tuple[Value, ...]]] = {}
         for rule, count in self._broken.items():
-            seen = self._seen.get((rule.suite, rule.evidence))
-            if seen is None:
-                seen = (False, True) if count else (False,)
+            counted = (False, True) if count else (False,)
+            seen: Iterable[Value] = self._seen.get((rule.suite, rule.evidence), counted)
             distinct.setdefault(rule.suite, {})[rule.evidence] = tuple(seen)
         return run_suites(tuple(self._broken), distinct)
 

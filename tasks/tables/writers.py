@@ -51,21 +51,21 @@ def delimited_text(columns: Columns, delimiter: str = "|") -> bytes:
 
 def fixed_width_text(columns: Columns, layout: TableLayout) -> bytes:
     """Lines of the layout's length, filled with spaces where no column stands."""
-    if layout.line_length is None:
-        raise ValueError(f"the {layout.table} table has no fixed-width layout")
+    line_length = layout.fixed_length
     n_rows = len(next(iter(columns.values())))
-    lines = np.full((n_rows, layout.line_length + 1), ord(" "), dtype=np.uint8)
+    lines = np.full((n_rows, line_length + 1), ord(" "), dtype=np.uint8)
     lines[:, -1] = ord("\n")
     for field in layout.fields:
         if field.name not in columns:
             continue
         values = columns[field.name]
-        width = field.end - field.start
+        start, end = field.place
+        width = end - start
         if np.issubdtype(values.dtype, np.integer):
             powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)
             digits = values.astype(np.int64)[:, None] // powers % 10
-            lines[:, field.start : field.end] = digits + ord("0")
+            lines[:, start:end] = digits + ord("0")
         else:
             characters = values.astype(f"S{width}").view(np.uint8).reshape(n_rows, width)
-            lines[:, field.start : field.end] = np.where(characters, characters, ord(" "))
+            lines[:, start:end] = np.where(characters, characters, ord(" "))
     return lines.tobytes()

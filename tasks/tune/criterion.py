@@ -36,7 +36,7 @@ def is_met(value: float, criterion: Criterion) -> bool:
     """Whether the mean over replicates is good enough."""
     if criterion.kind == "redistricting":
         return value >= float(criterion.share)
-    return value <= criterion.at_most
+    return criterion.at_most is not None and value <= criterion.at_most
 
 
 def described(criterion: Criterion) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 from spineflow.tasks.tune.searched import Losses
 
@@ -35,7 +36,10 @@ def loss_grid(lowest: Fraction, highest: Fraction, step: Fraction) -> tuple[Frac
     return tuple(rounded(point) for point in points)
 
 
-def smallest(points: Sequence, meets: Callable[[object], bool]) -> int | None:
+Point = TypeVar("Point")
+
+
+def smallest(points: Sequence[Point], meets: Callable[[Point], bool]) -> int | None:
     """Position of the first point that meets the criterion; None if the last does not.
 
     Bisection: every point after one that meets it is taken to meet it too. The last point is
@@ -63,9 +67,12 @@ def search_geolevels(
     def exact_but(losses: Losses) -> dict[str, Fraction]:
         return {geolevel: losses.get(geolevel, EXACT) for geolevel in geolevels}
 
+    def meets_alone(geolevel: str) -> Callable[[Fraction], bool]:
+        return lambda loss: meets(exact_but({geolevel: loss}))
+
     alone = {}
     for geolevel in geolevels:
-        found = smallest(grid, lambda loss, at=geolevel: meets(exact_but({at: loss})))
+        found = smallest(grid, meets_alone(geolevel))
         if found is None:
             return None
         alone[geolevel] = grid[found]

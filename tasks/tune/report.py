@@ -149,7 +149,7 @@ def _trade_off(outcomes: Sequence[Outcome]) -> Figure:
         lines.setdefault(outcome.trial.variant, []).append(point)
     title = "The criterion against the total loss"
     svg = line_chart(
-        {name: tuple(zip(*points, strict=True)) for name, points in lines.items()},
+        {name: ([x for x, _ in points], [y for _, y in points]) for name, points in lines.items()},
         title=title,
         x_label="total loss",
         y_label="criterion",

@@ -28,6 +28,7 @@ from spineflow.tasks.runs.settings import (
     WithPreset,
     merged_tables,
     refuse_loss,
+    refuse_within,
 )
 from spineflow.tasks.tune.searched import SearchedProduct
 
@@ -142,4 +143,4 @@ class TuneSettings(ProductSettings):
                 refuse(
                     f"{where}.workload.{universe} has attributes of its own; all must share them"
                 )
-            variant.refuse_what_does_not_fit(lambda text, where=where: refuse(f"{where}: {text}"))
+            variant.refuse_what_does_not_fit(refuse_within(where, refuse))

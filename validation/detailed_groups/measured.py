@@ -81,12 +81,7 @@ def read_measurements(
             total_only = batch.column("total_only").to_numpy(zero_copy_only=False)
             due_only = level.total_only[(group - level.first) % len(level.iterations)]
             right &= (total_only == due_only) & ~(due_only & (own_table > 0))
-            completeness.add_each(
-                known & ~right,
-                lambda i, group=group, level=level: (
-                    f"{level.describe(group[i])} has another number of counts than its table"
-                ),
-            )
+            _refuse_lengths(known & ~right, level, group, completeness)
             for is_only, share in ((True, Fraction(1)), (False, second_stage)):
                 check_noise(batch, total_only == is_only, level, share, expected, loss)
             usable = known & right
@@ -103,6 +98,15 @@ def read_measurements(
     # Groups that were not measured get a count of their own, so that later checks can go on.
     first_cell[times == 0] = n_cells
     return GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool))
+
+
+def _refuse_lengths(
+    wrong: np.ndarray, level: ExpectedLevel, group: np.ndarray, completeness: Failures
+) -> None:
+    completeness.add_each(
+        wrong,
+        lambda i: f"{level.describe(group[i])} has another number of counts than its table",
+    )
 
 
 def read_level(

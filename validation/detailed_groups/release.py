@@ -8,8 +8,9 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +74,9 @@ class _Cells:
     age_start: np.ndarray
     age_end: np.ndarray
     count: np.ndarray
+
+
+Rows = TypeVar("Rows", _Totals, _Cells)
 
 
 def check_release(
@@ -142,13 +146,11 @@ def _read(
     for batch in _text_batches(folder / T2, _T2_COLUMNS, expected, failures):
         cells.append(
             _Cells(
-                numbers.of_rows(*batch.columns[:3]),
-                _looked_up(_encoded(batch.column("SEX")), _SEXES),
-                *(
-                    _looked_up(_encoded(batch.column(name)), _AGES)
-                    for name in ("AGESTART", "AGEEND")
-                ),
-                _integers(batch, "COUNT"),
+                group=numbers.of_rows(*batch.columns[:3]),
+                sex=_looked_up(_encoded(batch.column("SEX")), _SEXES),
+                age_start=_looked_up(_encoded(batch.column("AGESTART")), _AGES),
+                age_end=_looked_up(_encoded(batch.column("AGEEND")), _AGES),
+                count=_integers(batch, "COUNT"),
             )
         )
     yield "the text files", _joined(totals, _Totals), _joined(cells, _Cells)
@@ -298,10 +300,11 @@ def _age_bins(
     return found, width
 
 
-def _joined(parts: list, kind: type):
+def _joined(parts: list[Rows], kind: type[Rows]) -> Rows:
+    names = [field.name for field in fields(kind)]
     if not parts:
-        return kind(*(np.zeros(0, dtype=np.int64) for _ in kind.__dataclass_fields__))
-    columns = ([getattr(part, name) for part in parts] for name in kind.__dataclass_fields__)
+        return kind(*(np.zeros(0, dtype=np.int64) for _ in names))
+    columns = ([getattr(part, name) for part in parts] for name in names)
     return kind(*map(np.concatenate, columns))
 
 

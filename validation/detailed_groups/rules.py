@@ -8,6 +8,7 @@ release, and with a threshold that is found in floating point.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -23,7 +24,7 @@ def apply_rules(counts: GroupCounts, expected: ExpectedRun) -> None:
         np.maximum(counts.cells, 0, out=counts.cells)
     if expected.donor_order is not None:
         for iteration_level in sorted({level.level for level in expected.levels}):
-            _copy_donors(counts, expected, iteration_level)
+            _copy_donors(counts, expected, iteration_level, expected.donor_order)
     if expected.counterparts is not None:
         for level in expected.levels:
             _suppress_alone(counts, level, expected.counterparts)
@@ -58,10 +59,15 @@ def _suppress(counts: GroupCounts, level: ExpectedLevel, expected: ExpectedRun) 
     counts.is_shown[level.rows] = ~small
 
 
-def _copy_donors(counts: GroupCounts, expected: ExpectedRun, iteration_level: int) -> None:
+def _copy_donors(
+    counts: GroupCounts,
+    expected: ExpectedRun,
+    iteration_level: int,
+    donor_order: tuple[str, ...],
+) -> None:
     """For every set of regions and every iteration, the first shown group's counts for all."""
     levels = [level for level in expected.levels if level.level == iteration_level]
-    levels.sort(key=lambda level: expected.donor_order.index(level.region_type))
+    levels.sort(key=lambda level: donor_order.index(level.region_type))
     codes = sorted({code for level in levels for code in level.iterations})
     place = {code: i for i, code in enumerate(codes)}
     members: dict[int, list[tuple[ExpectedLevel, int]]] = {}
@@ -90,7 +96,9 @@ def _groups_of(level: ExpectedLevel, region: int) -> np.ndarray:
     return level.first + region * len(level.iterations) + np.arange(len(level.iterations))
 
 
-def _suppress_alone(counts: GroupCounts, level: ExpectedLevel, counterparts) -> None:
+def _suppress_alone(
+    counts: GroupCounts, level: ExpectedLevel, counterparts: Mapping[str, str]
+) -> None:
     place = {code: i for i, code in enumerate(level.iterations)}
     pairs = [(place[a], place[b]) for a, b in counterparts.items() if a in place and b in place]
     if not pairs or not level.regions:

@@ -157,13 +157,17 @@ def expected_levels(
             if iteration.level == item.level and iteration.is_tabulated(item.region_type)
         }
         codes = sorted(kept)
-        regions = set(region_of_blocks(item.region_type, blocks[region_pass]))
+        regions = {
+            region
+            for region in region_of_blocks(item.region_type, blocks[region_pass])
+            if region is not None
+        }
         level = ExpectedLevel(
             region_type=item.region_type,
             level=item.level,
             budget=item.budget,
             stability=_stability(pairs, kept, max_race_codes),
-            regions=tuple(sorted(regions - {None})),
+            regions=tuple(sorted(regions)),
             iterations=tuple(codes),
             total_only=np.array([kept[code].detailed_only for code in codes], dtype=bool),
             thresholds=item.thresholds,

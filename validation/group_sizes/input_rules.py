@@ -24,9 +24,15 @@ def _never(table: str, column: str, name: str, statement: str, remedy: str) -> R
     )
 
 
-def _values(rule: Rule, **kind: object) -> Rule:
+def _values(
+    rule: Rule,
+    *,
+    pattern: str | None = None,
+    between: tuple[int | None, int | None] | None = None,
+) -> Rule:
     """The same rule about the values of its column, instead of about a yes/no column."""
-    return replace(rule, allowed=None, evidence=f"{rule.column} of {rule.name}", **kind)
+    evidence = f"{rule.column} of {rule.name}"
+    return replace(rule, allowed=None, evidence=evidence, pattern=pattern, between=between)
 
 
 REGION_RULES: tuple[Rule, ...] = (

@@ -186,7 +186,8 @@ def _hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]
     except (OSError, pa.ArrowException):
         raise UnusableRunFile("hierarchy/regions.parquet cannot be read") from None
     names = table["level"].unique().to_pylist()
-    regions, parents = [], []
+    regions: list[pa.Array] = []
+    parents = []
     for name in names:
         own = table.filter(pc.equal(table["level"], name))
         above = regions[-1] if regions else pa.array([""])

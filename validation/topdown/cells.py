@@ -87,6 +87,7 @@ class Cells:
             return {attribute: range(size) for attribute, size in self.sizes.items()}
         groups: dict[str, Sequence[int]] = {}
         for part in query.split(SEPARATOR):
+            group: Sequence[int]
             if part in self.sizes:
                 attribute, group = part, range(self.sizes[part])
             elif part in self.coarsenings and self.coarsenings[part][0] in self.sizes:

@@ -76,9 +76,9 @@ def read_estimates(
         count = batch.column("count").to_numpy().astype(np.int64)
         is_cell = (cell >= 0) & (cell < n_cells)
         where = f"the estimates of {level.name}"
-        failures.add_each(geounit < 0, lambda _, w=where: f"{w} have a geocode outside the spine")
-        failures.add_each(~is_cell, lambda _, w=where: f"{w} have a cell outside the schema")
-        failures.add_each(count < 1, lambda _, w=where: f"{w} have a count below 1")
+        failures.add_each(geounit < 0, f"{where} have a geocode outside the spine")
+        failures.add_each(~is_cell, f"{where} have a cell outside the schema")
+        failures.add_each(count < 1, f"{where} have a count below 1")
         valid = (geounit >= 0) & is_cell & (count >= 1)
         keys.append(geounit[valid] * n_cells + cell[valid])
         counts.append(count[valid])

@@ -86,13 +86,7 @@ def check_constraints(
     """
     for name, conditions in expected.structural_zeros.items():
         is_zero = expected.cells.where(conditions)
-        failures.structural_zeros.add_each(
-            is_zero[estimates.cell],
-            lambda i, name=name: (
-                f"{level.describe(estimates.geounit[i])} has a count in cell "
-                f"{estimates.cell[i]}, which {name} empties"
-            ),
-        )
+        _refuse_cells(name, is_zero[estimates.cell], level, estimates, failures)
 
     names = [name for name, where in expected.constraints.items() if level.name in where]
     constrained = {name: _Constrained(name, expected, spine, level, estimates) for name in names}
@@ -107,13 +101,24 @@ def check_constraints(
                 failures.completeness.add(
                     f"constraint {name} is not expected at geolevel {level.name}", rows.num_rows
                 )
-    for name, one in constrained.items():
-        failures.completeness.add_each(
-            one.times_seen != 1,
-            lambda i, name=name, one=one: (
-                f"{level.name} {one.geocode[i]} has constraint {name} {one.times_seen[i]} times"
-            ),
-        )
+    for one in constrained.values():
+        one.check_times(failures)
+
+
+def _refuse_cells(
+    name: str,
+    wrong: np.ndarray,
+    level: SpineLevel,
+    estimates: LevelEstimates,
+    failures: ConstraintFailures,
+) -> None:
+    failures.structural_zeros.add_each(
+        wrong,
+        lambda i: (
+            f"{level.describe(int(estimates.geounit[i]))} has a count in cell "
+            f"{estimates.cell[i]}, which {name} empties"
+        ),
+    )
 
 
 def facilities_by_block(run_directory: Path, spine: RunSpine, cells: Cells) -> pa.Table:
@@ -186,6 +191,16 @@ class _Constrained:
         kind.add_each(
             broken,
             lambda i: f"{self.where} {self.geocode[int(position[i])]} breaks {self.name}",
+        )
+
+    def check_times(self, failures: ConstraintFailures) -> None:
+        """After all rows: every geounit has the constraint once."""
+        failures.completeness.add_each(
+            self.times_seen != 1,
+            lambda i: (
+                f"{self.where} {self.geocode[i]} has constraint {self.name} "
+                f"{self.times_seen[i]} times"
+            ),
         )
 
 

@@ -85,10 +85,7 @@ def check_persons(
     for batch in _agreeing_batches(release, _person_columns(cells), failures):
         integers = _integer_columns(batch)
         _check_common(batch, "MPD", failures)
-        failures.add_each(
-            integers("EPNUM") != np.arange(n_rows, n_rows + batch.num_rows),
-            lambda i, start=n_rows: f"the EPNUM of row {start + i} is another number",
-        )
+        _check_row_numbers(integers("EPNUM"), n_rows, failures)
         n_rows += batch.num_rows
         _check_derived(cells, integers, failures)
 
@@ -260,12 +257,16 @@ def _person_columns(cells: Cells) -> list[str]:
     return columns
 
 
+def _check_row_numbers(numbers: np.ndarray, first: int, failures: Failures) -> None:
+    failures.add_each(
+        numbers != np.arange(first, first + numbers.size),
+        lambda i: f"the EPNUM of row {first + i} is another number",
+    )
+
+
 def _check_common(batch: pa.RecordBatch, type_code: str, failures: Failures) -> None:
     for name, constant in (("SCHEMA_TYPE_CODE", type_code), ("SCHEMA_BUILD_ID", _BUILD_ID)):
-        failures.add_each(
-            pc.not_equal(batch.column(name), constant),
-            lambda _, name=name, constant=constant: f"a {name} is not {constant}",
-        )
+        failures.add_each(pc.not_equal(batch.column(name), constant), f"a {name} is not {constant}")
 
 
 def _check_derived(cells: Cells, integers: Integers, failures: Failures) -> None:
@@ -356,12 +357,8 @@ def _compared(
             for name in batch.schema.names:
                 one, other = (part.column(name) for part in pair)
                 if not one.equals(other):
-                    failures.add_each(
-                        pc.not_equal(one, other),
-                        lambda i, name=name, start=n_compared: (
-                            f"{names} differ in {name} of row {start + i}"
-                        ),
-                    )
+                    differ = f"{names} differ in {name}"
+                    _refuse_rows(pc.not_equal(one, other), differ, n_compared, failures)
             n_done += n
             n_compared += n
             waiting = waiting.slice(n) if n < waiting.num_rows else None
@@ -370,3 +367,7 @@ def _compared(
         yield batch
     if waiting is not None or next(right, None) is not None:
         failures.add(f"{release.csv.name} has too many rows")
+
+
+def _refuse_rows(wrong: pa.Array, differ: str, first: int, failures: Failures) -> None:
+    failures.add_each(wrong, lambda i: f"{differ} of row {first + i}")

@@ -129,7 +129,8 @@ def _check_geounits(
     losses: list[list[tuple[np.ndarray, CodedSums]]] = [[] for _ in spine.levels]
     at_cut = no_estimates(expected.cells.n)
     for part in spine_parts(spine, blocks_per_part):
-        above = estimates_above = None
+        above: SpineLevel | None = None
+        estimates_above = at_cut
         for depth, (level, geounits) in enumerate(
             zip(part.levels, part.geounits, strict=True), start=part.depth
         ):

@@ -294,6 +294,7 @@ def _counted(
 def _variables_of(record: Mapping[str, str], tables: Sequence[str]) -> Iterator[str]:
     """The variables that count a record with these codes, by number in the public tables."""
     race = int(record["CENRACE"]) if "CENRACE" in record else 0
+    numbers: tuple[int, ...]
     for table in tables:
         if table == "H001":
             if record["HH_STATUS"] != "0":
@@ -317,7 +318,7 @@ def _race_numbers() -> dict[int, tuple[int, ...]]:
     """Variables of P1 beside the first that count a CENRACE: subtotals, and its own."""
     first_code = {1: 1, 2: 7, 3: 22, 4: 42, 5: 57, 6: 63}
     first_number = {1: 3, 2: 11, 3: 27, 4: 48, 5: 64, 6: 71}
-    numbers = {}
+    numbers: dict[int, tuple[int, ...]] = {}
     for code in range(1, 64):
         size = max(size for size, first in first_code.items() if code >= first)
         own = first_number[size] + code - first_code[size]

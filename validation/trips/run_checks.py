@@ -46,7 +46,7 @@ def run_checks(
     root: Path, expected: ExpectedTrips, *, release_directory: Path, is_private: bool
 ) -> tuple[Outcome, ...]:
     """Check a run; a file that is missing or of another layout fails the checks that need it."""
-    names = ALWAYS | (TOP_DOWN if expected.top_down else {})
+    names = {**ALWAYS, **(TOP_DOWN if expected.top_down else {})}
     failures = {name: Failures() for name in names}
     with unusable_files_fail(*failures.values()):
         tree = read_tree(root)
@@ -100,7 +100,7 @@ def _check_families(
 
 
 def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures]) -> None:
-    above = None
+    above: Sums | None = None
     for level in range(len(tree.refined) + 1):
         nodes, counts = read_level(
             tree, level, level_paths(root, "estimates/trips", level), "count"
@@ -109,7 +109,7 @@ def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures])
             failures["counts_are_positive"].add(f"level {level} has a count that is not positive")
         if not _are_distinct(nodes):
             failures["children_add_to_parents"].add(f"level {level} lists a node twice")
-        if level == 0:
+        if above is None:
             _check_total(root, tree, int(counts.sum()), failures["total_is_kept"])
         elif not _same_sums(above, _sums(tree.parents(level, nodes), counts)):
             failures["children_add_to_parents"].add(f"level {level} does not add to the one above")

@@ -92,7 +92,7 @@ def read_tree(root: Path) -> TripsTree:
 
 def read_level(
     tree: TripsTree, level: int, paths: list[Path], value: str
-) -> tuple[np.ndarray, ...]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of files of one level, and their values, in the order they stand.
 
     Raises UnusableRunFile for a value that is not an integer.

@@ -84,6 +84,7 @@ def generate_specification(
     majors = [[own for group in own_codes[half::2] for own in sum(group, [])] for half in (0, 1)]
     for number, members in enumerate(majors):
         add(f"Major group {number}", 0, members, ())
+    only: tuple[str, ...]
     for number, group in enumerate(own_codes):
         only = ("alone", "combination") if number == regional - 1 and regional > 2 else ()
         add(f"Region {number}", 1, sum(group, []), only)

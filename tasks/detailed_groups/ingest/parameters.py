@@ -58,7 +58,7 @@ def read_parameters(
         if _has_config(directory):
             config = read_config(_read(directory, CONFIG_FILE))
         thresholds = config.get("thresholds_p", {})
-        config = config | overrides
+        config = {**config, **overrides}
         if "thresholds_p" in overrides and isinstance(thresholds, dict):
             config["thresholds_p"] = thresholds | overrides["thresholds_p"]
         return mechanism_parameters(config, " and ".join(sources), infinite=infinite)

@@ -101,7 +101,7 @@ def coded_persons(
     """The persons of a batch whose block, attributes, first race and ethnicity are known."""
 
     def code_of(value: str | None) -> int:
-        return codes.get(value, NONE)
+        return NONE if value is None else codes.get(value, NONE)
 
     levels = {name: recode.evaluate(columns, 0) for name, recode in RECODES.items()}
     race_codes = np.stack(

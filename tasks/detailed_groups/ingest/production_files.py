@@ -7,6 +7,7 @@ checked, as in the production program.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from spineflow.validation.detailed_groups.input_rules import (
     PERSON_WIDTHS,
     RACE_COLUMNS,
 )
+from spineflow.validation.rules import Value
 
 PERSONS_FILE, GEOGRAPHY_FILE = DATA_FILES
 
@@ -143,22 +145,23 @@ def _block_numbers(columns: Mapping[str, CodedColumn]) -> np.ndarray:
     number = np.zeros(columns["TABBLK"].codes.size, dtype=np.int64)
     is_whole = np.ones(number.size, dtype=bool)
     for name, width in PERSON_WIDTHS.items():
-        part = columns[name].lookup(lambda value, width=width: _digits(value, width), np.int64)
+        part = columns[name].lookup(partial(_digits, width=width), np.int64)
         is_whole &= part >= 0
         number = number * 10**width + part
     return np.where(is_whole, number, -1)
 
 
 def _digits(value: str | None, width: int) -> int:
-    is_number = value is not None and len(value) == width and value.isascii() and value.isdigit()
-    return int(value) if is_number else -1
+    if value is None or len(value) != width or not value.isascii() or not value.isdigit():
+        return -1
+    return int(value)
 
 
 def _kept(column: CodedColumn, is_kept: np.ndarray) -> CodedColumn:
     return column if is_kept.all() else CodedColumn(column.codes[is_kept], column.values)
 
 
-def _counts(values: pd.Series) -> dict[str | None, int]:
+def _counts(values: pd.Series) -> dict[Value, int]:
     counts = values.value_counts(dropna=False)
     return {None if pd.isna(value) else value: int(n) for value, n in counts.items()}
 

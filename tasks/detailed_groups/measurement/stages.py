@@ -45,7 +45,9 @@ class StageNoise:
 
     @property
     def parameter(self) -> Fraction:
-        """sigma^2, or the scale."""
+        """sigma^2, or the scale; raises ValueError where there is no noise."""
+        if self.loss is None:
+            raise ValueError("counts without noise have no noise parameter")
         return noise_parameter(self.loss, self.stability, is_pure=self.is_pure)
 
     @property

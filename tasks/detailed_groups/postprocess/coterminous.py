@@ -51,7 +51,7 @@ class CoterminousSets:
 
 
 def coterminous_sets(
-    regions: Mapping[str, Sequence[str | None]], inhabitable: np.ndarray | None = None
+    regions: Mapping[str, Sequence[str | None] | np.ndarray], inhabitable: np.ndarray | None = None
 ) -> CoterminousSets:
     """The coterminous regions among those that some blocks belong to.
 

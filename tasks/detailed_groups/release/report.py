@@ -25,6 +25,7 @@ from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
 from spineflow.tasks.detailed_groups.workload.regions import region_types
+from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
 from spineflow.tasks.pages.figures import bar_chart
 from spineflow.tasks.runs.directory import RunDirectory
@@ -158,14 +159,15 @@ def suppression_section(
     figures: tuple[LevelFigures, ...], parameters: MechanismParameters
 ) -> Section:
     """What suppression does to groups of every size, from the noise alone."""
-    levels = {}
+    levels: dict[tuple[IntegerDistribution, int], str] = {}
     for item in figures:
-        if item.threshold is not None:
-            label = f"budget {float(item.budget.budget):.4g}, up to {item.threshold}"
+        budget = item.budget.budget
+        if item.threshold is not None and budget is not None:
+            label = f"budget {float(budget):.4g}, up to {item.threshold}"
             levels.setdefault((item.noise, item.threshold), label)
     drawn = suppression_figures({label: key for key, label in levels.items()})
     blocks: list[str | Table | Figure] = ["No group is suppressed by its size."]
-    if levels:
+    if levels and parameters.zero_suppression_chance is not None:
         chance = float(parameters.zero_suppression_chance) * 100
         blocks = [
             f"A sub-state group of nobody is suppressed with a probability of {chance:.6g} %, by "
@@ -179,7 +181,8 @@ def suppression_section(
 
 def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
     budgets = run_parameters(run, settings).budgets
-    rows, shown = [], {name: [] for name in ("suppressed", *TABLE_NAMES)}
+    rows = []
+    shown: dict[str, list[float]] = {name: [] for name in ("suppressed", *TABLE_NAMES)}
     labels = []
     for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
         n = groups.num_rows

@@ -117,7 +117,7 @@ def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
         if not is_reached:
             free[:, j] = allowed[:, j]
     for i in range(c):
-        for t in range(bound.shape[1]):
+        for t in range(constraints.lower.shape[1]):
             start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
             lower, upper = constraints.lower[i, t], constraints.upper[i, t]
             total = 0.0

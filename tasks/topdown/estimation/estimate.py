@@ -81,7 +81,7 @@ class ShardConstraints:
         """Groups of the siblings `start` to `stop`, and the exact total of each; None without."""
         if self.total is not None:
             return np.arange(stop - start), self.total[start:stop]
-        if self.state is not None:
+        if self.state is not None and self.state_total is not None:
             states, group = np.unique(self.state[start:stop], return_inverse=True)
             return group, self.state_total[states]
         return None, None

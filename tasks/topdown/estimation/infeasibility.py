@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram
@@ -37,16 +39,17 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
                 f"the bounds of type {int(np.argmax(outside))} summed over geounits "
                 f"{_named(problem.geocodes)}"
             )
-    if problem.group_totals is not None:
-        group, n_groups = problem.group_of_child, problem.group_totals.size
+    if problem.grouped_totals is not None:
+        group, totals = problem.grouped_totals
+        n_groups = totals.size
         low = np.bincount(group, problem.lower.sum(axis=1), n_groups)
         high = np.bincount(group, np.where(in_support, problem.upper, 0).sum(axis=1), n_groups)
-        outside = (problem.group_totals < low) | (problem.group_totals > high)
+        outside = (totals < low) | (totals > high)
         if outside.any():
             child = int(np.flatnonzero(group == np.argmax(outside))[0])
             return f"the invariant total that includes geounit {problem.geocodes[child]}"
         if problem.parent_counts is not None:
-            if int(problem.group_totals.sum()) != int(problem.parent_counts.sum()):
+            if int(totals.sum()) != int(problem.parent_counts.sum()):
                 return (
                     f"the invariant totals of geounits {_named(problem.geocodes)}, which do not "
                     "add up to the parent's"
@@ -64,7 +67,8 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     c, n_types = problem.lower.shape
     size = c * n_types
     column = np.arange(size).reshape(c, n_types)
-    n_groups = 0 if problem.group_totals is None else problem.group_totals.size
+    grouped = problem.grouped_totals
+    n_groups = 0 if grouped is None else grouped[1].size
     program = LinearProgram(3 * size + 2 * n_groups)
     short, over = size + np.arange(size), 2 * size + np.arange(size)
     row = np.arange(size)
@@ -78,20 +82,21 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     if problem.parent_counts is not None:
         counts = np.bincount(problem.type_of_cell, problem.parent_counts, n_types)
         program.add_rows(np.tile(np.arange(n_types), c), column.ravel(), 1.0, counts, counts)
-    if n_groups:
+    if grouped is not None:
+        group, totals = grouped
         slack = 3 * size + np.arange(2 * n_groups)
         program.add_rows(
             np.concatenate(
                 [
-                    np.repeat(problem.group_of_child, n_types),
+                    np.repeat(group, n_types),
                     np.arange(n_groups),
                     np.arange(n_groups),
                 ]
             ),
             np.concatenate([column.ravel(), slack]),
             np.concatenate([np.ones(size), np.repeat([1.0, -1.0], n_groups)]),
-            problem.group_totals,
-            problem.group_totals,
+            totals,
+            totals,
         )
     cost = np.ones(program.n_columns)
     cost[:size] = 0.0
@@ -113,7 +118,7 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     return f"the invariant total that includes geounit {problem.geocodes[child]}"
 
 
-def _named(geocodes) -> str:
+def _named(geocodes: Sequence[str] | np.ndarray) -> str:
     """The geounits' geocodes, the first and last where there are many."""
     if len(geocodes) <= 3:
         return ", ".join(geocodes)

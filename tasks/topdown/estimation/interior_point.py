@@ -276,8 +276,10 @@ def _iterate(
     x, z, v, w, eta, y = point
     cells = [np.flatnonzero(constraints.allowed[i]) for i in range(c)]
     systems = [(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0))) for _ in range(c)]
-    entries, n_products = 0, np.count_nonzero(own.sign)
-    size, slope_size = max(1.0, start.max()), 1e-300
+    entries = 0
+    n_products = int(np.count_nonzero(own.sign))
+    size: float = max(1.0, start.max())
+    slope_size = 1e-300
     if constraints.has_parent:
         size = max(size, constraints.parent.max())
     slope, scratch = np.empty(k), np.empty(quadratic.answers.shape[1])

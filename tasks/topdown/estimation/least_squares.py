@@ -115,7 +115,7 @@ def solve_passes(
     """
     records: list[PassRecord] = []
     pins = Pins()
-    solution = np.zeros((problem.n_children, problem.cells.size))
+    solution: np.ndarray | None = np.zeros((problem.n_children, problem.cells.size))
     measured = [[measurements[name] for name in names if name in measurements] for names in passes]
     measured = [asked for asked in measured if asked]
     queries: list[MarginalQuery] = []
@@ -230,10 +230,11 @@ class PassProblem:
             offset = np.cumsum([0, *widths[:-1]])
             pin_rows = np.array(pins.labels, dtype=np.int64) + offset[:, None]
             targets = np.hstack(pins.targets)
-        elif problem.group_totals is not None:
+        elif problem.grouped_totals is not None:
+            group, totals = problem.grouped_totals
             pin_rows = np.zeros((1, k), dtype=np.int64)
-            group_of_child = problem.group_of_child.astype(np.int64)
-            targets = problem.group_totals[:, None].astype(np.float64)
+            group_of_child = group.astype(np.int64)
+            targets = totals[:, None].astype(np.float64)
         else:
             pin_rows, targets = np.zeros((0, k), dtype=np.int64), np.zeros((0, 0))
         n_types = problem.lower.shape[1]

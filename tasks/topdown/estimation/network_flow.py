@@ -532,7 +532,7 @@ def _objective(network: Network, trees: _Trees, held: np.ndarray) -> int:
 def _values(network: Network, trees: _Trees, chosen: np.ndarray) -> np.ndarray:
     """Ones (c, k) of the chosen leaves."""
     y = np.zeros(network.fraction.shape, dtype=np.int64)
-    for i in range(y.shape[0]):
+    for i in range(network.fraction.shape[0]):
         for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
             y[i, trees.cell[a]] = chosen[a]
     return y

@@ -44,7 +44,7 @@ class SiblingProblem:
         parts of a split state, or one housing-unit count per child); None where there are none.
     """
 
-    geocodes: Sequence[str]
+    geocodes: Sequence[str] | np.ndarray
     cells: np.ndarray
     type_of_cell: np.ndarray
     parent_counts: np.ndarray | None
@@ -57,6 +57,13 @@ class SiblingProblem:
     def n_children(self) -> int:
         """Number of children."""
         return len(self.geocodes)
+
+    @property
+    def grouped_totals(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """`group_of_child` and `group_totals`; None where there are none."""
+        if self.group_of_child is None or self.group_totals is None:
+            return None
+        return self.group_of_child, self.group_totals
 
     def coarsened(self, class_of_cell: np.ndarray) -> SiblingProblem:
         """The same problem on classes of cells, each named by its first cell.

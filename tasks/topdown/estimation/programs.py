@@ -28,11 +28,9 @@ def add_constraints(
     if problem.parent_counts is not None:
         counts = problem.parent_counts - base.sum(axis=0)
         possible &= _add_sums(program, cell, columns, counts, counts)
-    if problem.group_totals is not None:
-        group = problem.group_of_child
-        totals = problem.group_totals - np.bincount(
-            group, base.sum(axis=1), problem.group_totals.size
-        )
+    if problem.grouped_totals is not None:
+        group, totals = problem.grouped_totals
+        totals = totals - np.bincount(group, base.sum(axis=1), totals.size)
         possible &= _add_sums(program, group[child], columns, totals, totals)
     of_type = sum_rows(base, problem.type_of_cell, n_types)
     row = child * n_types + problem.type_of_cell[cell]

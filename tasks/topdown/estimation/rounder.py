@@ -184,9 +184,10 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
     if problem.parent_counts is not None:
         residual = (problem.parent_counts - base.sum(axis=0)).astype(np.int64)
         group_of_child, group_residual = np.zeros(c, dtype=np.int64), residual.sum(keepdims=True)
-    if problem.group_totals is not None:
-        group, n_groups = problem.group_of_child, problem.group_totals.size
-        totals = problem.group_totals - np.bincount(group, base.sum(axis=1), n_groups)
+    if problem.grouped_totals is not None:
+        group, totals = problem.grouped_totals
+        n_groups = totals.size
+        totals = totals - np.bincount(group, base.sum(axis=1), n_groups)
         if n_groups == c:
             ones = totals[group, None]
             levels.append(_Level(1, np.zeros(k, dtype=np.int64), False, ones, ones))
@@ -203,7 +204,7 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
     low = np.zeros(level_starts[-1], dtype=np.int64)
     high = np.full(level_starts[-1], NO_BOUND)
     for level, start, stop in zip(levels, level_starts, level_starts[1:], strict=False):
-        if level.low is not None:
+        if level.low is not None and level.high is not None:
             low[start:stop], high[start:stop] = level.low.ravel(), level.high.ravel()
     return network_flow.Network(
         np.rint((target - base) * UNIT).astype(np.int64),

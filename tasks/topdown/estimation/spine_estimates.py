@@ -231,7 +231,9 @@ def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:
     return len(algebra.components), algebra.n_coordinates
 
 
-def _patterns(algebra: QueryAlgebra, can_have: np.ndarray):
+def _patterns(
+    algebra: QueryAlgebra, can_have: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows and core cells of the geounits of each combination of types, rows ascending."""
     combinations, code = np.unique(can_have, axis=0, return_inverse=True)
     for number, combination in enumerate(combinations):
@@ -240,7 +242,9 @@ def _patterns(algebra: QueryAlgebra, can_have: np.ndarray):
             yield np.flatnonzero(code.reshape(-1) == number), cells
 
 
-def _meeting(groups: Sequence[Group], whole: np.ndarray, position: np.ndarray, cells: np.ndarray):
+def _meeting(
+    groups: Sequence[Group], whole: np.ndarray, position: np.ndarray, cells: np.ndarray
+) -> Iterator[tuple[LinearEstimates, np.ndarray, np.ndarray]]:
     """Parts whose whole has a `position`, as the arguments of `LinearEstimates.add`.
 
     `whole` is indexed by the parts' rows, `position` by wholes (-1: none); `cells` are those of

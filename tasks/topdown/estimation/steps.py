@@ -39,5 +39,8 @@ def combine(
         return found(path)
     spine = read_spine(spine_folder(run, universe))
     part = shard_of(spine_folder(run, universe), geolevel, shard)
-    estimator_of(settings).combine(run, settings, universe, spine, part)
+    combine_shard = estimator_of(settings).combine
+    if combine_shard is None:
+        raise ValueError("this estimator combines no measurements")
+    combine_shard(run, settings, universe, spine, part)
     return made(path)

@@ -79,7 +79,7 @@ def total_shares(budget: Budget, schema: Schema) -> dict[str, float]:
     """
     shares = {}
     for geolevel, queries in budget.query_shares.items():
-        answers = [marginal_query(schema, name).n_rows for name in queries]
+        answers: list[float] = [marginal_query(schema, name).n_rows for name in queries]
         if schema.universe == "units":
             answers = [0.5 if n == 2 else math.inf for n in answers]
         weights = [float(share) for share in queries.values()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,7 +75,8 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
     used = inhabitable(invariants)
     geography = geography[used].reset_index(drop=True)
     invariants = invariants[used].reset_index(drop=True)
-    errors, criterion = [], []
+    errors: list[dict[str, Any]] = []
+    criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
         compared = _compared(run, settings, universe, geography, invariants)
         for quantity in quantities_of(compared.schema):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,8 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     stamps = []
     if any(run.settings.input.confidential for run in runs):
         stamps.append(CONFIDENTIAL)
-    stamps += dict.fromkeys(run.settings.stamp for run in runs if not run.settings.is_private)
+    of_runs = [run.settings.stamp for run in runs]
+    stamps += dict.fromkeys(stamp for stamp in of_runs if stamp is not None)
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
     quantities = list(dict.fromkeys(errors["quantity"]))
@@ -249,7 +251,12 @@ _SPREAD = (
 )
 
 
-def _main(row) -> tuple[float | str, ...]:
+Row = Any
+"""A row of `DataFrame.itertuples`: a named tuple whose fields are the frame's columns."""
+Cells = tuple[float | str, ...]
+
+
+def _main(row: Row) -> Cells:
     return (
         _figure(row.mean_absolute_error),
         _figure(row.mean_absolute_percent_error),
@@ -259,11 +266,11 @@ def _main(row) -> tuple[float | str, ...]:
     )
 
 
-def _main_row(row) -> tuple[float | str, ...]:
+def _main_row(row: Row) -> Cells:
     return (row.level, _yes(row.on_spine), int(row.entities), *_main(row))
 
 
-def _spread_row(row) -> tuple[float | str, ...]:
+def _spread_row(row: Row) -> Cells:
     values = row._asdict()
     quantiles = [values[f"absolute_q{round(100 * q):02d}"] for q in ABSOLUTE_QUANTILES]
     beyond = [values[f"beyond_{limit}"] for limit in ABSOLUTE_THRESHOLDS]
@@ -276,7 +283,9 @@ def _spread_row(row) -> tuple[float | str, ...]:
     )
 
 
-def _table(frame: pd.DataFrame, headers: tuple[str, ...], cells) -> Table:
+def _table(
+    frame: pd.DataFrame, headers: tuple[str, ...], cells: Callable[[Row], Sequence[float | str]]
+) -> Table:
     """A row for each of the frame's; with several runs their labels, rows of one kind together."""
     several = frame["run"].nunique() > 1
     if several:

@@ -78,13 +78,13 @@ def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
         figures = compute_figures(run, settings)
         write_figures(run, figures)
         return figures
-    figures = read_figures(run)
-    if figures is None:
+    kept = read_figures(run)
+    if kept is None:
         raise InputRefused(
             f"{run.root} has neither its confidential histograms nor its accuracy figures any "
             "more; leave it out of the comparison."
         )
-    return figures
+    return kept
 
 
 def _labels(runs: Sequence[RunDirectory]) -> list[str]:

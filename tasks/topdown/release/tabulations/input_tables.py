@@ -57,14 +57,15 @@ def write_input_tables(blocks: PublishedBlocks, directory: Path, *, seed: int = 
     persons.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    tables = [directory / name for name in ("persons.parquet", "units.parquet", "grfc.txt")]
+    persons_path, units_path = directory / "persons.parquet", directory / "units.parquet"
+    geography_path = directory / "grfc.txt"
     random = np.random.default_rng(seed)
     occupancy, n_units_occupied = _with_homes(blocks)
     identifier = np.array([f"{row:011d}" for row in range(len(blocks.geography))], dtype=object)
     n_minors_moved = n_units = 0
     with (
-        replacing(tables[0]) as persons_part,
-        replacing(tables[1]) as units_part,
+        replacing(persons_path) as persons_part,
+        replacing(units_path) as units_part,
         pq.ParquetWriter(persons_part, _PERSONS, compression="zstd") as persons_writer,
         pq.ParquetWriter(units_part, _UNITS, compression="zstd") as units_writer,
     ):
@@ -75,8 +76,8 @@ def write_input_tables(blocks: PublishedBlocks, directory: Path, *, seed: int = 
             units_writer.write_table(_unit_records(units, identifier[part]))
             n_minors_moved += moved
             n_units += len(units.block)
-    _write_geography(blocks.geography, identifier, tables[2])
-    return InputTables(*tables, n_units_occupied, n_minors_moved)
+    _write_geography(blocks.geography, identifier, geography_path)
+    return InputTables(persons_path, units_path, geography_path, n_units_occupied, n_minors_moved)
 
 
 _PERSONS = pa.schema(
@@ -210,8 +211,8 @@ def _write_geography(geography: pd.DataFrame, identifier: np.ndarray, path: Path
     parts = {"OIDTABBLK": identifier}
     position = 0
     for field in GEOGRAPHY_LAYOUT.fields[1:6]:
-        parts[field.name] = geocode[position : position + field.width].to_numpy()
-        position += field.width
+        parts[field.name] = geocode[position : position + field.digits].to_numpy()
+        position += field.digits
     table = pd.DataFrame(parts).join(geography.drop(columns="block_geocode"))
     with replacing(path) as part:
         table.to_csv(part, sep="|", index=False, lineterminator="\n")
