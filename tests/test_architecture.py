@@ -14,6 +14,18 @@ PRODUCTS = ("topdown", "detailed_groups", "group_sizes", "trips", "tune")
 ROOMS = ("noise", "pages", "runs", "tables", "ledger", "answers", "solvers", "census")
 """The rooms of `tasks` that products share; each imports only from those before it."""
 
+STAGES = (
+    {"settings", "paths", "workload"},
+    {"ingest"},
+    {"spine"},
+    {"measurement"},
+    {"estimation", "postprocess"},
+    {"intervals", "release"},
+    {"checks"},
+    {"trials"},
+)
+"""The folders and modules of a product; each imports from its own set and those before it."""
+
 LONGEST_MODULE = 600
 
 
@@ -63,6 +75,25 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_tasks_hold_products_and_the_rooms_they_share() -> None:
     found = {path.name for path in (REPOSITORY / "tasks").iterdir() if path.is_dir()}
     assert found - {"__pycache__"} == {*PRODUCTS, *ROOMS}
+
+
+def stage_of(module: str) -> int:
+    """Place in `STAGES` of what is in `tasks.<product>.<stage>`."""
+    name = module.split(".")[2]
+    return next(place for place, names in enumerate(STAGES) if name in names)
+
+
+@pytest.mark.parametrize("product", ("topdown", "detailed_groups", "group_sizes", "trips"))
+def test_inside_a_product_imports_follow_its_stages(product: str) -> None:
+    folder = REPOSITORY / "tasks" / product
+    for path in sorted(folder.rglob("*.py")):
+        if path == folder / "__init__.py":
+            continue
+        place = path.relative_to(REPOSITORY).with_suffix("").as_posix().replace("/", ".")
+        for module in (name.removeprefix("spineflow.") for name in imports(path)):
+            assert module != f"tasks.{product}", f"{place} imports the whole product"
+            if is_within(module, f"tasks.{product}"):
+                assert stage_of(module) <= stage_of(place), f"{place} imports {module}"
 
 
 def test_modules_have_a_purpose_and_stay_short() -> None:

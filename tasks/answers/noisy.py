@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.publishing import publish_once
+from spineflow.tasks.runs.writing import write_once
 
 SIGNS = ("=", "<=", ">=")
 
@@ -87,7 +87,7 @@ def write_measurements(
     is_private: bool = True,
     record: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Publish noisy measurements at `path`, one row group for each item of `groups`.
+    """Write noisy measurements at `path`, one row group for each item of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
     noise draws none. Files of a run that is not private carry the stamp in their metadata.
@@ -108,11 +108,11 @@ def write_measurements(
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
-    return publish_once(Path(path), write, record)
+    return write_once(Path(path), write, record)
 
 
 def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
-    """Publish constraints at `path`, one row group each; an existing file is kept.
+    """Write constraints at `path`, one row group each; an existing file is kept.
 
     Raises ValueError for a sign that is none of `=`, `<=`, `>=`.
     """
@@ -127,7 +127,7 @@ def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
                     _record_batch([constraint], _CONSTRAINTS_SCHEMA, sign=_strings(sign))
                 )
 
-    return publish_once(Path(path), write)
+    return write_once(Path(path), write)
 
 
 def read_measurements(

@@ -35,15 +35,15 @@ from spineflow.tasks.runs.conditions import (
 from spineflow.tasks.runs.directory import RunDirectory, identity_of
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.publishing import name_recorded
 from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.writing import name_recorded
 
 
 @dataclass(frozen=True)
 class FileDraw:
     """What draws the noise of one file, and is told of the file before it gets its name.
 
-    `record`, None where there is no ledger, goes to `publish_once`.
+    `record`, None where there is no ledger, goes to `write_once`.
     """
 
     noise: NoiseDraws

@@ -37,7 +37,7 @@ from spineflow.tasks.ledger.key import (
 )
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.files import sync
-from spineflow.tasks.runs.publishing import UNPUBLISHED_SUFFIX
+from spineflow.tasks.runs.writing import UNFINISHED_SUFFIX
 
 APPLICATION_ID = 0x73706C67
 BUSY_SECONDS = 120
@@ -362,7 +362,7 @@ def _create(ledger: Ledger) -> None:
     make_key(ledger.key_path)
     key = read_key(ledger.key_path)
     unpublished = ledger.path.with_name(
-        f".{ledger.path.name}.{secrets.token_hex(8)}{UNPUBLISHED_SUFFIX}"
+        f".{ledger.path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
     )
     os.close(os.open(unpublished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     connection = sqlite3.connect(unpublished, isolation_level=None)
@@ -380,7 +380,7 @@ def _create(ledger: Ledger) -> None:
 def _discard_unfinished(ledger: Ledger) -> None:
     """Remove what a process that died while it made a ledger left; the folder must be locked."""
     folder = ledger.path.parent
-    for leftover in folder.glob(f".{ledger.path.name}.*{UNPUBLISHED_SUFFIX}"):
+    for leftover in folder.glob(f".{ledger.path.name}.*{UNFINISHED_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 
 

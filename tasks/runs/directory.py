@@ -26,7 +26,7 @@ from spineflow.tasks.runs.files import (
     replacing,
 )
 from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.publishing import discard_all_unpublished
+from spineflow.tasks.runs.writing import discard_all_unfinished
 
 DERIVED = (
     "dataset",
@@ -328,7 +328,7 @@ def identity_of(run: RunDirectory) -> str:
 def remove_unfinished(run: RunDirectory) -> None:
     """Remove what killed writers left under temporary names, unseen by anything else."""
     remove_temporaries(run.root)
-    discard_all_unpublished(run.root / "measurements")
+    discard_all_unfinished(run.root / "measurements")
 
 
 def _may_be_left(name: str) -> bool:

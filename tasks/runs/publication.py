@@ -20,9 +20,9 @@ from typing import Any, BinaryIO, Protocol
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.publishing import discard_unpublished, publish_once
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.stores import StoreRefused, is_url, store_errors
+from spineflow.tasks.runs.writing import discard_unfinished, write_once
 
 
 class PublicationRefused(SpineflowError):
@@ -50,7 +50,7 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """Content of a file; None if there is none. What a killed writer left goes."""
-        discard_unpublished(self.root / name)
+        discard_unfinished(self.root / name)
         try:
             return (self.root / name).read_bytes()
         except FileNotFoundError:
@@ -63,11 +63,11 @@ class Folder:
             with file.open("rb") as source:
                 shutil.copyfileobj(source, target, 1 << 24)
 
-        publish_once(self.root / name, copy)
+        write_once(self.root / name, copy)
 
     def put_once(self, name: str, content: bytes) -> bytes:
         """Write a file unless it exists; returns what stands there then."""
-        return publish_once(self.root / name, lambda file: file.write(content)).read_bytes()
+        return write_once(self.root / name, lambda file: file.write(content)).read_bytes()
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def _coterminous(
 
 
 def check_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Outcome, ...]:
-    """Check the finished, still unpublished run and write the public outcomes.
+    """Check the finished, still unreleased run and write the public outcomes.
 
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """

@@ -26,7 +26,7 @@ from spineflow.tasks.detailed_groups.measurement.stages import (
     StageNoise,
 )
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.publishing import publish_once
+from spineflow.tasks.runs.writing import write_once
 
 ROWS_PER_ROW_GROUP = 1 << 18
 
@@ -80,7 +80,7 @@ class GroupNames:
         return np.tile(np.arange(n_iterations, dtype=np.int32), n_regions)
 
 
-def publish_totals(
+def write_noisy_totals(
     path: Path,
     names: GroupNames,
     noise: StageNoise,
@@ -89,7 +89,7 @@ def publish_totals(
     is_private: bool = True,
     record: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Publish the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn.
+    """Write the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn.
 
     `record` is told of the whole file before it gets its name.
     """
@@ -108,7 +108,7 @@ def publish_totals(
     return _publish(path, table, is_private, record)
 
 
-def publish_tables(
+def write_noisy_tables(
     path: Path,
     names: GroupNames,
     noise: LevelNoise,
@@ -117,7 +117,7 @@ def publish_tables(
     is_private: bool = True,
     record: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Publish the counts that `draw` gives; if the file stands, it is kept, nothing drawn.
+    """Write the counts that `draw` gives; if the file stands, it is kept, nothing drawn.
 
     `record` is told of the whole file before it gets its name.
     """
@@ -163,7 +163,7 @@ def _publish(
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
-    return publish_once(path, write, record)
+    return write_once(path, write, record)
 
 
 def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:

@@ -18,9 +18,9 @@ from spineflow.tasks.detailed_groups.measurement.charge import (
 )
 from spineflow.tasks.detailed_groups.measurement.files import (
     GroupNames,
-    publish_tables,
-    publish_totals,
     read_totals,
+    write_noisy_tables,
+    write_noisy_totals,
 )
 from spineflow.tasks.detailed_groups.measurement.stages import (
     ShardGroups,
@@ -48,7 +48,7 @@ def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     noise = noise_of(run, settings, parameters, shard.region_type, shard.level).stage_1
     names, groups = _names(run, shard), _groups(run, shard)
     with single_draw(run, settings, path, CHARGED_AS, seeds=_seeds(shard, "stage 1")) as drawing:
-        return publish_totals(
+        return write_noisy_totals(
             path,
             names,
             noise,
@@ -75,7 +75,7 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     with single_draw(
         run, settings, path, CHARGED_AS, seeds=_seeds(shard, "stage 2"), reads=reads
     ) as drawing:
-        return publish_tables(
+        return write_noisy_tables(
             path,
             names,
             noise,

@@ -29,7 +29,7 @@ from spineflow.tasks.detailed_groups.postprocess.groups import (
 from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 
-SUPPRESSED, MARGINALS, COTERMINOUS, ALONE = STAGES = (
+SUPPRESSED, MARGINALS, COTERMINOUS, ALONE = (
     "suppressed",
     "marginals",
     "coterminous",

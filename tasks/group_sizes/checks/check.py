@@ -12,7 +12,7 @@ from spineflow.validation.outcome import Outcome
 
 
 def check_run(run: RunDirectory, settings: GroupSizesSettings) -> tuple[Outcome, ...]:
-    """Check the finished, still unpublished run and write the public outcomes.
+    """Check the finished, still unreleased run and write the public outcomes.
 
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """

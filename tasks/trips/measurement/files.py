@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.publishing import publish_once
+from spineflow.tasks.runs.writing import write_once
 from spineflow.tasks.trips.paths import (
     cuts_file,
     level_folder,
@@ -61,12 +61,12 @@ class NodeValues:
     values: np.ndarray
 
 
-def publish_cuts(
+def write_cuts(
     run: RunDirectory, level: int, cuts: Cuts, record: Callable[[Path], None] | None = None
 ) -> None:
-    """Publish the shards of a level, unless they stand already; `record` as in `publish_once`."""
+    """Write the shards of a level, unless they stand already; `record` as in `write_once`."""
     content = json.dumps(asdict(cuts), indent=1).encode()
-    publish_once(cuts_file(run, level), lambda file: file.write(content), record)
+    write_once(cuts_file(run, level), lambda file: file.write(content), record)
 
 
 def read_cuts(run: RunDirectory, level: int) -> Cuts:
@@ -101,12 +101,12 @@ def write_measured(
     is_private: bool,
     record: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Publish noisy counts, one row group or more for each of `groups`.
+    """Write noisy counts, one row group or more for each of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
     noise draws none. `record` is told of the whole file before it gets its name.
     """
-    return publish_once(
+    return write_once(
         path,
         lambda file: _write(
             file, tree, level, groups, "value", is_private, variance=variance, plb=plb

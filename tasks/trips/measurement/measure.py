@@ -21,9 +21,9 @@ from spineflow.tasks.trips.measurement.files import (
     Cuts,
     NodeShard,
     NodeValues,
-    publish_cuts,
     read_cuts,
     read_nodes,
+    write_cuts,
     write_measured,
 )
 from spineflow.tasks.trips.paths import (
@@ -66,7 +66,7 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
         sizes = plan.tree.n_children(level - 1, parents.keys)
         cuts = Cuts(_named(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
     with single_draw(run, settings, path, UNIVERSE) as drawing:
-        publish_cuts(run, level, cuts, drawing.record)
+        write_cuts(run, level, cuts, drawing.record)
 
 
 def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: NodeShard) -> None:

@@ -34,9 +34,9 @@ from spineflow.tasks.runs.directory import (
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.runs.opening import opened
-from spineflow.tasks.runs.publishing import publish_once
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.runs.writing import write_once
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 NOISE = Noise(DISCRETE_GAUSSIAN, Fraction(1))
@@ -95,7 +95,7 @@ def measured(run: RunDirectory, settings: ProductSettings, path: Path, noise: No
             drawn.append(drawing.noise.draw(PART, noise, 40))
             file.write(drawn[-1].tobytes())
 
-        publish_once(path, write, drawing.record)
+        write_once(path, write, drawing.record)
     return len(drawn)
 
 

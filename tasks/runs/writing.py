@@ -1,10 +1,10 @@
-"""Publishing a file once: it appears whole, and never replaces another.
+"""Writing a file once: it appears whole, and never replaces another.
 
 A file is written beside its destination under a name that no reader looks for, flushed to disk,
 and given its final name by a hard link, which fails if the name is taken. Of two workers that
-write the same file, one publishes and both return the file that stands.
+write the same file, one names its own and both return the file that stands.
 
-What a killed worker leaves unpublished is removed by the next worker on that file, unseen by
+What a killed worker leaves unfinished is removed by the next worker on that file, unseen by
 anything else: a writer holds a lock on its file for as long as it lives. A file that was recorded
 elsewhere before it got its name is named by the next worker instead (`name_recorded`).
 """
@@ -22,50 +22,50 @@ from typing import BinaryIO
 
 from spineflow.tasks.runs.files import sha256_of_file, sync
 
-UNPUBLISHED_SUFFIX = ".unpublished"
+UNFINISHED_SUFFIX = ".unpublished"
 
 
-def publish_once(
+def write_once(
     path: Path,
     write: Callable[[BinaryIO], None],
     record: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Write a file through `write` and publish it at `path`, unless one stands there already.
+    """Write a file through `write` and name it `path`, unless one stands there already.
 
-    `write` is not called if the file exists. If another worker publishes first, what this one
-    wrote is dropped. `record`, if given, is called with the file when it is whole and on disk,
+    `write` is not called if the file exists. If another worker is first, what this one wrote
+    is dropped. `record`, if given, is called with the file when it is whole and on disk,
     and before it gets its name. Returns `path`; whatever `write` and `record` raise is passed on
     and nothing is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    discard_unpublished(path)
+    discard_unfinished(path)
     if path.exists():
         return path
-    with _unpublished_file(path) as (file, unpublished):
+    with _unfinished_file(path) as (file, unfinished):
         write(file)
         file.flush()
         os.fsync(file.fileno())
         if record is not None:
             sync(path.parent)
             # From here on the file may be known, and only its name may be wanting.
-            unpublished.is_kept = True
-            record(unpublished.path)
+            unfinished.is_kept = True
+            record(unfinished.path)
         try:
-            os.link(unpublished.path, path)
+            os.link(unfinished.path, path)
         except FileExistsError:
             return path
         finally:
-            unpublished.is_kept = unpublished.is_kept and not path.exists()
+            unfinished.is_kept = unfinished.is_kept and not path.exists()
     sync(path.parent)
     return path
 
 
 def name_recorded(path: Path, digest: str) -> bool:
-    """Publish the file of this digest if a worker wrote it and died before it got its name.
+    """Name the file of this digest if a worker wrote it and died before it got its name.
 
     Waits for a worker that lives. Returns whether a file stands at `path` afterwards.
     """
-    for leftover in path.parent.glob(f".{path.name}.*{UNPUBLISHED_SUFFIX}"):
+    for leftover in path.parent.glob(f".{path.name}.*{UNFINISHED_SUFFIX}"):
         with suppress(FileNotFoundError), leftover.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not path.exists() and sha256_of_file(leftover) == digest:
@@ -73,19 +73,19 @@ def name_recorded(path: Path, digest: str) -> bool:
                     os.link(leftover, path)
                 sync(path.parent)
     if path.exists():
-        discard_unpublished(path)
+        discard_unfinished(path)
         return True
     return False
 
 
-def discard_unpublished(path: Path) -> None:
-    """Remove what workers that no longer run left unpublished of this file."""
-    _discard(path.parent.glob(f".{path.name}.*{UNPUBLISHED_SUFFIX}"))
+def discard_unfinished(path: Path) -> None:
+    """Remove what workers that no longer run left unfinished of this file."""
+    _discard(path.parent.glob(f".{path.name}.*{UNFINISHED_SUFFIX}"))
 
 
-def discard_all_unpublished(folder: Path) -> None:
-    """Remove what workers that no longer run left unpublished anywhere below a folder."""
-    _discard(folder.rglob(f".*{UNPUBLISHED_SUFFIX}"))
+def discard_all_unfinished(folder: Path) -> None:
+    """Remove what workers that no longer run left unfinished anywhere below a folder."""
+    _discard(folder.rglob(f".*{UNFINISHED_SUFFIX}"))
 
 
 def _discard(leftovers: Iterable[Path]) -> None:
@@ -99,7 +99,7 @@ def _discard(leftovers: Iterable[Path]) -> None:
 
 
 @dataclass
-class _Unpublished:
+class _Unfinished:
     """A file without its name; `is_kept` leaves it where it is for the next worker."""
 
     path: Path
@@ -107,19 +107,19 @@ class _Unpublished:
 
 
 @contextmanager
-def _unpublished_file(path: Path) -> Iterator[tuple[BinaryIO, _Unpublished]]:
+def _unfinished_file(path: Path) -> Iterator[tuple[BinaryIO, _Unfinished]]:
     """A new locked file beside `path`, removed at the end unless it is to be kept."""
     while True:
-        unpublished = _Unpublished(
-            path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNPUBLISHED_SUFFIX}")
+        unfinished = _Unfinished(
+            path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}")
         )
-        with unpublished.path.open("xb") as file:
+        with unfinished.path.open("xb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if os.fstat(file.fileno()).st_nlink == 0:
                 continue
             try:
-                yield file, unpublished
+                yield file, unfinished
             finally:
-                if not unpublished.is_kept:
-                    unpublished.path.unlink(missing_ok=True)
+                if not unfinished.is_kept:
+                    unfinished.path.unlink(missing_ok=True)
             return

@@ -5,26 +5,26 @@ import os
 import signal
 
 import pytest
-from spineflow.tasks.runs.publishing import discard_unpublished, publish_once
+from spineflow.tasks.runs.writing import discard_unfinished, write_once
 
 FORK = multiprocessing.get_context("fork")
 
 
 def test_a_file_appears_whole_and_alone(tmp_path):
     path = tmp_path / "folder" / "0.parquet"
-    assert publish_once(path, lambda file: file.write(b"first")) == path
+    assert write_once(path, lambda file: file.write(b"first")) == path
     assert path.read_bytes() == b"first"
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_published_file_is_kept_and_nothing_is_written(tmp_path):
     path = tmp_path / "0.parquet"
-    publish_once(path, lambda file: file.write(b"first"))
+    write_once(path, lambda file: file.write(b"first"))
 
     def must_not_run(file):
         raise AssertionError
 
-    assert publish_once(path, must_not_run) == path
+    assert write_once(path, must_not_run) == path
     assert path.read_bytes() == b"first"
 
 
@@ -33,9 +33,9 @@ def test_of_two_writers_at_once_the_first_to_finish_publishes(tmp_path):
 
     def slow(file):
         file.write(b"second")
-        publish_once(path, lambda other: other.write(b"first"))
+        write_once(path, lambda other: other.write(b"first"))
 
-    publish_once(path, slow)
+    write_once(path, slow)
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -46,7 +46,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        publish_once(tmp_path / "0.parquet", failing)
+        write_once(tmp_path / "0.parquet", failing)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -56,7 +56,7 @@ def write_and_die(path):
         file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    publish_once(path, dying)
+    write_once(path, dying)
 
 
 def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(tmp_path):
@@ -69,18 +69,18 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(
 
     def living(file):
         assert len(list(tmp_path.iterdir())) == 1
-        discard_unpublished(path)
+        discard_unfinished(path)
         assert len(list(tmp_path.iterdir())) == 1
         file.write(b"whole")
 
-    publish_once(path, living)
+    write_once(path, living)
     assert path.read_bytes() == b"whole"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def publish_number(barrier, path, number):
     barrier.wait()
-    publish_once(path, lambda file: file.write(bytes([number]) * 100_000))
+    write_once(path, lambda file: file.write(bytes([number]) * 100_000))
     os._exit(0)
 
 
