@@ -20,6 +20,8 @@ import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
+from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.checks.check import cells_of
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
@@ -165,7 +167,11 @@ def write_universe(run: Path, schema: Schema, counts: np.ndarray, expected) -> N
                     rows["geocode"].append(name)
                     rows["query_name"].append(query + "_dpq")
                     rows["value"].append([0] * marginal_query(schema, query).n_rows)
-                    rows["variance"].append(1.0)
+                    rows["variance"].append(
+                        0.0
+                        if expected.total is None
+                        else noise_variance(DISCRETE_GAUSSIAN, 1 / loss)
+                    )
                     rows["plb"].append(str(loss))
         half = len(rows["geocode"]) // 2
         for part, where in enumerate((slice(None, half), slice(half, None))):
@@ -314,7 +320,7 @@ def right_runs(tmp_path_factory) -> dict[str, FinishedRun]:
 
 
 def copied(run: FinishedRun, to: Path) -> FinishedRun:
-    return replace(run, path=Path(shutil.copytree(run.path, to)))
+    return replace(run, path=Path(shutil.copytree(run.path, to)), expected=dict(run.expected))
 
 
 @pytest.fixture

@@ -130,16 +130,16 @@ def check_measurements(
     geounits, queries, plbs = ([np.zeros(0, np.int64)] for _ in range(3))
     folder = run_directory / "measurements" / expected.cells.universe / level.name / "dpqueries"
     columns = ("geocode", "query_name", "plb")
-    encoded = ["query_name", "plb"]
-    for batch in read_batches(folder, columns, as_dictionary=encoded, level=level):
+    texts = ["query_name", "plb"]
+    for batch in read_batches(folder, columns, as_dictionary=texts, level=level):
         geounit = positions(batch.column("geocode"), level.geocode)
-        query_column = _encoded(batch.column("query_name"))
+        query_column = encoded(batch.column("query_name"))
         query_of_code = np.array(
             [names.index(n) if n in shares else -1 for n in query_column.dictionary.to_pylist()],
             dtype=np.int64,
         )
         query = query_of_code[query_column.indices.to_numpy()]
-        plb_column = _encoded(batch.column("plb"))
+        plb_column = encoded(batch.column("plb"))
         code_of_code = np.array(
             [
                 plb_code_of_text.setdefault(text, len(plb_code_of_text))
@@ -243,6 +243,7 @@ def _sum_by_geounit(
     return sums
 
 
-def _encoded(column: pa.Array) -> pa.DictionaryArray:
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    return encoded.cast(pa.dictionary(pa.int32(), pa.string()))
+def encoded(column: pa.Array) -> pa.DictionaryArray:
+    """A column of texts as numbers of its distinct texts."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    return coded.cast(pa.dictionary(pa.int32(), pa.string()))

@@ -25,6 +25,7 @@ from spineflow.validation.topdown.constraints import (
     check_constraints,
     facilities_by_block,
 )
+from spineflow.validation.topdown.measured_noise import check_measured_noise
 from spineflow.validation.topdown.microdata import ReleaseFile, check_persons, check_units
 from spineflow.validation.topdown.privacy_loss import (
     CodedSums,
@@ -55,6 +56,7 @@ CHECKS: Mapping[str, str] = {
     "structural_zeros_hold": "impossible cells are empty",
     "shares_add_to_one": "on the path from the root to every block",
     "measurements_are_complete": "every geounit with a share has each query exactly once",
+    "noise_is_what_its_loss_pays_for": "the variance of every measurement, and its values",
     "measured_loss_is_the_budget": "each measurement's, and their sum on the path to every block",
     "microdata_tabulate_to_estimates": "Parquet and text rows agree and give the block estimates",
 }
@@ -183,6 +185,10 @@ def _check_level(
         check_constraints(run_directory, expected, spine, level, estimates, constraint_failures)
     with unusable_files_fail(completeness, loss_failures):
         loss = check_measurements(run_directory, expected, level, completeness, loss_failures)
+    with unusable_files_fail(failures["noise_is_what_its_loss_pays_for"]):
+        check_measured_noise(
+            run_directory, expected, level, failures["noise_is_what_its_loss_pays_for"]
+        )
     return estimates, loss
 
 

@@ -39,9 +39,10 @@ class ExpectedUniverse:
     """What the settings of a run promise about one universe's files.
 
     `geolevels` run from the root to Block. `total` is the whole privacy-loss parameter, None for
-    a run without noise. `query_shares[geolevel][query]` holds the measured queries (no share of
-    0). `constraints[name]` lists the geolevels at which every geounit carries the constraint
-    (every state's FIPS code, for `state_total_con`), structural zeros included;
+    a run without noise: epsilon of the discrete Laplace mechanism where `is_pure`, else rho of the
+    discrete Gaussian. `query_shares[geolevel][query]` holds the measured queries (no share of 0).
+    `constraints[name]` lists the geolevels at which every geounit carries the constraint (every
+    state's FIPS code, for `state_total_con`), structural zeros included;
     `structural_zeros[name]` gives the levels of attributes whose joint cells hold nobody.
     """
 
@@ -51,6 +52,7 @@ class ExpectedUniverse:
     query_shares: Mapping[str, Mapping[str, Fraction]]
     constraints: Mapping[str, Sequence[str]]
     structural_zeros: Mapping[str, Mapping[str, Sequence[int]]]
+    is_pure: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def read_batches(
     *,
     as_dictionary: Sequence[str] = (),
     level: SpineLevel | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
 ) -> Iterator[pa.RecordBatch]:
     """The columns of all Parquet files of a folder, in batches; none if there is no file.
 
@@ -139,7 +142,7 @@ def read_batches(
                 if not row_groups:
                     continue
             for batch in file.iter_batches(
-                batch_size=ROWS_PER_BATCH, row_groups=list(row_groups), columns=list(columns)
+                batch_size=rows_per_batch, row_groups=list(row_groups), columns=list(columns)
             ):
                 for name in columns:
                     if batch.column(name).null_count:

@@ -50,6 +50,7 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
         query_shares=budget.query_shares,
         constraints=constraints | dict.fromkeys(zeros, geolevels),
         structural_zeros=zeros,
+        is_pure=budget.is_pure,
     )
 
 

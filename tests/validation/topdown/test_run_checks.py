@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -326,7 +327,7 @@ def test_a_share_off_by_the_least_amount_is_seen(exact_run):
         lambda frame: pd.concat([frame, frame.iloc[:1]]),
         where("query_name", lambda _: "cenrace_dpq", query_name="total_dpq"),
         where("geocode", lambda _: "9", query_name="total_dpq"),
-        added_row(geocode="9", query_name="total_dpq", value=[0], variance=1.0, plb="inf"),
+        added_row(geocode="9", query_name="total_dpq", value=[0], variance=0.0, plb="inf"),
         lambda frame: pd.concat([frame, frame.iloc[:1].assign(query_name="cenrace_dpq")]),
     ],
     ids=[
@@ -347,7 +348,10 @@ def test_a_bypassed_geounit_must_not_be_measured(run):
     row = {"geocode": "044100010010002" + BYPASSED_BLOCK, "query_name": "total_dpq"}
     row |= {"value": [0], "variance": 1.0, "plb": "0"}
     run.edit(run.queries("Block"), added_row(**row))
-    assert run.failing() == {("persons", "measurements_are_complete")}
+    assert run.failing() == {
+        ("persons", "measurements_are_complete"),
+        ("persons", "noise_is_what_its_loss_pays_for"),
+    }
 
 
 def test_a_lost_measurement_is_seen_twice_in_a_noisy_run(run):
@@ -362,15 +366,22 @@ def swap_losses(frame: pd.DataFrame) -> None:
     """Two queries of one geounit exchange their losses, so that every path keeps its sum."""
     rows = frame.index[frame["geocode"] == frame["geocode"][0]]
     assert len(rows) == 2
-    frame.loc[rows, "plb"] = frame.loc[rows[::-1], "plb"].to_list()
+    for column in ("plb", "variance"):
+        frame.loc[rows, column] = frame.loc[rows[::-1], column].to_list()
+
+
+def with_loss(loss: str, variance: float) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """The first measurement gets another loss, and the variance that goes with it."""
+    return lambda frame: frame.assign(
+        plb=[loss, *frame["plb"][1:]], variance=[variance, *frame["variance"][1:]]
+    )
 
 
 @pytest.mark.parametrize(
     "change",
     [
         swap_losses,
-        lambda frame: frame.assign(plb=["1/7", *frame["plb"][1:]]),
-        lambda frame: frame.assign(plb=["inf", *frame["plb"][1:]]),
+        with_loss("1/7", 7.0),
     ],
 )
 def test_each_loss_must_be_its_part_of_the_budget(run, change):
@@ -378,12 +389,70 @@ def test_each_loss_must_be_its_part_of_the_budget(run, change):
     assert run.failing() == {("persons", "measured_loss_is_the_budget")}
 
 
+def test_a_run_with_noise_must_not_claim_an_infinite_loss(run):
+    run.edit(run.queries("County"), with_loss("inf", 0.0))
+    assert run.failing() == {
+        ("persons", "measured_loss_is_the_budget"),
+        ("persons", "noise_is_what_its_loss_pays_for"),
+    }
+
+
+@pytest.mark.parametrize("level", ["County", "Block"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        where("variance", lambda old: old * (1 + 1e-6), query_name="total_dpq"),
+        where("variance", lambda old: old / 1.1, query_name="total_dpq"),
+        where("variance", lambda _: 0.0, query_name="hispanic * cenrace_dpq"),
+        where("variance", lambda _: float("nan"), query_name="total_dpq"),
+        where("value", lambda old: [*old, 0], query_name="total_dpq"),
+        where("value", lambda old: old[:-1], query_name="hispanic * cenrace_dpq"),
+        where("value", lambda old: [], query_name="total_dpq"),
+        where("value", lambda old: [None], query_name="total_dpq"),
+        lambda frame: frame.assign(value=[[float(v) for v in row] for row in frame["value"]]),
+    ],
+    ids=[
+        "a little",
+        "a tenth",
+        "none",
+        "no number",
+        "longer",
+        "shorter",
+        "empty",
+        "null",
+        "floats",
+    ],
+)
+def test_measurements_must_carry_the_noise_of_their_loss(run, level, change):
+    run.edit(run.queries(level), change)
+    assert run.failing() == {("persons", "noise_is_what_its_loss_pays_for")}
+
+
+def test_noise_that_a_vast_budget_makes_nothing_is_no_noise(run):
+    """Settings edited to such a rho agree with files whose measurements are exact."""
+    vast = Fraction(10**12)
+    run.expected["units"] = replace(run.expected["units"], total=vast)
+    for level in GEOLEVELS:
+        for path in run.queries(level, "units").parent.glob("*.parquet"):
+            run.edit(
+                path,
+                lambda frame: frame.assign(
+                    plb=[str(Fraction(p) / Fraction(3, 40) * vast) for p in frame["plb"]],
+                    variance=0.0,
+                ),
+            )
+    assert run.failing() == {("units", "noise_is_what_its_loss_pays_for")}
+    assert "carries no noise" in run.detail("units", "noise_is_what_its_loss_pays_for")
+
+
 def test_a_run_without_noise_must_not_claim_a_loss(exact_run):
     exact_run.edit(
         exact_run.queries("County"),
-        lambda frame: frame.assign(plb=["1/7", *frame["plb"][1:]]),
+        with_loss("1/7", 7.0),
     )
     assert exact_run.failing() == {("persons", "measured_loss_is_the_budget")}
+    exact_run.edit(exact_run.queries("County"), with_loss("inf", 7.0))
+    assert exact_run.failing() == {("persons", "noise_is_what_its_loss_pays_for")}
 
 
 def test_files_that_are_missing_or_cut_fail_their_checks(run):
@@ -399,6 +468,7 @@ def test_files_that_are_missing_or_cut_fail_their_checks(run):
         ("units", "microdata_tabulate_to_estimates"),
         ("units", "measurements_are_complete"),
         ("units", "measured_loss_is_the_budget"),
+        ("units", "noise_is_what_its_loss_pays_for"),
     }
 
 
@@ -480,5 +550,5 @@ def test_outcomes_are_written_as_json(right_runs, tmp_path):
 )
 def test_unusable_files_fail(run, passes_when_damaged, name):
     """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
-    unread = {"is_aian", "value", "variance"} if "constraints" not in name else {}
+    unread = {"is_aian"}
     assert passes_when_damaged(run.path / name, run.outcomes, unread) == []

@@ -1,0 +1,51 @@
+"""Variances of discrete noise against high-precision sums of their definitions."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.topdown.measured_noise import (
+    LARGEST_SUMMED,
+    gaussian_variance,
+    laplace_variance,
+    variance_of_loss,
+)
+
+PARAMETERS = [Fraction(text) for text in ("1/50", "1/4", "2/3", "1", "17/5", "40", "999", "1001")]
+
+
+def summed_variance(weight) -> float:
+    """Sum of x^2 w(x) over sum of w(x), in 60 digits, to where the weights vanish."""
+    total, second, x = Decimal(1), Decimal(0), 1
+    while (now := weight(x)) > Decimal("1e-50"):
+        total, second, x = total + 2 * now, second + 2 * x * x * now, x + 1
+    return float(second / total)
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_variances_are_those_of_the_definitions(parameter):
+    with localcontext() as context:
+        context.prec = 60
+        value = Decimal(parameter.numerator) / Decimal(parameter.denominator)
+        gaussian = summed_variance(lambda x: (-Decimal(x * x) / (2 * value)).exp())
+        laplace = summed_variance(lambda x: (-Decimal(x) / value).exp())
+    assert math.isclose(gaussian_variance(parameter), gaussian, rel_tol=1e-12)
+    assert math.isclose(laplace_variance(parameter), laplace, rel_tol=1e-12)
+
+
+def test_small_noise_has_visibly_less_variance_than_sigma_squared():
+    assert gaussian_variance(Fraction(1, 4)) < 0.9 / 4
+    assert gaussian_variance(Fraction(LARGEST_SUMMED)) == pytest.approx(LARGEST_SUMMED, rel=1e-12)
+
+
+def test_a_loss_pays_for_the_noise_of_its_mechanism():
+    assert variance_of_loss("1/50", is_pure=False) == pytest.approx(50)
+    assert variance_of_loss("1/50", is_pure=True) == laplace_variance(Fraction(100))
+    assert variance_of_loss("inf", is_pure=True) == 0
+    for text in ("0", "-1/2", "1/0", "x"):
+        with pytest.raises(UnusableRunFile):
+            variance_of_loss(text, is_pure=False)
