@@ -23,6 +23,7 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
+from spineflow.tasks.certificates.products import write_products_certificate
 from spineflow.tasks.ledger.products_report import write_index, write_products_report
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact
@@ -53,8 +54,11 @@ def products_stages(run_directory: str) -> str:
             with stopwatch() as seconds:
                 run_stages(product(name), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
-        write_index(run, tuple(settings.products.chosen()))
-        write_products_report(run, settings, tuple(settings.products.chosen()))
+        names = tuple(settings.products.chosen())
+        write_index(
+            run, names, lambda folder: write_products_certificate(run, settings, names, folder)
+        )
+        write_products_report(run, settings, names)
     return str(run.release)
 
 

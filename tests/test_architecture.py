@@ -11,7 +11,17 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = ("flows", "tasks", "geography", "validation")
 PRODUCTS = ("topdown", "detailed_groups", "group_sizes", "trips", "tune")
-ROOMS = ("noise", "pages", "runs", "tables", "ledger", "answers", "solvers", "census")
+ROOMS = (
+    "noise",
+    "pages",
+    "runs",
+    "tables",
+    "ledger",
+    "certificates",
+    "answers",
+    "solvers",
+    "census",
+)
 """The rooms of `tasks` that products share; each imports only from those before it."""
 
 STAGES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,8 +19,13 @@ from spineflow.tasks.runs.settings import ProductSettings
 INDEX = "products.json"
 
 
-def write_index(run: RunDirectory, products: Sequence[str]) -> None:
-    """Write `release/products.json`: the folder of every product's release, and its run."""
+def write_index(
+    run: RunDirectory, products: Sequence[str], complete: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Write `release/products.json`: the folder of every product's release, and its run.
+
+    `complete` adds further files to the folder before it gets its name.
+    """
     if run.release.exists():
         return
     run.unchecked_release.mkdir(exist_ok=True)
@@ -33,6 +38,7 @@ def write_index(run: RunDirectory, products: Sequence[str]) -> None:
     }
     with replacing(run.unchecked_release / INDEX) as part:
         part.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    complete(run.unchecked_release)
     os.rename(run.unchecked_release, run.release)
 
 

@@ -46,6 +46,8 @@ def test_release_is_whole_consistent_and_charged(finished: RunDirectory) -> None
         "group_sizes.parquet",
         "group_sizes.csv",
         "group_totals.parquet",
+        "certificate.html",
+        "certificate.md",
         "group_totals.csv",
     }
     sizes = pd.read_parquet(run.release / "group_sizes.parquet")

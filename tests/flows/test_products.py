@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.certificates.spent import composed_sentence
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import sha256_of_file
 
 PRODUCTS = ("topdown", "detailed-groups", "group-sizes")
 
@@ -104,6 +106,18 @@ def test_the_page_links_the_reports_and_sums_the_cost(run: RunDirectory) -> None
         assert f'href="../{name}/report/report.html"' in page
         assert (run.report.parent / f"../{name}/report/report.html").exists()
     assert "Together rho" in page
+
+
+@pytest.mark.slow
+def test_the_certificate_is_of_all_products(run: RunDirectory, settings: Path) -> None:
+    text = (run.release / "certificate.md").read_text(encoding="utf-8")
+    spent = summary(open_ledger(settings.parent / "ledger.db"))["datasets"]["county"]
+    assert composed_sentence(spent) in text
+    for name in PRODUCTS:
+        release = RunDirectory(run.root / name).release
+        assert (release / "certificate.html").exists()
+        assert f"(../{name}/release/certificate.html)" in text
+        assert sha256_of_file(release / "certificate.md") in text
 
 
 @pytest.mark.slow

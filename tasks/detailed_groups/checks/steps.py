@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spineflow.tasks.detailed_groups.checks.accuracy import has_truth, read_accuracy, write_accuracy
 from spineflow.tasks.detailed_groups.checks.check import check_run
+from spineflow.tasks.detailed_groups.release.certificate import write_certificate
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory
@@ -19,9 +20,9 @@ def check_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
 
 
 @step("release groups", DetailedGroupsSettings, run_name="release")
-def release_run(run: RunDirectory, _settings: DetailedGroupsSettings) -> Made:
-    """Move the checked release to where readers look for it."""
-    return released(run)
+def release_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
+    """Add the certificate, and move the checked release to where readers look for it."""
+    return released(run, lambda: write_certificate(run, settings))
 
 
 @step("report groups", DetailedGroupsSettings, run_name="report")

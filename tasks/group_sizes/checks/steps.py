@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spineflow.tasks.group_sizes.checks.accuracy import has_truth, read_accuracy, write_accuracy
 from spineflow.tasks.group_sizes.checks.check import check_run
+from spineflow.tasks.group_sizes.release.certificate import write_certificate
 from spineflow.tasks.group_sizes.release.report import write_report
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.directory import RunDirectory
@@ -19,9 +20,9 @@ def check_release(run: RunDirectory, settings: GroupSizesSettings) -> Made:
 
 
 @step("release group sizes", GroupSizesSettings, run_name="release")
-def release_run(run: RunDirectory, _settings: GroupSizesSettings) -> Made:
-    """Move the checked release to where readers look for it."""
-    return released(run)
+def release_run(run: RunDirectory, settings: GroupSizesSettings) -> Made:
+    """Add the certificate, and move the checked release to where readers look for it."""
+    return released(run, lambda: write_certificate(run, settings))
 
 
 @step("report group sizes", GroupSizesSettings, run_name="report")

@@ -48,7 +48,7 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     manifest, plan = run.read_manifest(), read_plan(run)
-    sections = [_release(plan), _noise(plan)]
+    sections = [_release(plan), noise_section(plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     sections += [_sums(run), checks_section(run), stages_section(run)]
@@ -114,7 +114,8 @@ def noise_table(plan: Plan) -> Table:
     return Table(headers, rows)
 
 
-def _noise(plan: Plan) -> Section:
+def noise_section(plan: Plan) -> Section:
+    """The noise of every level, in words and as a table."""
     return Section(
         "Noise",
         (

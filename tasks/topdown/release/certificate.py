@@ -1,33 +1,28 @@
-"""The certificate of disclosure avoidance that goes with a release: public content only."""
+"""What the certificate of a topdown release says: public content only, true of its settings."""
 
 from __future__ import annotations
 
-import json
+from fractions import Fraction
 
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_deviation
-from spineflow.tasks.pages.document import Document, Figure, Section, Table, to_html, to_markdown
+from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
+from spineflow.tasks.certificates.certificate import write_certificate as write
+from spineflow.tasks.certificates.statement import Loss, Statement
+from spineflow.tasks.ledger.accounting import compose
+from spineflow.tasks.ledger.ledger import REPORT_DELTA
+from spineflow.tasks.noise.mechanisms import noise_deviation
+from spineflow.tasks.pages.document import Block, Section, Table
+from spineflow.tasks.pages.numbers import shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.gate import CERTIFICATE
-from spineflow.tasks.topdown.measurement.constraints import MOST_PERSONS_PER_ADDRESS
+from spineflow.tasks.topdown.measurement.constraints import (
+    BOUNDED_ATTRIBUTE,
+    MOST_PERSONS_PER_ADDRESS,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.topdown.workload.costs import budget_report, guarantee_of
 from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
+from spineflow.tasks.topdown.workload.state_totals import PERSONS, holds_state_totals
 
-_MEANING = {
-    DISCRETE_GAUSSIAN: (
-        "Discrete Gaussian noise: changing one record to any other changes the distribution of "
-        "the outcome by no more than zero-concentrated differential privacy with parameter rho "
-        "allows (bounded neighbours); epsilon at delta follows by the tight and by the simple "
-        "conversion."
-    ),
-    DISCRETE_LAPLACE: (
-        "Discrete Laplace noise: changing one record to any other changes the probability of any "
-        "outcome by a factor of at most e to the power of epsilon (pure differential privacy, "
-        "bounded neighbours); rho is the zero-concentrated loss that this implies."
-    ),
-}
-
+UNITS = "units"
 
 _METHODS = {
     "topdown": "by the TopDown Algorithm",
@@ -38,78 +33,177 @@ _METHODS = {
 
 def write_certificate(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write `certificate.html` and `certificate.md` beside the checked microdata."""
-    document = certificate(run, settings)
-    for ending, text in (("md", to_markdown(document)), ("html", to_html(document))):
-        with replacing(run.unchecked_release / f"{CERTIFICATE}.{ending}") as part:
-            part.write_text(text, encoding="utf-8")
+    write(run, settings, facts_of(settings))
 
 
-def certificate(run: RunDirectory, settings: TopdownSettings) -> Document:
-    """What was protected, with which parameters, what is stated exactly, and what was checked."""
-    manifest = run.read_manifest()
+def facts_of(settings: TopdownSettings) -> Facts:
+    """What was protected, against which change, with which noise, and what is exact."""
+    reports = [
+        budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        for universe in settings.run.universes
+    ]
+    if settings.is_private:
+        noise = "with random noise of a known distribution"
+    elif settings.privacy.infinite:
+        noise = "without noise"
+    else:
+        noise = "with noise that can be repeated from the seed in the settings"
+    return Facts(
+        made=(
+            f"{_METHODS[settings.run.estimator]}: counts of the confidential records were measured "
+            f"{noise}, and everything else was computed from those measurements, from the facts "
+            "named below that are public by declaration, and from public geography"
+        ),
+        public=_in_plain_words(settings),
+        statement=statement_of(settings, reports),
+        exact=exact_of(settings),
+        sections=tuple(_allocation(settings, report) for report in reports),
+    )
+
+
+def statement_of(settings: TopdownSettings, reports: list[dict]) -> Statement:
+    """The guarantee for one record of each universe, where the declared facts stay the same."""
     universes = settings.run.universes
     budgets = [settings.budget_of(universe) for universe in universes]
-    reports = [
-        budget_report(budget, settings.schema_of(universe))
-        for universe, budget in zip(universes, budgets, strict=True)
-    ]
-    return Document(
-        f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
-        (
-            f"The files beside this certificate were made {_METHODS[settings.run.estimator]}: "
-            "counts of the confidential records were measured with random noise of a known "
-            "distribution, and everything else was computed from those noisy measurements, from "
-            "the invariants named below and from public geography.",
-        ),
-        (
-            _guarantee(reports, privacy_curve(budgets)),
-            *(_allocation(report) for report in reports),
-            _exact_statements(settings),
-            _checks(run),
-            _provenance(manifest),
-        ),
-        settings.stamp,
-    )
-
-
-def _guarantee(reports: list[dict], curve: Figure | None) -> Section:
-    rows = tuple(
-        (
-            report["universe"],
-            report["mechanism"].replace("_", " "),
-            report["rho"],
-            report["delta"] or "0",
-            _epsilon(report["epsilon"]["tight"]),
-            _epsilon(report["epsilon"]["simple"]),
+    if not settings.is_private:
+        return Statement(settings.why_not_private, (), (), ())
+    curve = privacy_curve(budgets)
+    together = ""
+    if len(universes) > 1:
+        both = compose([guarantee_of(budget) for budget in budgets])
+        together = (
+            f"The losses of {' and '.join(universes)} add up: whoever counts both as one person's "
+            f"data has rho {both.parameter} of bounded zCDP (about {float(both.parameter):.4g})."
         )
-        for report in reports
+    further: list[Block] = [] if curve is None else [curve]
+    return Statement(
+        None,
+        tuple(_protected(settings, universe) for universe in universes),
+        tuple(_change(settings, universe) for universe in universes),
+        tuple(
+            Loss(budget.universe, budget.mechanism, guarantee_of(budget), _delta(budget.delta))
+            for budget in budgets
+        ),
+        together,
+        further=(*further, *_parts_of_a_record(reports)),
     )
+
+
+def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
+    """The declared facts of the universes that ran, and what the release shows of them."""
+    universes, exact = settings.run.universes, []
+    if holds_state_totals(settings):
+        exact.append(
+            Exact("state totals", "the population of every state is released without noise")
+        )
+    if UNITS in universes:
+        exact += [
+            Exact(
+                "housing units", "the number of housing units of every block is released as it is"
+            ),
+            Exact(
+                "group quarters",
+                "the number of occupied facilities of every block is released as it is",
+            ),
+        ]
+    if PERSONS in universes:
+        exact += [
+            Exact(
+                "addresses",
+                "the numbers of housing units and of occupied facilities by type in every block "
+                "are used as they are, for the spine and for the bounds on persons",
+            ),
+            _bounds(settings),
+        ]
+    exact += [
+        Exact(
+            "structural zero",
+            f"{zero.name}: no {universe} with "
+            + " and ".join(f"{name} in {list(levels)}" for name, levels in zero.where.items()),
+        )
+        for universe in universes
+        for zero in settings.zeros_of(universe)
+    ]
+    return tuple(exact)
+
+
+def _bounds(settings: TopdownSettings) -> Exact:
+    most = f"{MOST_PERSONS_PER_ADDRESS:,}"
+    if BOUNDED_ATTRIBUTE in settings.schema_of(PERSONS).attributes:
+        text = (
+            f"in every block, 1 to {most} persons per facility of each type, and at most {most} "
+            "per housing unit"
+        )
+    else:
+        text = (
+            f"in every block, at least as many persons as facilities, and at most {most} per "
+            "facility or housing unit"
+        )
+    return Exact("bounds on persons", text)
+
+
+def _protected(settings: TopdownSettings, universe: str) -> str:
+    attributes = ", ".join(settings.schema_of(universe).attributes)
+    one = {PERSONS: "every person's record", UNITS: "every housing unit's record"}
+    what = one.get(universe, f"every record of {universe}")
+    return f"Protected is {what}: {attributes}, and its block."
+
+
+def _change(settings: TopdownSettings, universe: str) -> str:
+    if universe == UNITS:
+        return (
+            "The guarantee compares two tables that differ in one housing unit, which is occupied "
+            "in one and vacant in the other; the number of housing units of every block is the "
+            "same in both."
+        )
+    if universe != PERSONS:
+        return (
+            f"The guarantee compares two tables that differ in one record of {universe}, and that "
+            "agree in the facts which are public by declaration."
+        )
+    within = "moves within the same state" if holds_state_totals(settings) else "moves anywhere"
+    return (
+        "The guarantee compares two tables that differ in one person's record, whatever it says "
+        f"in either, where the declared facts below are the same in both: the person {within}, "
+        "and every occupied facility stays occupied."
+    )
+
+
+def _in_plain_words(settings: TopdownSettings) -> str:
+    exact = []
+    if holds_state_totals(settings):
+        exact.append("the population of each state")
+    if UNITS in settings.run.universes:
+        exact.append("the number of housing units and facilities of each block")
+    told = f" Exact are only {' and '.join(exact)}." if exact else ""
+    return (
+        f"{BLURRED}{told} Numbers of small places, single blocks above all, are mostly noise: add "
+        "them up before you use them. Rows of these files are not persons or homes; they are made "
+        "so that their sums are the published counts."
+    )
+
+
+def _parts_of_a_record(reports: list[dict]) -> tuple[Block, ...]:
+    """What protects one attribute of a record, or its block within a known geounit."""
     attributes = tuple(
-        (report["universe"], name, _epsilon(epsilon))
+        (report["universe"], name, shown_epsilon(epsilon))
         for report in reports
         for name, epsilon in report["attributes"].items()
     )
     within = tuple(
-        (report["universe"], name, _epsilon(epsilon))
+        (report["universe"], name, shown_epsilon(epsilon))
         for report in reports
         for name, epsilon in report["block_within"].items()
     )
-    return Section(
-        "What is guaranteed",
-        (
-            *(_MEANING[mechanism] for mechanism in dict.fromkeys(r["mechanism"] for r in reports)),
-            "The losses of persons and units add up.",
-            Table(("universe", "mechanism", "rho", "delta", "epsilon", "epsilon (simple)"), rows),
-            *([] if curve is None else [curve]),
-            "Epsilon for an attacker who lacks one attribute only:",
-            Table(("universe", "attribute", "epsilon"), attributes),
-            "Epsilon for the block of a record, when its geounit at a geolevel is known:",
-            Table(("universe", "known geounit", "epsilon"), within),
-        ),
+    return (
+        "Epsilon for an attacker who lacks one attribute only:",
+        Table(("universe", "attribute", "epsilon"), attributes),
+        "Epsilon for the block of a record, when its geounit at a geolevel is known:",
+        Table(("universe", "known geounit", "epsilon"), within),
     )
 
 
-def _allocation(report: dict) -> Section:
+def _allocation(settings: TopdownSettings, report: dict) -> Section:
     rows = tuple(
         (
             query["geolevel"],
@@ -120,84 +214,17 @@ def _allocation(report: dict) -> Section:
         )
         for query in report["queries"]
     )
+    before = ", before any geounits were bypassed" if settings.geography.bypass else ""
     return Section(
-        f"Allocation: {report['universe']}",
+        f"Noise: {report['universe']}",
         (
             "Shares of the loss by geolevel and by query, and the standard deviation of the noise "
-            "in each answer before geounits were bypassed. Along every path from the root to a "
-            "block the shares add to exactly 1.",
-            Table(
-                ("geolevel", "query", "geolevel share", "query share", "noise s.d."),
-                rows,
-            ),
+            f"in each answer{before}. Along every path from the root to a block the shares add to "
+            "exactly 1.",
+            Table(("geolevel", "query", "geolevel share", "query share", "noise s.d."), rows),
         ),
     )
 
 
-def _exact_statements(settings: TopdownSettings) -> Section:
-    zeros = [
-        f"{zero.name}: {universe} with "
-        + " and ".join(f"{name} in {list(levels)}" for name, levels in zero.where.items())
-        for universe in settings.run.universes
-        for zero in settings.zeros_of(universe)
-    ]
-    totals = ("state totals", "the population of every state is released without noise")
-    rows = (
-        *(() if settings.blocks_only else (totals,)),
-        ("housing units", "the number of housing units of every block is released without noise"),
-        (
-            "group quarters",
-            "the number of occupied facilities of every type in every block is released without "
-            "noise",
-        ),
-        (
-            "bounds",
-            f"1 to {MOST_PERSONS_PER_ADDRESS:,} persons per facility of each type; at most "
-            f"{MOST_PERSONS_PER_ADDRESS:,} per housing unit",
-        ),
-        *(("structural zero", zero) for zero in zeros),
-    )
-    return Section(
-        "What is stated exactly",
-        (
-            "These invariants are outside the guarantee: they are public by declaration.",
-            Table(("invariant", "meaning"), rows),
-        ),
-    )
-
-
-def _checks(run: RunDirectory) -> Section:
-    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
-    rows = tuple(
-        (
-            check["universe"],
-            check["name"].replace("_", " "),
-            "passed" if check["passed"] else "FAILED",
-        )
-        for check in checks
-    )
-    return Section(
-        "What was checked",
-        (
-            "Recomputed from the run's files by code that is independent of the estimation.",
-            Table(("universe", "check", "outcome"), rows),
-        ),
-    )
-
-
-def _provenance(manifest: dict) -> Section:
-    rows = (
-        ("run", manifest["run_id"]),
-        ("started", manifest["created"]),
-        ("settings (SHA-256)", manifest["settings_digest"]),
-        ("code (SHA-256 of the sources)", manifest["code_version"]),
-        *(
-            (f"input: {kind} (HMAC under the ledger's key)", digest)
-            for kind, digest in manifest["input_digests"].items()
-        ),
-    )
-    return Section("Where it comes from", (Table(("what", "value"), rows),))
-
-
-def _epsilon(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.2f}"
+def _delta(delta: Fraction | None) -> Fraction:
+    return REPORT_DELTA if delta is None else delta

@@ -31,6 +31,7 @@ from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine
 from spineflow.tasks.topdown.settings import GeographySettings, TopdownSettings
 from spineflow.tasks.topdown.spine.files import write_spine
 from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
+from spineflow.tasks.topdown.workload.state_totals import refuse_unheld_state_totals
 
 
 def spine_rules(settings: GeographySettings) -> SpineRules:
@@ -52,13 +53,14 @@ def spine_rules(settings: GeographySettings) -> SpineRules:
 
 
 def check_spine_settings(settings: TopdownSettings) -> None:
-    """Refuse rules and geolevel shares that make no spine, before any input is read."""
+    """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
     try:
         spine_rules(settings.geography)
         for universe in settings.run.universes:
             validated_shares(_declared_shares(settings, universe), settings.geography.spine)
     except GeographyRefused as error:
         raise InputRefused(f"Settings of the spine: {error}.") from None
+    refuse_unheld_state_totals(settings)
 
 
 def universe_spine(

@@ -1,18 +1,19 @@
-"""The certificate that goes with a release of trips: public content only."""
+"""What the certificate of a trips release says: public content only, true of its plan."""
 
 from __future__ import annotations
 
-from spineflow.tasks.pages.document import Document, Section, Table, to_html, to_markdown
+from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
+from spineflow.tasks.certificates.certificate import write_certificate as write
+from spineflow.tasks.certificates.statement import Loss, Statement
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.pages.document import Section, Table
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.gate import CERTIFICATE
-from spineflow.tasks.runs.report_sections import checks_section
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree
 from spineflow.tasks.trips.release.statements import (
     METHODS,
-    cost_table,
+    change_text,
+    contribution_text,
     delta_warning,
-    guarantee_text,
     noise_section,
 )
 from spineflow.tasks.trips.release.table import RANGE_QUERIES, n_trips
@@ -22,71 +23,77 @@ from spineflow.tasks.trips.workload.plan import Plan
 
 def write_certificate(run: RunDirectory, settings: TripsSettings) -> None:
     """Write `certificate.html` and `certificate.md` beside the checked table."""
-    document = certificate(run, settings)
-    for ending, text in (("md", to_markdown(document)), ("html", to_html(document))):
-        with replacing(run.unchecked_release / f"{CERTIFICATE}.{ending}") as part:
-            part.write_text(text, encoding="utf-8")
-
-
-def certificate(run: RunDirectory, settings: TripsSettings) -> Document:
-    """What was protected and how, what is exact, what was checked, and where it comes from."""
     plan = plan_of(run, settings)
     warning = delta_warning(settings, n_trips(run.unchecked_release, plan.tree))
-    return Document(
-        f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
-        (f"The files beside this certificate were made {METHODS[plan.mechanism]}.",),
-        (
-            Section(
-                "What is guaranteed",
-                (
-                    *guarantee_text(settings, plan),
-                    cost_table(settings, plan),
-                    *([] if warning is None else [f"Warning: {warning}."]),
-                ),
-            ),
-            noise_section(settings, plan),
-            _exact_statements(run, plan),
-            _files(plan),
-            checks_section(run),
-            _provenance(run),
+    write(run, settings, facts_of(settings, plan, read_tree(run).total, warning))
+
+
+def facts_of(
+    settings: TripsSettings, plan: Plan, total: int | None, warning: str | None = None
+) -> Facts:
+    """What was protected, against which change, with which noise, and what is exact.
+
+    `total` is the number of trips where it is public.
+    """
+    exact = exact_of(plan, total)
+    told = " Exact is only the number of trips in all." if len(exact) > 1 else ""
+    return Facts(
+        made=METHODS[plan.mechanism],
+        public=(
+            f"{BLURRED}{told} A number of one pair of small places is mostly noise: add such "
+            "numbers up before you use them."
         ),
-        settings.stamp,
+        statement=statement_of(settings, plan, warning),
+        exact=exact,
+        sections=(noise_section(settings, plan), _levels(plan)),
     )
 
 
-def _exact_statements(run: RunDirectory, plan: Plan) -> Section:
-    total = read_tree(run).total
-    texts = ["The areas, or values of the levels, are public by declaration."]
-    if total is not None and plan.is_top_down:
-        texts.append(
-            f"The number of trips, {total:,}, is released without noise: neighbouring tables "
-            "have the same."
+def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None) -> Statement:
+    """The guarantee for one person with all trips."""
+    if not settings.is_private:
+        return Statement(settings.why_not_private, (), (), ())
+    is_stability = plan.budget is None
+    change = [f"The guarantee compares two tables that differ by {change_text(plan.guarantee)}."]
+    if is_stability:
+        change.append(
+            "Which cells have no trips is not hidden behind noise: a cell is published only if its "
+            "noisy count passes a threshold, and delta is the chance that a cell of one person "
+            "alone is."
         )
-    return Section("What is stated exactly", tuple(texts))
+    return Statement(
+        None,
+        (f"Protected is every person with all trips. {contribution_text(settings)}",),
+        tuple(change),
+        (
+            Loss(
+                "trips",
+                DISCRETE_LAPLACE if is_stability else DISCRETE_GAUSSIAN,
+                plan.guarantee,
+                settings.report_delta,
+            ),
+        ),
+        warnings=() if warning is None else (warning,),
+    )
 
 
-def _files(plan: Plan) -> Section:
+def exact_of(plan: Plan, total: int | None) -> tuple[Exact, ...]:
+    """The declared facts: the areas, and the number of trips where neighbours have the same."""
+    exact = [Exact("areas", "which areas, or values of the levels, there are")]
+    if total is not None and plan.is_top_down:
+        exact.append(
+            Exact("number of trips", f"there are {total:,} in all, released without noise")
+        )
+    return tuple(exact)
+
+
+def _levels(plan: Plan) -> Section:
     rows = tuple((level, plan.tree.level_name(level)) for level in range(plan.tree.depth + 1))
     return Section(
-        "What is released",
+        "What the files hold",
         (
             f"The table, as trips.parquet and trips.csv, without rows of zero trips; and its sums "
             f"at every level of the tree, as {RANGE_QUERIES}.",
             Table(("level", "areas"), rows),
         ),
     )
-
-
-def _provenance(run: RunDirectory) -> Section:
-    manifest = run.read_manifest()
-    rows = (
-        ("run", manifest["run_id"]),
-        ("started", manifest["created"]),
-        ("settings (SHA-256)", manifest["settings_digest"]),
-        ("code (SHA-256 of the sources)", manifest["code_version"]),
-        *(
-            (f"input: {kind} (HMAC under the ledger's key)", digest)
-            for kind, digest in manifest["input_digests"].items()
-        ),
-    )
-    return Section("Where it comes from", (Table(("what", "value"), rows),))

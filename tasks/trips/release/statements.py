@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from spineflow.tasks.ledger.accounting import BOUNDED
+from spineflow.tasks.ledger.accounting import BOUNDED, Guarantee
 from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.document import NONE, Section, Table
 from spineflow.tasks.trips.settings import TripsSettings
@@ -36,36 +36,22 @@ METHODS = {
 }
 
 
-def guarantee_text(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
-    """The guarantee in words."""
-    privacy, guarantee = settings.privacy, plan.guarantee
-    if guarantee is None:
-        return ("No noise was added: nothing is guaranteed.",)
-    change = (
-        "changing one person's trips"
-        if guarantee.neighbors == BOUNDED
-        else "adding or removing one person"
-    )
+def change_text(guarantee: Guarantee) -> str:
+    """What two neighbouring tables differ by."""
+    if guarantee.neighbors == BOUNDED:
+        return "one person's trips, which go elsewhere in the other"
+    return "one person, who is in one of them alone with all trips"
+
+
+def contribution_text(settings: TripsSettings) -> str:
+    """How many trips a person makes, as the settings say."""
+    privacy = settings.privacy
     m = privacy.trips_per_person
     exactly = "exactly" if settings.contribution.has_invariant_total else "at most"
     trips = f"{exactly} {m:,} {'trip' if m == 1 else 'trips'}"
     if m > 1:
         trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"
-    if plan.budget is None:
-        loss = (
-            f"({float(guarantee.parameter):g}, {float(guarantee.delta):g})-differential privacy, "
-            "of which delta is the chance that a cell of one person alone is published"
-        )
-    else:
-        loss = (
-            f"zero-concentrated differential privacy with rho = {guarantee.parameter} (about "
-            f"{float(guarantee.parameter):.4g}); epsilon at delta follows by the tight and by the "
-            "simple conversion"
-        )
-    return (
-        f"A person makes {trips}. The distribution of everything published changes by {change} "
-        f"no more than {loss}.",
-    )
+    return f"A person makes {trips}; who makes more is protected less."
 
 
 def cost_table(settings: TripsSettings, plan: Plan) -> Table:

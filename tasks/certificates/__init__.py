@@ -1,0 +1,1 @@
+"""The certificate of every release: one frame, to which each product gives its facts."""

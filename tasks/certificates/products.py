@@ -1,0 +1,80 @@
+"""The certificate of several products of one dataset: what all of them cost together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spineflow.tasks.certificates.certificate import (
+    BLURRED,
+    PUBLIC_WHY_NOT,
+    files_table,
+    provenance_section,
+    write_pages,
+)
+from spineflow.tasks.certificates.spent import spent_section
+from spineflow.tasks.pages.document import Document, Link, Section, Table
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.gate import CERTIFICATE
+from spineflow.tasks.runs.settings import ProductSettings
+
+
+def write_products_certificate(
+    run: RunDirectory, settings: ProductSettings, products: Sequence[str], folder: Path
+) -> None:
+    """Write `certificate.html` and `certificate.md` beside the index of the products' releases."""
+    write_pages(products_certificate(run, settings, products), folder)
+
+
+def products_certificate(
+    run: RunDirectory, settings: ProductSettings, products: Sequence[str]
+) -> Document:
+    """What the dataset has spent in all, and the certificate and files of every product."""
+    parts = {name: RunDirectory(run.root / name) for name in products}
+    certificates = tuple(
+        (
+            name,
+            part.read_manifest()["run_id"],
+            Link("certificate", f"../{name}/release/{CERTIFICATE}.html"),
+        )
+        for name, part in parts.items()
+    )
+    return Document(
+        f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
+        (
+            f"These releases were made from the same people: {', '.join(products)}. Each has a "
+            "certificate of its own, which says what it guarantees and against which change.",
+        ),
+        (
+            Section(
+                "In plain words",
+                (
+                    f"{BLURRED} Every further release of the same people lets more be concluded "
+                    "about each of them, so that the losses of all releases are added up below."
+                    if settings.is_private
+                    else PUBLIC_WHY_NOT,
+                ),
+            ),
+            Section(
+                "What is guaranteed",
+                (
+                    "Each product's guarantee is its own. Together they guarantee the composed "
+                    "loss below, for one person's data in all of them, as far as the changes that "
+                    "the products protect against have in common: where one product states a fact "
+                    "exactly, the change must leave that fact as it is."
+                    if settings.is_private
+                    else f"Nothing is guaranteed: {settings.why_not_private}.",
+                    Table(("product", "run", "certificate"), certificates),
+                ),
+            ),
+            spent_section(settings),
+            Section("What is released", (files_table(run.root, _releases(parts)),)),
+            provenance_section(run),
+        ),
+        settings.stamp,
+    )
+
+
+def _releases(parts: dict[str, RunDirectory]) -> list[Path]:
+    """All files of the products' releases, their certificates among them."""
+    return [path for part in parts.values() for path in part.release.rglob("*") if path.is_file()]

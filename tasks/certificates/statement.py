@@ -1,0 +1,135 @@
+"""The statement of a guarantee, derived from what ran: the neighbours, the losses, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from spineflow.tasks.ledger.accounting import (
+    PURE_DP,
+    UNBOUNDED,
+    Guarantee,
+    epsilon_simple,
+    epsilon_tight,
+)
+from spineflow.tasks.ledger.ledger import REPORT_DELTA
+from spineflow.tasks.pages.document import NONE, Block, Section, Table
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
+
+HOW_TO_READ = (
+    "Rho is the loss of zero-concentrated differential privacy. An epsilon at a delta says that "
+    "between two such tables the probability of any outcome differs by at most a factor of e to "
+    "the power of epsilon, plus delta; the tight conversion of rho is that of Canonne, Kamath and "
+    "Steinke (2020), the simple one that of Bun and Steinke (2016)."
+)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What one part of a release costs: `name` is a universe or a product.
+
+    `guarantee` is None where nothing is guaranteed. `delta` is the one at which the epsilon of a
+    zCDP guarantee is shown.
+    """
+
+    name: str
+    mechanism: str
+    guarantee: Guarantee | None
+    delta: Fraction = REPORT_DELTA
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a run guarantees.
+
+    why_not : why it guarantees nothing, as a clause; None if it does guarantee.
+    protected : whose data are protected, as sentences that begin with a capital.
+    change : between which two tables the guarantee holds, as sentences.
+    losses : what each part costs.
+    together : how the parts' losses combine, in a sentence; empty where there is one part.
+    warnings : sentences that a reader must not miss.
+    further : what else the noise implies, such as the epsilon of a single attribute.
+    """
+
+    why_not: str | None
+    protected: tuple[str, ...]
+    change: tuple[str, ...]
+    losses: tuple[Loss, ...]
+    together: str = ""
+    warnings: tuple[str, ...] = ()
+    further: tuple[Block, ...] = ()
+
+
+def guarantee_section(statement: Statement) -> Section:
+    """What is guaranteed, to whom, against which change; or that nothing is, and why."""
+    if statement.why_not is not None:
+        return Section(
+            "What is guaranteed",
+            (f"Nothing is guaranteed: {statement.why_not}. These files protect nobody.",),
+        )
+    guarantees = [loss.guarantee for loss in statement.losses if loss.guarantee is not None]
+    texts = [*statement.protected, *statement.change]
+    texts += [_meaning(pure) for pure in dict.fromkeys(g.definition == PURE_DP for g in guarantees)]
+    if any(guarantee.delta for guarantee in guarantees):
+        texts.append(
+            "With a probability of the mechanism's own delta the guarantee may fail altogether; "
+            "deltas add up as losses do."
+        )
+    if statement.together:
+        texts.append(statement.together)
+    blocks: list[Block] = [*texts, losses_table(statement.losses), HOW_TO_READ]
+    blocks += [f"Warning: {warning}." for warning in statement.warnings]
+    return Section("What is guaranteed", (*blocks, *statement.further))
+
+
+def losses_table(losses: Sequence[Loss]) -> Table:
+    """Loss of every part: natively, as epsilon, and as bounded zCDP per person."""
+    headers = (
+        "part",
+        "mechanism",
+        "neighbours",
+        "guarantee",
+        "own delta",
+        "epsilon",
+        "epsilon (simple)",
+        "at delta",
+        "rho of bounded zCDP per person",
+    )
+    return Table(headers, tuple(_row(loss) for loss in losses if loss.guarantee is not None))
+
+
+def _row(loss: Loss) -> tuple[str, ...]:
+    guarantee = loss.guarantee
+    if guarantee.definition == PURE_DP:
+        epsilon = (str(guarantee.parameter), NONE, shown_delta(guarantee.delta))
+        native = f"epsilon {guarantee.parameter}"
+    else:
+        native = f"rho {shown_rho(guarantee.parameter)}"
+        epsilon = (
+            shown_epsilon(epsilon_tight(guarantee.parameter, loss.delta)),
+            shown_epsilon(epsilon_simple(guarantee.parameter, loss.delta)),
+            shown_delta(guarantee.delta + loss.delta),
+        )
+    return (
+        loss.name,
+        loss.mechanism.replace("_", " "),
+        "one record added or removed" if guarantee.neighbors == UNBOUNDED else "one record changed",
+        native,
+        shown_delta(guarantee.delta),
+        *epsilon,
+        shown_rho(guarantee.bounded_rho),
+    )
+
+
+def _meaning(is_pure: bool) -> str:
+    if is_pure:
+        return (
+            "Between two such tables the probability of any outcome differs by a factor of at most "
+            "e to the power of epsilon (pure differential privacy; noise is discrete Laplace)."
+        )
+    return (
+        "Between two such tables the distributions of what is published differ by no more than "
+        "zero-concentrated differential privacy with parameter rho allows (noise is discrete "
+        "Gaussian)."
+    )

@@ -1,0 +1,116 @@
+"""What the certificate of detailed groups says: public content only, true of its settings."""
+
+from __future__ import annotations
+
+from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
+from spineflow.tasks.certificates.certificate import write_certificate as write
+from spineflow.tasks.certificates.statement import Loss, Statement
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
+from spineflow.tasks.detailed_groups.release.budget import guarantee_of_pass, level_figures
+from spineflow.tasks.detailed_groups.release.report import margins_section
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.pages.document import Section
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+def write_certificate(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
+    """Write `certificate.html` and `certificate.md` beside the checked tables."""
+    parameters = run_parameters(run, settings)
+    sections: tuple[Section, ...] = ()
+    if settings.is_private:
+        specification = run_specification(run)
+        figures = [
+            figure
+            for region_pass in parameters.passes
+            for figure in level_figures(parameters, specification, region_pass)
+        ]
+        sections = (margins_section(tuple(figures)),)
+    write(run, settings, facts_of(settings, parameters, sections))
+
+
+def facts_of(
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    sections: tuple[Section, ...] = (),
+) -> Facts:
+    """What was protected, against which change, with which noise, and what is exact."""
+    total = "an exact total" if settings.privacy.infinite else "a noisy total"
+    return Facts(
+        made=(
+            "by the SafeTab-P mechanism: every group of the specification in every region, whether "
+            f"anybody is in it or not, got {total}, which decided how finely the group is "
+            "tabulated by sex and age"
+        ),
+        public=(
+            f"{BLURRED} A number of a small group says little: {_suppression(parameters)}The "
+            "margin within which a number is of the truth in 95 of 100 cases stands under margins "
+            "of error."
+        ),
+        statement=statement_of(settings, parameters),
+        exact=exact_of(settings),
+        sections=sections,
+    )
+
+
+def statement_of(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> Statement:
+    """The guarantee for one person, added or removed, by pass."""
+    if not settings.is_private:
+        return Statement(settings.why_not_private, (), (), ())
+    codes = parameters.max_race_codes
+    counted = "the first race code" if codes == 1 else f"the first {codes} race codes"
+    if parameters.is_pure:
+        changed = "Changing a record instead costs twice the epsilon, since that is both."
+    else:
+        changed = (
+            "Changing a record instead costs twice the rho (Theorem 2 of SafeTab-P), which is what "
+            "the last column holds."
+        )
+    together = ""
+    if len(parameters.passes) > 1:
+        together = (
+            "Nobody is counted in both passes, so that the larger loss is that of both together."
+        )
+    mechanism = DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN
+    return Statement(
+        None,
+        (
+            "Protected is every person's record: the groups that the person is in, by "
+            f"{counted} and by the ethnicity code, and sex, age and block.",
+        ),
+        (
+            "The guarantee compares two tables, one of which has one person's record more than "
+            f"the other. {changed}",
+        ),
+        tuple(
+            Loss(f"{name.upper()} pass", mechanism, guarantee_of_pass(parameters, name))
+            for name in parameters.passes
+        ),
+        together,
+    )
+
+
+def exact_of(settings: DetailedGroupsSettings) -> tuple[Exact, ...]:
+    """The declared facts that the release rests on."""
+    exact = [
+        Exact("groups and regions", "which groups and regions there are is public, not their size")
+    ]
+    mechanism = settings.mechanism
+    if mechanism.coterminous and mechanism.units_are_invariant:
+        exact.append(
+            Exact(
+                "inhabited blocks",
+                "which blocks have a housing unit or a facility decides which regions are the same",
+            )
+        )
+    return tuple(exact)
+
+
+def _suppression(parameters: MechanismParameters) -> str:
+    if parameters.zero_suppression_chance:
+        return (
+            "groups below the nation and the state whose noisy total is small are left out, and "
+            "others may be noise alone. "
+        )
+    return "it may be noise alone. "

@@ -1,0 +1,71 @@
+"""What the certificate of group sizes says: public content only, true of its plan."""
+
+from __future__ import annotations
+
+from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
+from spineflow.tasks.certificates.certificate import write_certificate as write
+from spineflow.tasks.certificates.statement import Loss, Statement
+from spineflow.tasks.group_sizes.ingest.files import read_plan
+from spineflow.tasks.group_sizes.release.report import noise_section
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.costs import guarantee_of
+from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
+from spineflow.tasks.group_sizes.workload.plan import Plan
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+def write_certificate(run: RunDirectory, settings: GroupSizesSettings) -> None:
+    """Write `certificate.html` and `certificate.md` beside the checked tables."""
+    write(run, settings, facts_of(settings, read_plan(run)))
+
+
+def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
+    """What was protected, against which change, with which noise, and what is exact."""
+    noise = "without noise" if settings.privacy.infinite else "with random noise"
+    return Facts(
+        made=(
+            f"by the mechanism {plan.mechanism.replace('_', ' ')}: at every level the numbers of "
+            f"groups by size were measured {noise}, and counts were computed from those "
+            "measurements, the number of groups and public geography"
+        ),
+        public=(
+            f"{BLURRED} A group is a household or a facility, for example. Exact is only how many "
+            "groups there are in all. How many have one size in a small region is mostly noise."
+        ),
+        statement=statement_of(settings, plan),
+        exact=exact_of(plan),
+        sections=(noise_section(plan),),
+    )
+
+
+def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
+    """The guarantee for one person, who joins, leaves or moves between groups."""
+    if not settings.is_private:
+        return Statement(settings.why_not_private, (), (), ())
+    by = "" if plan.quantity == 1 else f", whose size changes by up to {plan.quantity:,}"
+    if plan.bounded:
+        change = f"one person moves from a group to another{by} in each"
+    else:
+        change = f"one person joins or leaves a group{by}"
+    if plan.quantity == 1:
+        change = change.removesuffix(" in each")
+    alone = (
+        "Empty groups are counted, so that a person who is a group alone is protected too."
+        if plan.smallest_size == 0
+        else "Groups neither appear nor vanish: that a group exists is not protected, so that of a "
+        "person who is a group alone it is not protected that there is such a person."
+    )
+    return Statement(
+        None,
+        ("Protected is every person: of which size the person's group is.",),
+        (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
+        (Loss("groups", NOISE, guarantee_of(plan)),),
+    )
+
+
+def exact_of(plan: Plan) -> tuple[Exact, ...]:
+    """The declared facts that the release rests on."""
+    return (
+        Exact("number of groups", f"there are {plan.groups:,} in all, released without noise"),
+        Exact("regions", "which regions there are"),
+    )

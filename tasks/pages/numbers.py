@@ -1,0 +1,55 @@
+"""Privacy losses as pages and commands show them."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
+SIGNIFICANT = 3
+
+
+def shown_epsilon(value: float | str) -> str:
+    """An epsilon to two decimals, as the Census Bureau prints it; below 1 to three digits.
+
+    The word for an infinite one is kept.
+
+    >>> shown_epsilon(17.1405), shown_epsilon(0.0123401), shown_epsilon("inf")
+    ('17.14', '0.0123', 'inf')
+    """
+    if isinstance(value, str):
+        return value
+    return f"{value:.2f}" if value == 0 or value >= 1 else f"{value:.{SIGNIFICANT}g}"
+
+
+def shown_delta(value: Fraction | str | None) -> str:
+    """A delta rounded up to three significant digits, in the style of 1e-10; 0 for none.
+
+    >>> shown_delta("1/10000000000"), shown_delta(Fraction(9, 10)), shown_delta(None)
+    ('1e-10', '0.9', '0')
+    """
+    exact = Fraction(value or 0)
+    if not exact:
+        return "0"
+    wide = Context(prec=40, rounding=ROUND_CEILING)
+    rounded = _rounded_up(wide.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
+    if rounded >= Decimal("0.001"):
+        return f"{rounded:f}"
+    digits = "".join(map(str, rounded.as_tuple().digits))
+    mantissa = digits[0] + (f".{digits[1:]}" if digits[1:] else "")
+    return f"{mantissa}e{rounded.adjusted()}"
+
+
+def shown_rho(value: Fraction | str) -> str:
+    """A rho, exactly as a fraction, and about how much that is; the word for an infinite one.
+
+    >>> shown_rho("293764/114921"), shown_rho(Fraction(2)), shown_rho("inf")
+    ('293764/114921 (about 2.556)', '2', 'inf')
+    """
+    if value == "inf":
+        return "inf"
+    exact = Fraction(value)
+    return str(exact) if exact.denominator == 1 else f"{exact} (about {float(exact):.4g})"
+
+
+def _rounded_up(value: Decimal) -> Decimal:
+    return Context(prec=SIGNIFICANT, rounding=ROUND_CEILING).plus(value).normalize()

@@ -1,0 +1,96 @@
+"""Certificates of finished runs: the ledger's figures, the files' digests, nothing confidential."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.certificates.products import write_products_certificate
+from spineflow.tasks.certificates.spent import composed_sentence
+from spineflow.tasks.group_sizes.checks.check import check_run
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.release.certificate import write_certificate
+from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.files import sha256_of_file
+from spineflow.tasks.runs.gate import released
+
+PARTS = ("first", "second")
+
+
+@pytest.fixture(scope="module")
+def runs(run_groups, tmp_path_factory):
+    """Two private runs on one dataset, one after the other, released with their certificates."""
+    folder = tmp_path_factory.mktemp("certified")
+    file = write_dataset(folder, census_like(groups=400, counties=4, states=2, largest=20))
+    parent = RunDirectory(folder / "run")
+    start_run(parent, product="products", settings_text="")
+    for name in PARTS:
+        run, settings = run_groups(file, parent.root / name)
+        check_run(run, settings)
+        released(run, lambda run=run, settings=settings: write_certificate(run, settings))
+    return parent, settings
+
+
+def read(folder: Path) -> str:
+    return (folder / "certificate.md").read_text(encoding="utf-8")
+
+
+def spent_of(settings) -> dict:
+    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+    return summary(ledger)["datasets"][settings.privacy.dataset]
+
+
+def test_a_certificate_has_the_ledgers_figures_at_its_time(runs) -> None:
+    parent, settings = runs
+    first, second = (read(parent.root / name / "release") for name in PARTS)
+    spent = spent_of(settings)
+    assert composed_sentence(spent) in second and composed_sentence(spent) not in first
+    assert f"rho {Fraction(spent['rho'])}" in second
+    assert "rho 2, the mechanisms' own delta 0" in first, "2 epsilon^2 at epsilon 1, once"
+    ids = [RunDirectory(parent.root / name).read_manifest()["run_id"] for name in PARTS]
+    assert ids[0] in first and ids[1] not in first
+    assert all(run_id in second for run_id in ids)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_certificate_lists_files_checks_and_settings(runs, name: str) -> None:
+    run = RunDirectory(runs[0].root / name)
+    text = read(run.release)
+    files = [path for path in run.release.iterdir() if path.stem != "certificate"]
+    assert len(files) == 4
+    for path in files:
+        assert path.name in text and sha256_of_file(path) in text
+    for check in json.loads((run.checks / "checks.json").read_text())["checks"]:
+        assert check["name"].replace("_", " ") in text
+    manifest = run.read_manifest()
+    assert manifest["settings_digest"] in text and manifest["code_version"] in text
+    assert (run.release / "certificate.html").exists()
+    assert "NOT PRIVATE" not in text and "FAILED" not in text
+
+
+def test_products_together_have_one(runs) -> None:
+    parent, settings = runs
+    folder = parent.root / "release"
+    folder.mkdir()
+    write_products_certificate(parent, settings, PARTS, folder)
+    text = read(folder)
+    assert composed_sentence(spent_of(settings)) in text
+    for name in PARTS:
+        assert f"](../{name}/release/certificate.html)" in text
+        for path in (parent.root / name / "release").iterdir():
+            assert sha256_of_file(path) in text
+
+
+def test_a_run_that_is_not_private_is_not_charged_and_says_so(run_groups, tmp_path: Path) -> None:
+    file = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=20))
+    file.write_text(file.read_text() + "seed = 1\n")
+    run, settings = run_groups(file, tmp_path / "run")
+    check_run(run, settings)
+    write_certificate(run, settings)
+    text = read(run.unchecked_release)
+    assert "NOT PRIVATE" in text and "Nothing is guaranteed" in text
+    assert "not charged to a ledger" in text and "protects anybody" in text
+    assert not Path(settings.privacy.ledger).exists()

@@ -1,0 +1,167 @@
+"""Every sentence of topdown's certificate follows the setting that makes it true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spineflow.flows.running import PRESETS
+from spineflow.tasks.certificates.certificate import Facts
+from spineflow.tasks.certificates.statement import guarantee_section
+from spineflow.tasks.pages.document import Document, to_markdown
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.release.certificate import facts_of
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import check_spine_settings
+from spineflow.tasks.topdown.workload.state_totals import holds_state_totals
+
+TABLES = """\
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+[privacy]
+dataset = "county"
+"""
+SHARES = {"US": "1/4", "State": "1/4", "County": "1/4", "Block": "1/4"}
+
+
+def load(folder: Path, *overrides: str, preset: str = "pl94_2020_us", more: str = ""):
+    file = folder / "settings.toml"
+    file.write_text(f'preset = "{preset}"\n{TABLES}{more}', encoding="utf-8")
+    return load_settings(TopdownSettings, file, presets=PRESETS, overrides=overrides)
+
+
+def without(settings: TopdownSettings, geolevel: str) -> TopdownSettings:
+    """The settings with a spine of four geolevels less one."""
+    shares = {name: share for name, share in SHARES.items() if name != geolevel}
+    n = len(shares)
+    budget = settings.budget["persons"]
+    from fractions import Fraction
+
+    changed = budget.model_copy(update={"geolevels": dict.fromkeys(shares, Fraction(1, n))})
+    return settings.model_copy(update={"budget": {**settings.budget, "persons": changed}})
+
+
+def said(facts: Facts) -> str:
+    """What the certificate says of guarantee, exact facts and readers, as text."""
+    exact = [f"{item.name}: {item.meaning}" for item in facts.exact]
+    text = to_markdown(
+        Document("", (facts.made, facts.public, *exact), (guarantee_section(facts.statement),))
+    )
+    return " ".join(text.split())
+
+
+def text_of(settings: TopdownSettings) -> str:
+    return said(facts_of(settings))
+
+
+BY_TYPE = "per facility of each type"
+TOTALS = "the population of every state is released without noise"
+WITHIN = "the person moves within the same state"
+HOUSING = "the number of housing units of every block is released as it is"
+ADD_UP = "The losses of persons and units add up"
+
+
+def test_the_preset_promises_what_production_promised(tmp_path: Path) -> None:
+    text = text_of(load(tmp_path))
+    for sentence in (BY_TYPE, TOTALS, WITHIN, HOUSING, ADD_UP, "nurse_nva_0"):
+        assert sentence in text, sentence
+    assert "293764/114921 (about 2.556)" in text and "17.14" in text and "1e-10" in text
+    assert "one record changed" in text and "added or removed" not in text
+    assert "pure differential privacy" not in text
+    assert "Nothing is guaranteed" not in text
+
+
+@pytest.mark.parametrize("preset", ["pl94_2020_pr", "pl94_april_2021_us", "dhc_equal"])
+def test_other_presets_hold_state_totals_where_their_spine_has_states(tmp_path, preset) -> None:
+    settings = load(tmp_path, preset=preset)
+    assert holds_state_totals(settings) and TOTALS in text_of(settings)
+    check_spine_settings(settings)
+
+
+def test_a_schema_without_types_has_no_bounds_by_type(tmp_path: Path) -> None:
+    geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")
+    more = '[workload.persons]\nattributes = ["votingage", "hispanic"]\n'
+    more += "[budget.persons.queries]\n"
+    more += "".join(f'{name} = {{ total = "1" }}\n' for name in geolevels)
+    more += '[workload.persons.passes.other]\nleast_squares = [["all"]]\nrounder = [["total"]]\n'
+    text = text_of(load(tmp_path, more=more))
+    assert BY_TYPE not in text
+    assert "at least as many persons as facilities" in text
+    assert "votingage, hispanic, and its block" in text and "cenrace" not in text
+
+
+def test_a_spine_without_states_is_refused_and_never_certified(tmp_path: Path) -> None:
+    settings = without(load(tmp_path), "State")
+    with pytest.raises(InputRefused, match=r"budget\.persons\.geolevels has no State"):
+        check_spine_settings(settings.model_copy(update={"geography": conventional(settings)}))
+    text = text_of(settings)
+    assert TOTALS not in text and WITHIN not in text
+    assert "the population of each state" not in text
+    assert "the person moves anywhere" in text
+
+
+def conventional(settings: TopdownSettings):
+    return settings.geography.model_copy(update={"spine": "conventional"})
+
+
+def test_a_spine_without_other_geolevels_is_taken(tmp_path: Path) -> None:
+    settings = without(load(tmp_path), "County")
+    check_spine_settings(settings.model_copy(update={"geography": conventional(settings)}))
+    assert TOTALS in text_of(settings)
+
+
+def test_blocks_alone_declare_no_state_totals(tmp_path: Path) -> None:
+    settings = load(tmp_path, "run.estimator=block_by_block")
+    check_spine_settings(settings)
+    text = text_of(settings)
+    assert TOTALS not in text and "moves anywhere" in text
+    assert "block by block" in text and "TopDown Algorithm" not in text
+
+
+def test_units_alone_say_nothing_of_persons(tmp_path: Path) -> None:
+    text = text_of(load(tmp_path, 'run.universes=["units"]'))
+    assert "every housing unit's record" in text and HOUSING in text
+    assert "occupied in one and vacant in the other" in text
+    for absent in ("person's record", TOTALS, ADD_UP, BY_TYPE, "nurse_nva_0"):
+        assert absent not in text, absent
+
+
+def test_persons_alone_release_no_units(tmp_path: Path) -> None:
+    text = text_of(load(tmp_path, 'run.universes=["persons"]'))
+    assert HOUSING not in text and ADD_UP not in text
+    assert "are used as they are" in text and TOTALS in text
+
+
+def test_pure_privacy_is_stated_as_epsilon(tmp_path: Path) -> None:
+    pure = ("mechanism=discrete_laplace", 'epsilon="8"')
+    settings = load(tmp_path, *(f"budget.{u}.{s}" for u in ("persons", "units") for s in pure))
+    text = text_of(settings)
+    assert "pure differential privacy" in text and "epsilon 8" in text
+    assert "discrete Gaussian" not in text
+    assert "rho 64 of bounded zCDP" in text, "8^2 / 2 for each universe"
+    mixed = text_of(load(tmp_path, *(f"budget.units.{s}" for s in pure)))
+    assert "pure differential privacy" in mixed and "discrete Gaussian" in mixed
+
+
+@pytest.mark.parametrize(
+    ("override", "why", "how"),
+    [
+        ("privacy.infinite=true", "noise was switched off", "were measured without noise"),
+        ("privacy.seed=1", "noise can be repeated", "noise that can be repeated from the seed"),
+    ],
+)
+def test_runs_that_protect_nobody_guarantee_nothing(tmp_path, override, why, how) -> None:
+    text = text_of(load(tmp_path, "input.confidential=false", override))
+    assert f"Nothing is guaranteed: {why}" in text and how in text
+    for absent in ("The guarantee compares", "17.14", ADD_UP, "random noise of a known"):
+        assert absent not in text, absent
+
+
+@pytest.mark.parametrize("bypass", [True, False])
+def test_noise_is_told_before_bypassing_only_where_that_is_done(tmp_path, bypass) -> None:
+    settings = load(tmp_path, f"geography.bypass={str(bypass).lower()}")
+    blocks = [block for section in facts_of(settings).sections for block in section.blocks]
+    assert ("bypassed" in str(blocks)) == bypass
