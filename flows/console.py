@@ -23,6 +23,7 @@ from rich.table import Table
 from spineflow.tasks.census.inputs import InputCheck
 from spineflow.tasks.census.queries import normalize_query_name
 from spineflow.tasks.noise.mechanisms import noise_deviation
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.publication import marker_address
@@ -80,7 +81,8 @@ def topdown_finished(run: RunDirectory, settings: TopdownSettings) -> None:
         report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
         lines.append(
             f"{universe}: {rows:,} rows; rho {_decimal(report['rho'])}, "
-            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0}"
+            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta "
+            f"{shown_delta(report['delta'])}"
         )
     print_finished(run, settings, lines)
     if accuracy_report(run).exists():
@@ -158,8 +160,8 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
         console.print(
             f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
             f"rho {report['rho']} ({_decimal(report['rho'])}), "
-            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta {report['delta'] or 0} "
-            f"(simple bound {shown_epsilon(report['epsilon']['simple'])})"
+            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta "
+            f"{shown_delta(report['delta'])} (simple bound {shown_epsilon(report['epsilon']['simple'])})"
         )
         table = Table(
             "geolevel", "query", "geolevel share", "query share", "noise s.d.", "margin, 95 %"
@@ -191,15 +193,15 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
     if not summary["datasets"]:
         print("Nothing has been drawn under this ledger.")
     for name, dataset in summary["datasets"].items():
-        epsilon, delta = dataset["epsilon"], float(Fraction(dataset["epsilon"]["delta"]))
+        epsilon = dataset["epsilon"]
         cap = "none" if dataset["cap"] is None else _decimal(dataset["cap"])
         delta_cap = dataset["delta_cap"]
         console.print(
             f"\n[bold]{name}[/bold]: rho {_decimal(dataset['rho'])} spent, cap {cap}; delta "
-            f"{float(Fraction(dataset['delta'])):.3g} spent, cap "
-            f"{'none' if delta_cap is None else f'{float(Fraction(delta_cap)):.3g}'}; epsilon "
-            f"{shown_epsilon(epsilon['tight'])} at delta {delta:.3g} (simple bound "
-            f"{shown_epsilon(epsilon['simple'])})"
+            f"{shown_delta(dataset['delta'])} spent, cap "
+            f"{'none' if delta_cap is None else shown_delta(delta_cap)}; epsilon "
+            f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])} "
+            f"(simple bound {shown_epsilon(epsilon['simple'])})"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
         for product, drawn in dataset["products"].items():
@@ -210,7 +212,7 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
                     draw["run_id"],
                     draw["name"],
                     f"{symbol} {draw['parameter']}, {draw['neighbors']}"
-                    + (f", delta {draw['delta']}" if Fraction(draw["delta"]) else ""),
+                    + (f", delta {shown_delta(draw['delta'])}" if Fraction(draw["delta"]) else ""),
                     _decimal(draw["bounded_rho"]),
                     draw["charged_at"],
                 )
@@ -219,8 +221,3 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
 
 def _decimal(fraction: str) -> str:
     return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"
-
-
-def shown_epsilon(value: float | str) -> str:
-    """An epsilon with two decimals, or the word for an infinite one."""
-    return value if isinstance(value, str) else f"{value:.2f}"

@@ -17,7 +17,7 @@ from typing import Any
 from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
-from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
+from spineflow.flows.console import page, print_finished, print_rules
 from spineflow.flows.order import Call, Order, Wave, call, submitted
 from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
@@ -50,6 +50,7 @@ from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.release.steps import write_tables
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.pages.document import Table as ReportTable
+from spineflow.tasks.pages.numbers import shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from prefect import Task, flow
 from pyarrow import parquet
 from rich.table import Table
-from spineflow.flows.console import page, print_finished, print_rules, shown_epsilon
+from spineflow.flows.console import page, print_finished, print_rules
 from spineflow.flows.order import Order, Wave, call, submitted
 from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
@@ -28,6 +28,7 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import refusal
 from spineflow.tasks.trips.checks.accuracy import read_accuracy
@@ -164,7 +165,8 @@ def finished(run: RunDirectory, settings: TripsSettings) -> None:
     cost = budget_report(plan, settings.report_delta)
     epsilon = shown_epsilon(cost["epsilon"]["tight"])
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
-    line = f"{plan.mechanism}: {n_rows:,} rows; epsilon {epsilon} at delta {cost['delta']}"
+    delta = shown_delta(cost["delta"])
+    line = f"{plan.mechanism}: {n_rows:,} rows; epsilon {epsilon} at delta {delta}"
     print_finished(run, settings, [line])
     _warn(delta_warning(settings, n_trips(run.release, plan.tree)))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.document import Section, Table
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
 from spineflow.tasks.runs.settings import ProductSettings
@@ -49,12 +49,17 @@ def spent_section(settings: ProductSettings) -> Section:
 
 
 def composed_sentence(spent: dict) -> str:
-    """The composed loss of a dataset of `summary`, in words, and its cap."""
+    """The composed loss of a dataset of `summary`, in words, and its caps."""
     epsilon = spent["epsilon"]
-    cap = "no cap is set" if spent["cap"] is None else f"the cap is rho {shown_rho(spent['cap'])}"
+    caps = [
+        f"{name} {show(spent[key])}"
+        for name, key, show in (("rho", "cap", shown_rho), ("delta", "delta_cap", shown_delta))
+        if spent[key] is not None
+    ]
+    capped = f"the cap is {' and '.join(caps)}" if caps else "no cap is set"
     return (
         f"Together, as bounded zCDP per person: rho {shown_rho(spent['rho'])}, the mechanisms' own "
         f"delta {shown_delta(spent['delta'])}; that is epsilon {shown_epsilon(epsilon['tight'])} "
         f"(simple conversion {shown_epsilon(epsilon['simple'])}) at delta "
-        f"{shown_delta(Fraction(epsilon['delta']))}; {cap}."
+        f"{shown_delta(epsilon['delta'])}; {capped}."
     )

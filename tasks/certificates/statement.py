@@ -13,7 +13,7 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.ledger.ledger import REPORT_DELTA
+from spineflow.tasks.ledger.summary import REPORT_DELTA
 from spineflow.tasks.pages.document import NONE, Block, Section, Table
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.document import Document, Link, Section, Table, to_html
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.report_sections import stages_section
@@ -95,7 +96,6 @@ def _cost(settings: ProductSettings) -> Section:
         for draw in drawn["draws"]
     )
     epsilon = dataset["epsilon"]
-    tight = epsilon["tight"]
     return Section(
         "Cost",
         (
@@ -103,8 +103,8 @@ def _cost(settings: ProductSettings) -> Section:
             "bounded zCDP per person.",
             Table(("product", "draw", "guarantee", "neighbours", "bounded rho"), rows),
             f"Together rho {float(Fraction(dataset['rho'])):.4f}, which is epsilon "
-            f"{tight if isinstance(tight, str) else f'{tight:.2f}'} at delta {epsilon['delta']}, "
-            f"the mechanisms' own delta of {dataset['delta']} included; "
+            f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])}, the "
+            f"mechanisms' own delta of {shown_delta(dataset['delta'])} included; "
             f"{'no cap is set' if dataset['cap'] is None else 'the cap is ' + dataset['cap']}.",
         ),
     )

@@ -8,7 +8,7 @@ from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
 from spineflow.tasks.certificates.certificate import write_certificate as write
 from spineflow.tasks.certificates.statement import Loss, Statement
 from spineflow.tasks.ledger.accounting import compose
-from spineflow.tasks.ledger.ledger import REPORT_DELTA
+from spineflow.tasks.ledger.summary import REPORT_DELTA
 from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.document import Block, Section, Table
 from spineflow.tasks.pages.numbers import shown_epsilon

@@ -7,12 +7,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from spineflow.flows.console import print_ledger
 from spineflow.tasks.certificates.products import write_products_certificate
 from spineflow.tasks.certificates.spent import composed_sentence
 from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.release.certificate import write_certificate
-from spineflow.tasks.ledger.ledger import open_ledger, summary
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.pages.numbers import shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.runs.gate import released
@@ -53,6 +56,19 @@ def test_a_certificate_has_the_ledgers_figures_at_its_time(runs) -> None:
     ids = [RunDirectory(parent.root / name).read_manifest()["run_id"] for name in PARTS]
     assert ids[0] in first and ids[1] not in first
     assert all(run_id in second for run_id in ids)
+
+
+def test_the_ledger_command_prints_the_certificates_figures(runs, capsys) -> None:
+    _, settings = runs
+    spent = spent_of(settings)
+    print_ledger({"datasets": {"it": spent}}, as_json=False)
+    printed = " ".join(capsys.readouterr().out.split())
+    certified = composed_sentence(spent)
+    epsilon = f"epsilon {shown_epsilon(spent['epsilon']['tight'])}"
+    for figure in (epsilon, "at delta 1e-10"):
+        assert figure in printed and figure in certified
+    assert "delta 0 spent" in printed and "own delta 0" in certified
+    assert "rho 4.0000 spent" in printed and "rho 4," in certified
 
 
 @pytest.mark.parametrize("name", PARTS)
