@@ -161,7 +161,8 @@ def print_topdown_costs(settings: TopdownSettings) -> None:
             f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
             f"rho {report['rho']} ({_decimal(report['rho'])}), "
             f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta "
-            f"{shown_delta(report['delta'])} (simple bound {shown_epsilon(report['epsilon']['simple'])})"
+            f"{shown_delta(report['delta'])} "
+            f"(simple bound {shown_epsilon(report['epsilon']['simple'])})"
         )
         table = Table(
             "geolevel", "query", "geolevel share", "query share", "noise s.d.", "margin, 95 %"
