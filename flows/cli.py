@@ -323,12 +323,15 @@ def _refuse_altered(run, settings) -> None:
 
 
 def _intervals(options: argparse.Namespace) -> int:
+    from spineflow.tasks.runs.conditions import refuse_altered
     from spineflow.tasks.topdown.intervals.report import write_run_intervals
     from spineflow.tasks.topdown.settings import TopdownSettings
 
     run, _, settings = _existing(options.run_directory)
     if not isinstance(settings, TopdownSettings):
         raise InputRefused(f"{run.root} is no run of topdown; only those have intervals.")
+    run.refuse_edited_settings()
+    refuse_altered(run)
     for path, rows in write_run_intervals(
         run,
         settings,

@@ -230,3 +230,12 @@ def test_links_and_paths_in_the_pages_lead_somewhere(page: Path) -> None:
     sources = r"`((?:flows|tasks|geography|validation|tests)/[\w/]*(?:\.py|/))`"
     for path in re.findall(sources, text):
         assert (ROOT / path).exists(), path
+
+
+def test_the_threat_model_names_tests_that_there_are() -> None:
+    page = (ROOT / "docs" / "threat_model.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    assert len(named) > 30
+    for name in sorted(named):
+        assert any(f"def {name}(" in source for source in sources), name

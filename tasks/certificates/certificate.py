@@ -1,7 +1,7 @@
-"""The certificate of disclosure avoidance: from a product's facts to a page. Public content only.
+"""The certificate of disclosure avoidance: from a product's facts to a page.
 
-It is written beside the checked release, before that gets its name, and derived from the settings
-that ran: a sentence stands only where they make it true.
+Its content is public. It is written beside the checked release, before that gets its name, and
+derived from the settings that ran: a sentence stands only where they make it true.
 """
 
 from __future__ import annotations

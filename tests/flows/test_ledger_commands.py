@@ -78,3 +78,14 @@ def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None
         assert main(command) == 2
         assert "has been edited since the run began" in capsys.readouterr().err
     assert not run.report.exists()
+
+
+def test_no_intervals_are_computed_on_edited_settings(tmp_path: Path, capsys) -> None:
+    """They would weigh measurements by a budget that was not spent."""
+    run, _ = begun(tmp_path, capsys)
+    text = run.settings.read_text()
+    assert "293764/114921" in text
+    run.settings.write_text(text.replace("293764/114921", "293765/114921"))
+    assert main(["intervals", str(run.root), "--query", "total"]) == 2
+    assert "has been edited since the run began" in capsys.readouterr().err
+    assert not (run.root / "intervals").exists()
