@@ -13,16 +13,14 @@ tasks hand to each other are names and digests.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from prefect import flow
-from spineflow.flows.console import (
-    print_rules,
-    print_topdown_costs,
-    topdown_costs,
-    topdown_finished,
-    topdown_needs,
-)
+from pyarrow import parquet
+from rich.table import Table
+from spineflow.flows.console import decimal, page, print_finished, print_rules
 from spineflow.flows.order import Aside, Call, Order, Wave, call, submitted
 from spineflow.flows.public_tables import (
     show_accuracy,
@@ -38,9 +36,17 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
+from spineflow.tasks.census.queries import normalize_query_name
+from spineflow.tasks.noise.mechanisms import noise_deviation
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
-from spineflow.tasks.topdown.checks.accuracy.run import write_comparison, write_run_accuracy
+from spineflow.tasks.topdown.checks.accuracy.run import (
+    accuracy_report,
+    write_comparison,
+    write_run_accuracy,
+)
 from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
 from spineflow.tasks.topdown.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
@@ -58,6 +64,8 @@ from spineflow.tasks.topdown.spine.build import check_spine_settings, universe_s
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
+from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.topdown.workload.margins import margin_of_error, total_for_margin
 
 
 @flow(name="topdown", flow_run_name=settings_run_name, persist_result=False)
@@ -178,6 +186,88 @@ def check(settings: TopdownSettings) -> None:
         universe_spine(settings, universe, accepted.geography, accepted.invariants)
 
 
+def costs(settings: TopdownSettings) -> dict[str, Any]:
+    """What a run would cost, per universe: `budget_report`, and each query's margin of error."""
+    found = {}
+    for universe in settings.run.universes:
+        budget = settings.budget_of(universe)
+        found[universe] = budget_report(budget, settings.schema_of(universe))
+        for query in found[universe]["queries"]:
+            shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
+            query["margin_of_error"] = margin_of_error(budget, *shares)
+    return found
+
+
+def print_costs(settings: TopdownSettings) -> None:
+    """The same as tables, with what an attacker learns about an attribute."""
+    console = page()
+    for universe, report in costs(settings).items():
+        console.print(
+            f"\n[bold]{universe}[/bold]: {report['mechanism'].replace('_', ' ')}, "
+            f"rho {report['rho']} ({decimal(report['rho'])}), "
+            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta "
+            f"{shown_delta(report['delta'])} "
+            f"(simple bound {shown_epsilon(report['epsilon']['simple'])})"
+        )
+        table = Table(
+            "geolevel", "query", "geolevel share", "query share", "noise s.d.", "margin, 95 %"
+        )
+        for query in report["queries"]:
+            table.add_row(
+                query["geolevel"],
+                query["query"],
+                query["geolevel_share"],
+                query["query_share"],
+                f"{noise_deviation(query):.3g}",
+                f"{query['margin_of_error']:,}",
+            )
+        console.print(table)
+        protected = Table("what an attacker lacks", "epsilon")
+        for name, epsilon in report["attributes"].items():
+            protected.add_row(f"{name} of a record", shown_epsilon(epsilon))
+        for name, epsilon in report["block_within"].items():
+            protected.add_row(f"block within its {name}", shown_epsilon(epsilon))
+        console.print(protected)
+
+
+def finished(run: RunDirectory, settings: TopdownSettings) -> None:
+    """The summary at the end of a run: what is in the release, what it cost, where it is."""
+    lines = []
+    for universe in settings.run.universes:
+        rows = parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
+        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        lines.append(
+            f"{universe}: {rows:,} rows; rho {decimal(report['rho'])}, "
+            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta "
+            f"{shown_delta(report['delta'])}"
+        )
+    print_finished(run, settings, lines)
+    if accuracy_report(run).exists():
+        print(f"accuracy, confidential: {accuracy_report(run)}")
+
+
+def needed(settings: TopdownSettings, target: str, margin: int) -> str:
+    """The budget that a target UNIVERSE:GEOLEVEL:QUERY needs for a margin of error."""
+    parts = target.split(":")
+    if len(parts) != 3 or parts[0] not in settings.run.universes:
+        raise InputRefused(
+            f"--target {target}: write universe, geolevel and query, for example "
+            "'persons:County:total=25'."
+        )
+    universe, geolevel, query = parts
+    budget = settings.budget_of(universe)
+    try:
+        total = total_for_margin(budget, geolevel, normalize_query_name(query), margin)
+    except ValueError as error:
+        raise InputRefused(f"--target {target}: {error}.") from None
+    symbol = "epsilon" if budget.is_pure else "rho"
+    told = "none" if budget.infinite else f"{float(budget.total):.4g}"
+    return (
+        f"{query} at {geolevel} is within {margin} of the truth, but for post-processing, with a "
+        f"probability of 95 % at {symbol} {float(total):.6g} and these shares (now {told})"
+    )
+
+
 def report(run: RunDirectory, settings: TopdownSettings) -> Path:
     """Write the report again, with the spine's summary if it is missing."""
     for universe in settings.run.universes:
@@ -193,12 +283,12 @@ PRODUCT = Product(
     flow=topdown,
     stages=topdown_stages,
     check=check,
-    costs=topdown_costs,
-    print_costs=print_topdown_costs,
-    finished=topdown_finished,
+    costs=costs,
+    print_costs=print_costs,
+    finished=finished,
     report=report,
     order=order,
     compare=write_comparison,
-    needed=topdown_needs,
+    needed=needed,
     refuse=check_spine_settings,
 )
