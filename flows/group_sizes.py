@@ -30,7 +30,13 @@ from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.ingest.steps import ingest
 from spineflow.tasks.group_sizes.measurement.steps import charge_ledger, measure
-from spineflow.tasks.group_sizes.release.report import NEIGHBORS, noise_table, write_report
+from spineflow.tasks.group_sizes.release.report import (
+    NEIGHBORS,
+    loss_text,
+    noise_table,
+    sizes_text,
+    write_report,
+)
 from spineflow.tasks.group_sizes.release.steps import tabulate
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import budget_report
@@ -71,7 +77,8 @@ def order(run: RunDirectory, _settings: GroupSizesSettings) -> Order:
     yield {"ingest": [ingested]}
     charged = call(charge_ledger, after=[ingested])
     yield {"ledger": [charged]}
-    made = [call(measure, level.level, after=[charged]) for level in read_plan(run).levels]
+    levels = read_plan(run).measured_levels
+    made = [call(measure, level.level, after=[charged]) for level in levels]
     yield {"measure": made}
     for stage, step in {
         "estimate": estimate,
@@ -103,9 +110,10 @@ def print_costs(settings: GroupSizesSettings) -> None:
     """The same as a table."""
     plan = plan_of(settings, public_hierarchy(settings), 0)
     cost = budget_report(plan)
+    loss = f"epsilon {cost['epsilon']['tight']}" if plan.rho is None else loss_text(plan)
     print(
-        f"groups: {plan.mechanism}, {plan.calibration} calibration, epsilon "
-        f"{cost['epsilon']['tight']} ({NEIGHBORS[plan.bounded]}), rho {cost['rho']}"
+        f"groups: {plan.mechanism}, {plan.calibration} calibration, {loss} "
+        f"({NEIGHBORS[plan.bounded]}); rho {cost['rho']} of bounded zCDP in the ledger"
     )
     noise = noise_table(plan)
     table = Table(*noise.headers)
@@ -118,14 +126,12 @@ def finished(run: RunDirectory, settings: GroupSizesSettings) -> None:
     """The summary at the end of a run: what is in the release, and what it cost."""
     plan = read_plan(run)
     regions = ", ".join(f"{level.n_regions:,} {level.level}" for level in plan.levels)
-    sizes = f"size {plan.smallest_size} to {plan.largest_size}"
-    cost = "infinite" if plan.epsilon is None else str(plan.epsilon)
     print_finished(
         run,
         settings,
         [
-            f"{plan.groups:,} groups of {sizes}; {regions}",
-            f"{plan.mechanism}, {plan.calibration} calibration; epsilon {cost}, "
+            f"{plan.groups:,} groups of size {sizes_text(plan)}; {regions}",
+            f"{plan.mechanism}, {plan.calibration} calibration; {loss_text(plan)}, "
             f"{NEIGHBORS[plan.bounded]}",
         ],
     )

@@ -32,3 +32,8 @@ def measurement_file(run: RunDirectory, level: str) -> Path:
 def estimates_file(run: RunDirectory, level: str) -> Path:
     """The estimated counts of a level."""
     return run.estimates(UNIVERSE, level, SHARD)
+
+
+def exact_groups_file(run: RunDirectory) -> Path:
+    """The public numbers of groups of the plan's exact level: region, groups."""
+    return run.root / "hierarchy" / "exact_groups.parquet"

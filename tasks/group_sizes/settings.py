@@ -6,7 +6,12 @@ from fractions import Fraction
 from typing import ClassVar, Literal
 
 from pydantic import Field
-from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, VECTOR_OF
+from spineflow.tasks.group_sizes.workload.mechanisms import (
+    KEEP_ROWS,
+    PROVEN,
+    PUBLISHED,
+    VECTOR_OF,
+)
 from spineflow.tasks.runs.settings import (
     ExactFraction,
     FilePath,
@@ -43,9 +48,12 @@ class GroupTables(InputSettings):
 
 
 class GroupPrivacy(PrivacySettings):
-    """What is spent, and between which datasets it is promised."""
+    """What is spent, and between which datasets it is promised: epsilon or rho."""
 
-    epsilon: ExactFraction
+    epsilon: ExactFraction | None = None
+    """Pure differential privacy, by discrete Laplace noise."""
+    rho: ExactFraction | None = None
+    """Zero-concentrated differential privacy, by discrete Gaussian noise."""
     neighbors: Literal["unbounded", "bounded"] = "unbounded"
     """Unbounded: a person joins or leaves a group. Bounded: a person moves between groups."""
 
@@ -55,6 +63,17 @@ class Invariants(Section):
 
     groups: bool | int = Field(default=False)
     """The number of groups: this integer, or with `true` as many as the input has."""
+    level: str | None = None
+    """The numbers of groups of the regions of this level, and above, are public as they are in the
+    input; None is the finest level for census tables, and the total alone otherwise."""
+
+
+class GeographySettings(Section):
+    """The hierarchy of census tables."""
+
+    levels: tuple[str, ...] = ("US", "State", "County")
+    """From the root down: US, State, County, Tract, Block_Group, Block, or any column of the
+    geography table."""
 
 
 class MechanismSettings(Section):
@@ -65,10 +84,14 @@ class MechanismSettings(Section):
     smallest_size: Literal[0, 1] | None = None
     """0 counts empty groups too; None is 0 for census tables and 1 otherwise."""
     largest_size: int = Field(default=1000, ge=1, le=1_000_000)
+    top_coded: bool = True
+    """The largest size counts all groups of that size and more; otherwise larger ones are refused.
+    """
     largest_quantity: int = Field(default=1, ge=1)
     """The most by which one person changes the size of a group."""
     levels: dict[str, ExactFraction] | None = None
-    """Share of epsilon of each level of the hierarchy; None shares it equally."""
+    """Share of the budget of each level of the hierarchy, 0 for one that is not measured; None
+    shares it equally."""
     calibration: Literal["proven", "published"] = PROVEN
     """Published noise scales reproduce the table of [GroupSizes2021]; some protect nobody."""
 
@@ -84,6 +107,7 @@ class GroupSizesSettings(ProductSettings):
 
     input: GroupTables
     privacy: GroupPrivacy
+    geography: GeographySettings = GeographySettings()
     invariants: Invariants = Invariants()
     mechanism: MechanismSettings = MechanismSettings()
 
@@ -103,27 +127,40 @@ class GroupSizesSettings(ProductSettings):
 
     @property
     def epsilon(self) -> Fraction | None:
-        """What a run costs; None without noise."""
+        """The epsilon that a run costs; None without noise, and where it costs rho."""
         return None if self.privacy.infinite else self.privacy.epsilon
+
+    @property
+    def rho(self) -> Fraction | None:
+        """The rho that a run costs; None without noise, and where it costs epsilon."""
+        return None if self.privacy.infinite else self.privacy.rho
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse inputs that are no whole kind, parameters out of range, and unknown mechanisms."""
         _refuse_input(self.input, refuse)
-        refuse_loss(self.privacy.epsilon, "privacy.epsilon", refuse)
+        _refuse_privacy(self.privacy, refuse)
         mechanism = self.mechanism
+        if mechanism.calibration == PUBLISHED and self.privacy.rho is not None:
+            refuse(
+                "mechanism.calibration = 'published' is a scale of discrete Laplace noise; give "
+                "privacy.epsilon, not privacy.rho"
+            )
         if mechanism.name is not None and mechanism.name not in VECTOR_OF:
             refuse(
                 f"mechanism.name {mechanism.name!r} is unknown; there are {', '.join(VECTOR_OF)}"
             )
         if mechanism.levels is not None:
             refuse_shares(mechanism.levels, "mechanism.levels", refuse)
-            if any(share == 0 for share in mechanism.levels.values()):
-                refuse("mechanism.levels holds a share of 0; every level needs one")
         is_census = self.input.kind == "census"
         if is_census and mechanism.smallest_size == 1:
             refuse("mechanism.smallest_size must be 0 for census tables, which have vacant units")
         if is_census and mechanism.largest_quantity != 1:
             refuse("mechanism.largest_quantity must be 1 for census tables: a person counts once")
+        levels = self.geography.levels
+        if not is_census and levels != GeographySettings().levels:
+            refuse("geography.levels is for census tables; the regions file has the levels")
+        if not levels or len(set(levels)) < len(levels):
+            refuse("geography.levels must name at least one level, and none twice")
         if is_census and self.invariants.groups is not False:
             refuse(
                 "invariants.groups is not for census tables, whose housing units and facilities "
@@ -134,8 +171,23 @@ class GroupSizesSettings(ProductSettings):
                 "the mechanisms state the number of groups exactly, so it must be public: declare "
                 "it with invariants.groups = true, or give the number there"
             )
+        if self.invariants.level is not None and mechanism.name not in (None, *KEEP_ROWS):
+            refuse(
+                f"invariants.level keeps numbers of groups by region, which {mechanism.name} "
+                f"cannot; choose {' or '.join(KEEP_ROWS)}, or leave it out"
+            )
         if not isinstance(self.invariants.groups, bool) and self.invariants.groups < 0:
             refuse("invariants.groups is negative; give the number of groups")
+
+
+def _refuse_privacy(privacy: GroupPrivacy, refuse: Refuse) -> None:
+    if privacy.epsilon is not None and privacy.rho is not None:
+        refuse("privacy gives both epsilon and rho; remove one of them")
+    if privacy.epsilon is None and privacy.rho is None and not privacy.infinite:
+        refuse("privacy needs epsilon or rho")
+    for name in ("epsilon", "rho"):
+        if (loss := getattr(privacy, name)) is not None:
+            refuse_loss(loss, f"privacy.{name}", refuse)
 
 
 def _refuse_input(tables: GroupTables, refuse: Refuse) -> None:

@@ -2,12 +2,16 @@
 
 Run from the repository's root, all parts or one of them:
 
-    python tests/benchmarks/group_size_mechanisms.py [--part error|small|sizes|regions|release]
+    python tests/benchmarks/group_size_mechanisms.py [--part PART ...]
 
 error    error by level at full size, of the mechanisms that can be run there
 small    the same at a size at which the relaxed programs can be run too, with violated sums
+zcdp     the same sizes, epsilon of discrete Laplace noise beside the rho of discrete Gaussian noise
+         that costs as much in the ledger, epsilon^2 / 2, and persons who count up to four times
+once     levels with the same regions: measured each, as version 0.1.0 did, and measured once
 sizes    seconds by the number of sizes N, at the regions of the taxi-like data
 regions  seconds by the number of counties, at N = 16
+rows     error and seconds where the counties' numbers of groups are public
 release  seconds and memory from noise to the release's files, of the default mechanism
 
 Errors are L1 distances to the truth, summed over a level's regions and sizes, in thousands, mean
@@ -24,6 +28,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -32,7 +37,7 @@ import numpy as np
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 from spineflow.tasks.group_sizes.checks.accuracy import l1_error  # noqa: E402
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes  # noqa: E402
+from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan  # noqa: E402
 from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT  # noqa: E402
 from spineflow.tasks.group_sizes.ingest.generate import (  # noqa: E402
     GroupDataset,
@@ -43,7 +48,7 @@ from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows  # no
 from spineflow.tasks.group_sizes.measurement.vectors import noisy_levels  # noqa: E402
 from spineflow.tasks.group_sizes.release.tables import write_tables  # noqa: E402
 from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED  # noqa: E402
-from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan  # noqa: E402
+from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan  # noqa: E402
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy  # noqa: E402
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom  # noqa: E402
 from spineflow.tasks.runs.errors import SolveFailed  # noqa: E402
@@ -76,7 +81,9 @@ class Case:
         self.truth = self.hierarchy.sum_up(counts)
         self.groups = int(counts.sum())
 
-    def plan(self, mechanism: str | None, calibration: str, epsilon: Fraction) -> Plan:
+    def plan(
+        self, mechanism: str | None, calibration: str, epsilon: Fraction | None, **changes
+    ) -> Plan:
         return make_plan(
             names=self.hierarchy.names,
             n_regions=self.hierarchy.n_regions,
@@ -85,16 +92,29 @@ class Case:
             epsilon=epsilon,
             mechanism=mechanism,
             calibration=calibration,
+            **changes,
         )
 
     def noisy(self, plan: Plan, source) -> list[np.ndarray]:
-        scales = [level.scale for level in plan.levels]
-        return noisy_levels(plan.vector, self.truth, scales, source)
+        parameters = [level.noise_parameter for level in plan.levels]
+        return noisy_levels(plan.vector, self.truth, parameters, source, mechanism=plan.noise)
 
-    def estimate(self, plan: Plan, noisy: list[np.ndarray], limit: float) -> list[np.ndarray]:
-        return estimate_sizes(
-            plan.mechanism, noisy, self.hierarchy, self.groups, plan.weights, time_limit=limit
-        )
+    def estimate(
+        self, plan: Plan, noisy: list[np.ndarray], limit: float = TIME_LIMIT
+    ) -> list[np.ndarray]:
+        exact = None
+        if plan.exact_level is not None:
+            exact = self.truth[self.hierarchy.names.index(plan.exact_level)].sum(axis=1)
+        options = {"time_limit": limit} if plan.mechanism in RELAXED else {}
+        return estimate_plan(plan, self.hierarchy, noisy, exact, **options)
+
+    def mean_error(self, plan: Plan, replicates: int, key: str) -> np.ndarray:
+        """L1 error of every level, mean over replicates."""
+        found = []
+        for replicate in range(replicates):
+            noisy = self.noisy(plan, SeededRandom(1, self.name, key, str(replicate)))
+            found.append(l1_error(self.estimate(plan, noisy), self.truth))
+        return np.mean(found, axis=0)
 
     def violations(self, levels: list[np.ndarray]) -> int:
         """Pairs of region and size that the regions below do not add to."""
@@ -130,6 +150,76 @@ def errors(cases: list[Case], mechanisms, replicates: int, limit: float) -> Iter
                 means = np.mean(found, axis=0) / 1000
                 cells += [f"{mean:.4g}" for mean in means] + [f"{np.mean(wrong):.0f}"]
             yield (f"| {float(epsilon)} | {shown(mechanism, calibration)} | {' | '.join(cells)} |")
+
+
+def by_noise(cases: list[Case], replicates: int) -> Iterator[str]:
+    """Error of discrete Laplace and Gaussian noise at the same charge, by mechanism."""
+    names = [f"{case.name}: {name}" for case in cases for name in case.hierarchy.names]
+    yield f"| epsilon | quantity | mechanism | noise | {' | '.join(names)} |"
+    yield f"| ---: | ---: | --- | --- | {' | '.join(['---:'] * len(names))} |"
+    for epsilon in EPSILONS:
+        for quantity in (1, 4):
+            for mechanism in ("hierarchical_dp", "cumulative_dp", "chain_dp", "topdown"):
+                for noise in ("Laplace", "Gaussian"):
+                    loss = (epsilon, None) if noise == "Laplace" else (None, epsilon**2 / 2)
+                    cells = []
+                    for case in cases:
+                        plan = case.plan(mechanism, PROVEN, loss[0], rho=loss[1], quantity=quantity)
+                        key = f"{noise} {plan.vector} {epsilon} {quantity}"
+                        means = case.mean_error(plan, replicates, key)
+                        cells += [f"{mean:,.0f}" for mean in means]
+                    yield (
+                        f"| {float(epsilon)} | {quantity} | `{mechanism}` | {noise} | "
+                        f"{' | '.join(cells)} |"
+                    )
+
+
+def measured_once(replicates: int) -> Iterator[str]:
+    """A nation that is one state: both measured, and one for both."""
+    case = Case(census_like(groups=466_000, counties=5, states=1, largest=1000))
+    yield "| loss | state and nation | nation | state | county |"
+    yield "| --- | --- | ---: | ---: | ---: |"
+    for loss in ({"epsilon": Fraction(1)}, {"epsilon": None, "rho": Fraction(1, 2)}):
+        once = case.plan(None, PROVEN, **loss)
+        third = Fraction(1, 3)
+        each = replace(
+            once,
+            levels=tuple(
+                LevelPlan(
+                    level.level,
+                    level.n_regions,
+                    third,
+                    level.sensitivity,
+                    None if once.rho else level.sensitivity / third,
+                    1,
+                    level.sensitivity / (2 * once.rho * third) if once.rho else None,
+                )
+                for level in once.levels
+            ),
+        )
+        for name, plan in (("each", each), ("once", once)):
+            means = case.mean_error(plan, replicates, f"{name} {loss}")
+            cells = " | ".join(f"{mean:,.0f}" for mean in means)
+            yield f"| {once.loss} {once.noise} | {name} | {cells} |"
+
+
+def exact_rows(replicates: int) -> Iterator[str]:
+    """Counties' numbers of groups public or not, at growing numbers of counts."""
+    yield "| counties | sizes | numbers public | nation | state | county | seconds |"
+    yield "| ---: | ---: | --- | ---: | ---: | ---: | ---: |"
+    for counties, states, largest in ((5, 1, 1000), (60, 6, 12), (60, 6, 100), (250, 5, 100)):
+        dataset = census_like(
+            groups=40_000 * counties, counties=counties, states=states, largest=largest
+        )
+        case = Case(dataset)
+        for level in (None, "county"):
+            plan = case.plan("cumulative_dp", PROVEN, None, rho=Fraction(1, 2), exact_level=level)
+            start = time.process_time()
+            means = case.mean_error(plan, replicates, f"rows {counties} {largest}")
+            taken = (time.process_time() - start) / replicates
+            cells = " | ".join(f"{mean:,.0f}" for mean in means)
+            public = "counties" if level else "total"
+            yield f"| {counties} | {largest} | {public} | {cells} | {taken:.2f} |"
 
 
 def seconds(case: Case, mechanism: str, limit: float) -> float:
@@ -202,7 +292,7 @@ def small_cases() -> list[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = ("error", "small", "sizes", "regions", "release")
+    parts = ("error", "small", "zcdp", "once", "sizes", "regions", "rows", "release")
     parser.add_argument("--part", choices=parts, action="append", help="default: all of them")
     parser.add_argument("--replicates", type=int, default=10)
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds a relaxed program")
@@ -219,6 +309,12 @@ def main() -> None:
             lines = errors(cases, FAST, options.replicates, options.limit)
         elif part == "small":
             lines = errors(small_cases(), MECHANISMS, options.replicates, options.limit)
+        elif part == "zcdp":
+            lines = by_noise(small_cases(), options.replicates)
+        elif part == "once":
+            lines = measured_once(options.replicates)
+        elif part == "rows":
+            lines = exact_rows(options.replicates)
         elif part == "sizes":
             cases = ((n, Case(taxi_like(largest=n, mean_size=n / 7))) for n in options.sizes)
             lines = growth("N", cases, options.limit)

@@ -127,6 +127,23 @@ def test_census_tables_release_households_of_every_size(
     assert spent["rho"] == "1/8"
 
 
+def test_gaussian_noise_and_public_numbers_by_state(prefect_server, tmp_path: Path) -> None:
+    file = generated(tmp_path, confidential=False)
+    text = file.read_text().replace('epsilon = "1"', 'rho = "1/2"')
+    file.write_text(text.replace("groups = true", 'groups = true\nlevel = "state"'))
+    run = run_settings(file, tmp_path / "run")
+    sizes = pd.read_parquet(tmp_path / "sizes.parquet")
+    expected = sizes.groupby(sizes["region"].str[:2])["count"].sum()
+    totals = pd.read_parquet(run.release / "group_totals.parquet")
+    found = totals[totals["level"] == "state"].set_index("region")["groups"]
+    assert (found == expected).all()
+    report = run.report.read_text()
+    assert "rho of zCDP" in report
+    assert "The number of groups in every state is public" in report
+    spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["census-like"]
+    assert spent["rho"] == "2"
+
+
 @pytest.mark.parametrize("mechanism", ["hierarchical", "chain_dp", "topdown"])
 def test_other_mechanisms_run_through(prefect_server, tmp_path: Path, mechanism: str) -> None:
     dataset = census_like(groups=3000, counties=8, states=3, largest=10)
@@ -156,8 +173,8 @@ def test_commands_describe_a_run(tmp_path: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "sentence"),
     [
-        ("sizes.csv", "01001,1,", "01001,0,", "size must be a whole number from 1 to 60"),
-        ("sizes.csv", "01001,1,", "01001,61,", "size must be a whole number from 1 to 60"),
+        ("sizes.csv", "01001,1,", "01001,0,", "size must be a whole number of at least 1"),
+        ("sizes.csv", "01001,1,", "01001,1.5,", "size must be a whole number of at least 1"),
         ("sizes.csv", "01001,1,", "77777,1,", "region must be a region of the finest level"),
         ("regions.csv", "county,01001,01", "county,01001,0", "01001 of level county has a parent"),
         ("settings.toml", "groups = true", "groups = 5", "the number of groups must be that of"),

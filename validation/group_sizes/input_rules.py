@@ -85,8 +85,8 @@ REGION_RULES: tuple[Rule, ...] = (
 """Rules of the hierarchy, in the order in which they are looked at."""
 
 
-def size_rules(smallest: int, largest: int) -> tuple[Rule, ...]:
-    """Rules of the table of sizes."""
+def size_rules(smallest: int, largest: int, *, is_top_coded: bool = False) -> tuple[Rule, ...]:
+    """Rules of the table of sizes; with a top code no size is too large."""
     return (
         _region_is_known("sizes"),
         _values(
@@ -94,10 +94,11 @@ def size_rules(smallest: int, largest: int) -> tuple[Rule, ...]:
                 "sizes",
                 "size",
                 "size_is_valid",
-                f"size must be a whole number from {smallest} to {largest} in every row",
-                _remedy_for_sizes(smallest),
+                f"size must be a whole number {_range(smallest, largest, is_top_coded)} in every "
+                "row",
+                _remedy_for_sizes(smallest, is_top_coded),
             ),
-            between=(smallest, largest),
+            between=(smallest, None if is_top_coded else largest),
         ),
         _values(
             _never(
@@ -112,8 +113,11 @@ def size_rules(smallest: int, largest: int) -> tuple[Rule, ...]:
     )
 
 
-def record_rules(smallest: int, largest: int, quantity: int) -> tuple[Rule, ...]:
+def record_rules(
+    smallest: int, largest: int, quantity: int, *, is_top_coded: bool = False
+) -> tuple[Rule, ...]:
     """Rules of the table of persons; the last is about groups."""
+    sizes = _range(smallest, largest, is_top_coded)
     amount = "1, 0 or empty" if quantity == 1 else f"a whole number from 0 to {quantity}"
     return (
         _never(
@@ -144,7 +148,8 @@ def record_rules(smallest: int, largest: int, quantity: int) -> tuple[Rule, ...]
                 "quantity",
                 "quantity_is_valid",
                 f"quantity must be {amount} in every row",
-                "correct the column, or raise mechanism.largest_quantity, which adds noise",
+                "correct the column, or set mechanism.largest_quantity, which adds noise, to what "
+                "is known to be the most without these data",
             ),
             between=(0, quantity),
         ),
@@ -153,10 +158,10 @@ def record_rules(smallest: int, largest: int, quantity: int) -> tuple[Rule, ...]
                 "records",
                 "quantity",
                 "size_is_valid",
-                f"the quantities of a unit must add to a size from {smallest} to {largest}",
-                _remedy_for_sizes(smallest),
+                f"the quantities of a unit must add to a size {sizes}",
+                _remedy_for_sizes(smallest, is_top_coded),
             ),
-            between=(smallest, largest),
+            between=(smallest, None if is_top_coded else largest),
         ),
     )
 
@@ -179,7 +184,7 @@ def census_rule(largest: int) -> Rule:
         "MAFID",
         "size_is_valid",
         f"no unit may have more than {largest} persons",
-        "raise mechanism.largest_size",
+        _TOP_CODE,
     )
 
 
@@ -193,6 +198,16 @@ def _region_is_known(table: str) -> Rule:
     )
 
 
-def _remedy_for_sizes(smallest: int) -> str:
-    remedy = "correct the column, or raise mechanism.largest_size"
+_TOP_CODE = (
+    "set mechanism.top_coded = true, which counts larger ones with the largest size at no more "
+    "noise; a largest size taken from confidential data would tell of them"
+)
+
+
+def _range(smallest: int, largest: int, is_top_coded: bool) -> str:
+    return f"of at least {smallest}" if is_top_coded else f"from {smallest} to {largest}"
+
+
+def _remedy_for_sizes(smallest: int, is_top_coded: bool) -> str:
+    remedy = "correct the column" if is_top_coded else f"correct the column, or {_TOP_CODE}"
     return remedy if smallest == 0 else f"{remedy}; mechanism.smallest_size = 0 admits empty groups"

@@ -1,13 +1,16 @@
 """Privacy accounting of a group-sizes run, recomputed from its public files.
 
 Nothing here uses the code that planned or measured. A level's sensitivity is derived again, in the
-form of what one person changes: a person of quantity q who joins a group moves it across q sizes.
+form of the changes that one person makes to its entries: a person of quantity q who joins a group
+moves it across q sizes.
 
-- `group_sizes`: one count falls by 1 and one rises by 1.
+- `group_sizes`: one count falls by 1 and one rises by 1. A person who moves takes two groups out of
+  their sizes and puts them into two others; most entries change by most if two of them coincide.
 - `cumulative_group_sizes`: of the group's region, the counts up to the q sizes in between change.
 - `chained_cumulative_group_sizes`: in between lie q sizes of every region of the level.
 
-A person who moves between groups does this twice.
+The L1 norm of a change calibrates discrete Laplace noise to epsilon, its squared L2 norm discrete
+Gaussian noise to rho. Levels with the same regions are one query, and may be measured as one.
 """
 
 from __future__ import annotations
@@ -42,8 +45,8 @@ _VECTORS = {
 
 @dataclass(frozen=True)
 class Promise:
-    """What the settings promise. None: `mechanism` and `shares` by default, no noise for `epsilon`,
-    `groups` as counted.
+    """What the settings promise. None: `mechanism` and `shares` by default, `epsilon` or `rho` not
+    spent, `groups` as counted, `exact_level` by default.
     """
 
     epsilon: Fraction | None
@@ -55,6 +58,14 @@ class Promise:
     smallest_size: int
     largest_size: int
     groups: int | None
+    rho: Fraction | None = None
+    is_top_coded: bool = False
+    exact_level: str | None = None
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What is spent: rho or epsilon, None without noise."""
+        return self.epsilon if self.rho is None else self.rho
 
 
 def read_plan(root: Path) -> dict[str, Any]:
@@ -87,6 +98,8 @@ def check_measurements(root: Path, failures: Failures) -> None:
     regions = regions_by_level(root)
     for level in plan["levels"]:
         where = level["level"]
+        if not Fraction(level["share"]):
+            continue
         table = pq.read_table(
             root / MEASUREMENTS / where / "dpqueries" / "00000.parquet",
             columns=["geocode", "query_name", "value", "variance", "plb"],
@@ -101,6 +114,9 @@ def check_measurements(root: Path, failures: Failures) -> None:
         if level["scale"] is not None:
             spent = str(Fraction(plan["epsilon"]) * Fraction(level["share"]))
             variance = _laplace_variance(Fraction(level["scale"]))
+        elif level.get("sigma_squared") is not None:
+            spent = str(Fraction(plan["rho"]) * Fraction(level["share"]))
+            variance = _gaussian_variance(Fraction(level["sigma_squared"]))
         if table["plb"].unique().to_pylist() != [spent]:
             failures.add(f"the measurements of {where} do not cost {spent}")
         if not np.allclose(table["variance"].to_numpy(), variance, rtol=1e-9, atol=0):
@@ -128,13 +144,23 @@ def _check_against(promise: Promise, plan: dict[str, Any], failures: Failures) -
         "smallest_size": promise.smallest_size,
         "largest_size": promise.largest_size,
     }
+    if "rho" in plan:
+        promised["rho"] = None if promise.rho is None else str(promise.rho)
+        promised["is_top_coded"] = promise.is_top_coded
+    elif promise.rho is not None:
+        failures.add("the plan spends no rho, against the settings")
     if promise.mechanism is not None:
         promised["mechanism"] = promise.mechanism
     if promise.groups is not None:
         promised["groups"] = promise.groups
     for key, value in promised.items():
-        if plan[key] != value:
+        if plan.get(key) != value:
             failures.add(f"the plan's {key} is {plan[key]}, not {value}")
+    if promise.exact_level is not None and "exact_level" in plan:
+        sizes = {level["level"]: level["n_regions"] for level in plan["levels"]}
+        expected = promise.exact_level if sizes.get(promise.exact_level) != 1 else None
+        if plan["exact_level"] != expected:
+            failures.add("the plan's exact_level is not that of the settings")
     if plan["mechanism"] not in _VECTORS:
         failures.add(f"the plan's mechanism {plan['mechanism']} is unknown")
 
@@ -146,27 +172,59 @@ def _check_levels(
     if [(level["level"], level["n_regions"]) for level in levels] != list(n_regions.items()):
         failures.add("the plan's levels are not those of the hierarchy")
     shares = {level["level"]: Fraction(level["share"]) for level in levels}
-    if sum(shares.values()) != 1 or min(shares.values()) <= 0:
-        failures.add("the shares of the levels are not positive and add to 1")
-    if promise.shares is not None and shares != dict(promise.shares):
+    if sum(shares.values()) != 1 or min(shares.values()) < 0:
+        failures.add("the shares of the levels are not at least 0 and add to 1")
+    if promise.shares is not None and _by_regions(shares, n_regions) != _by_regions(
+        promise.shares, n_regions
+    ):
         failures.add("the shares of the levels are not those of the settings")
     for level in levels:
-        if (level["scale"] is None) != (promise.epsilon is None):
-            failures.add(f"level {level['level']} has a scale, or lacks one, against the settings")
-        elif level["scale"] is not None:
-            loss = _largest_change(promise, plan, level["n_regions"]) / Fraction(level["scale"])
-            if loss > promise.epsilon * shares[level["level"]] and not promise.published:
-                failures.add(f"the noise of {level['level']} does not cover its sensitivity")
+        name, share = level["level"], shares[level["level"]]
+        scale, sigma_squared = level["scale"], level.get("sigma_squared")
+        is_noisy = scale is not None or sigma_squared is not None
+        if is_noisy != (promise.loss is not None and share > 0):
+            failures.add(f"level {name} has noise, or lacks it, against the settings")
+        elif is_noisy and not promise.published:
+            changes = _largest_changes(promise, plan, level["n_regions"])
+            if promise.rho is None:
+                loss = sum(changes) / Fraction(scale)
+            else:
+                loss = sum(change**2 for change in changes) / (2 * Fraction(sigma_squared))
+            if loss > promise.loss * share:
+                failures.add(f"the noise of {name} does not cover its sensitivity")
 
 
-def _largest_change(promise: Promise, plan: dict[str, Any], n_regions: int) -> int:
-    """L1 norm of the largest change of a level's vector between neighbours."""
-    change = {
-        "group_sizes": 1 + 1,
-        "cumulative_group_sizes": promise.quantity,
-        "chained_cumulative_group_sizes": promise.quantity * n_regions,
-    }[_VECTORS[plan["mechanism"]]]
-    return change + change if promise.bounded else change
+def _by_regions(
+    shares: Mapping[str, Fraction], n_regions: Mapping[str, int]
+) -> dict[int, Fraction]:
+    """Shares by number of regions: levels of a tree with as many regions have the same ones."""
+    summed: dict[int, Fraction] = {}
+    for name, share in shares.items():
+        summed[n_regions[name]] = summed.get(n_regions[name], Fraction(0)) + share
+    return summed
+
+
+def _largest_changes(promise: Promise, plan: dict[str, Any], n_regions: int) -> list[int]:
+    """By how much each entry of a level's vector changes, where neighbours differ most.
+
+    Of group sizes, a person who moves changes most in L1 where the four entries are different,
+    and most in L2 where two of them coincide.
+    """
+    vector = _VECTORS[plan["mechanism"]]
+    if vector == "group_sizes":
+        if not promise.bounded:
+            return [1, 1]
+        return [1, 1, 1, 1] if promise.rho is None else [2, 1, 1]
+    entries = promise.quantity * (n_regions if vector.startswith("chained") else 1)
+    return [1] * entries * (2 if promise.bounded else 1)
+
+
+def _gaussian_variance(sigma_squared: Fraction) -> float:
+    """Variance of P(x) proportional to exp(-x^2 / (2 sigma^2)) on the integers."""
+    if sigma_squared > 100:
+        return float(sigma_squared)
+    weights = [math.exp(-(x**2) / (2 * float(sigma_squared))) for x in range(1, 500)]
+    return 2 * math.fsum(x**2 * w for x, w in enumerate(weights, 1)) / (1 + 2 * math.fsum(weights))
 
 
 def _laplace_variance(scale: Fraction) -> float:

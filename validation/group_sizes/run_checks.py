@@ -33,7 +33,8 @@ CHECKS: Mapping[str, str] = {
     "privacy_accounting": "shares add to one, noise covers what a person can change at every level",
     "consistency": "the regions below every region add to it in every size",
     "validity": "one non-negative integer for every size of every region, Parquet and text alike",
-    "faithfulness": "every level adds to the number of groups, and so do the group totals",
+    "faithfulness": "every level adds to the number of groups, and so do the group totals; regions "
+    "whose numbers of groups are declared public have exactly these",
 }
 """Each check's name, and what it found when it passed."""
 
@@ -78,6 +79,7 @@ def run_checks(
             validity.add("a count is negative")
         found = count_violations(root, levels)
         check_totals(root, release, levels, faithfulness)
+        check_exact_groups(root, levels, faithfulness)
         if not is_relaxed:
             if found.parents:
                 consistency.add("children do not add to their parent", found.parents)
@@ -177,6 +179,27 @@ def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: 
         expected.get((row["level"], row["region"])) != row["groups"] for row in rows
     ):
         failures.add("the group totals are not the sums over sizes")
+
+
+def check_exact_groups(root: Path, levels: list[np.ndarray], failures: Failures) -> None:
+    """The regions of the plan's exact level have the numbers of groups that were made public."""
+    plan, (names, regions, _) = read_plan(root), _hierarchy(root)
+    if plan.get("exact_level") is None:
+        return
+    if plan["exact_level"] not in names:
+        raise UnusableRunFile("the plan's exact level is not a level of the hierarchy")
+    depth = names.index(plan["exact_level"])
+    try:
+        table = pq.read_table(root / HIERARCHY / "exact_groups.parquet")
+    except (OSError, pa.ArrowException):
+        raise UnusableRunFile("hierarchy/exact_groups.parquet cannot be read") from None
+    public = dict(zip(table["region"].to_pylist(), table["groups"].to_pylist(), strict=True))
+    groups = levels[depth].sum(axis=1).tolist()
+    wrong = [public.get(r) != n for r, n in zip(regions[depth].to_pylist(), groups, strict=True)]
+    if any(wrong) or len(public) != len(wrong):
+        failures.add(f"regions of {names[depth]} do not have their public numbers", sum(wrong))
+    if sum(public.values()) != plan["groups"]:
+        failures.add("the public numbers of groups do not add to the number of groups")
 
 
 def _hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:

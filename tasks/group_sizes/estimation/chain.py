@@ -61,13 +61,14 @@ def _pool_rows(value, weight, result):
 
 
 def isotonic_integers(
-    weighted: np.ndarray, weight: np.ndarray, *, low: int, high: int
+    weighted: np.ndarray, weight: np.ndarray, *, low: int, high: int | np.ndarray
 ) -> np.ndarray:
     """The closest non-decreasing integers between `low` and `high`, row by row.
 
     Args:
         weighted: (rows, n) integers w_j a_j.
         weight: (n,) positive integers w_j, the same for all rows.
+        low, high: bounds of all rows; `high` may be (rows, 1).
 
     Minimises sum w_j (x_j - a_j)^2, exactly. Raises OverflowError if sums could leave 64 bits.
 

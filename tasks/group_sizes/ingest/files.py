@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.group_sizes.ingest.hierarchy import stored_hierarchy
 from spineflow.tasks.group_sizes.paths import (
     UNIVERSE,
+    exact_groups_file,
     plan_file,
     regions_file,
 )
@@ -30,6 +33,22 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
     """Write the plan in one step."""
     with replacing(plan_file(run)) as part:
         part.write_text(plan.to_json(), encoding="utf-8")
+
+
+def write_exact_groups(run: RunDirectory, regions: np.ndarray, groups: np.ndarray) -> None:
+    """Write the public numbers of groups of the regions of a level."""
+    table = pa.table({"region": pa.array(regions, pa.string()), "groups": pa.array(groups)})
+    with replacing(exact_groups_file(run)) as part:
+        pq.write_table(table, part)
+
+
+def exact_groups(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> np.ndarray | None:
+    """The public numbers of groups in the order of the regions; None if only the total is."""
+    if plan.exact_level is None:
+        return None
+    table = pq.read_table(exact_groups_file(run)).to_pandas().set_index("region")
+    level = hierarchy.levels[hierarchy.names.index(plan.exact_level)]
+    return table["groups"].reindex(level.region).to_numpy(dtype=np.int64)
 
 
 def true_counts(run: RunDirectory, hierarchy: RegionHierarchy, plan: Plan) -> list[np.ndarray]:

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import Field, TableLayout
@@ -23,8 +24,16 @@ from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.group_sizes.input_rules import REGION_RULES
 
 COLUMNS = ("level", "region", "parent")
-NATION, STATE, COUNTY = "US", "State", "County"
-"""Levels made from census tables; the nation's geocode is 0."""
+NATION = "US"
+GEOCODE_DIGITS = {
+    NATION: 0,
+    "State": 2,
+    "County": 5,
+    "Tract": 11,
+    "Block_Group": 12,
+    "Block": 16,
+}
+"""Levels of the block geocode, by the digits of it that name a region."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]*")
 
@@ -88,16 +97,43 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
     return _sorted(rows, order)
 
 
-def hierarchy_of_geography(geography: pd.DataFrame) -> RegionHierarchy:
-    """Nation, states and counties of a geography frame, by their geocodes of 0, 2 and 5 digits."""
-    counties = geography["block_geocode"].astype(str).str[:5].unique()
-    links = {
-        NATION: [("0", "")],
-        STATE: [(state, "0") for state in {county[:2] for county in counties}],
-        COUNTY: [(county, county[:2]) for county in counties],
-    }
-    rows = [(level, *link) for level, own in links.items() for link in own]
-    return _sorted(pd.DataFrame(rows, columns=list(COLUMNS), dtype=object), list(links))
+def hierarchy_of_geography(
+    geography: pd.DataFrame, names: Sequence[str], file: str = "geography"
+) -> tuple[RegionHierarchy, np.ndarray]:
+    """The hierarchy of levels of a geography frame, and the finest region of every block.
+
+    A level is one of `GEOCODE_DIGITS` or a column of the frame. Regions have the codes of their
+    level; where a code occurs in several regions of the level above, all of the level have that
+    region's code and a hyphen before their own. The nation's code is 0.
+
+    Raises InputRefused for a name that is neither, and unless the first level has one region.
+    """
+    geocode = geography["block_geocode"].astype(str)
+    above = pd.Series("", index=geography.index)
+    rows = []
+    for name in names:
+        if name in GEOCODE_DIGITS:
+            code = geocode.str[: GEOCODE_DIGITS[name]] if GEOCODE_DIGITS[name] else "0"
+        elif name in geography.columns and _PLAIN.fullmatch(name):
+            code = geography[name].astype(str)
+        else:
+            known = [*GEOCODE_DIGITS, *(c for c in geography.columns if c != "block_geocode")]
+            raise InputRefused(
+                f"{file}: geography.levels names {name!r}, but there are {', '.join(known)}."
+            )
+        own = pd.DataFrame({"level": name, "region": code, "parent": above})
+        links = own.drop_duplicates()
+        if links["region"].duplicated().any():
+            own["region"] = own["parent"] + "-" + own["region"]
+            links = own.drop_duplicates()
+        rows.append(links)
+        above = own["region"]
+    if len(rows[0]) != 1:
+        raise InputRefused(
+            f"{file}: {names[0]} has {len(rows[0])} regions; begin geography.levels with {NATION}."
+        )
+    hierarchy = _sorted(pd.concat(rows), list(names))
+    return hierarchy, pd.Index(hierarchy.levels[-1].region).get_indexer(above)
 
 
 def write_hierarchy(path: Path, hierarchy: RegionHierarchy) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spineflow.tasks.census.histograms import write_histogram
-from spineflow.tasks.group_sizes.ingest.files import write_plan
+from spineflow.tasks.group_sizes.ingest.files import write_exact_groups, write_plan
 from spineflow.tasks.group_sizes.ingest.hierarchy import write_hierarchy
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of
 from spineflow.tasks.group_sizes.paths import UNIVERSE, regions_file
@@ -29,4 +29,8 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     finest = accepted.hierarchy.levels[-1].region
     write_histogram(run.histogram(UNIVERSE), accepted.counts, finest)
     write_hierarchy(regions_file(run), accepted.hierarchy)
+    if plan.exact_level is not None:
+        depth = accepted.hierarchy.names.index(plan.exact_level)
+        groups = accepted.hierarchy.sum_up(accepted.counts.sum(axis=1))[depth]
+        write_exact_groups(run, accepted.hierarchy.levels[depth].region, groups)
     write_plan(run, plan)

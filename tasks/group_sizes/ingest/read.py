@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 from spineflow.tasks.census.cef_2020 import UNITS
 from spineflow.tasks.census.histograms import block_histogram
@@ -17,7 +16,13 @@ from spineflow.tasks.census.tables import EvidenceTally, load_geography
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_geography, read_hierarchy
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.plan import ImpossiblePlan, Plan, make_plan
+from spineflow.tasks.group_sizes.workload.mechanisms import KEEP_ROWS, TOPDOWN
+from spineflow.tasks.group_sizes.workload.plan import (
+    ImpossiblePlan,
+    Plan,
+    make_plan,
+    merged_levels,
+)
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 from spineflow.tasks.ledger.digests import InputDigest, input_digest
 from spineflow.tasks.runs.errors import InputRefused
@@ -124,7 +129,7 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     try:
         if table == "geography":
             blocks = load_geography(InputFile(table, paths[table], name), EvidenceTally())
-            return hierarchy_of_geography(blocks.frame)
+            return hierarchy_of_geography(blocks.frame, settings.geography.levels, name)[0]
         tally = RuleTally({table: name})
         hierarchy = read_hierarchy(paths[table], name, tally)
     except UnreadableInput as error:
@@ -138,11 +143,8 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
     """The plan of a run; raises InputRefused if the settings do not fit the hierarchy."""
     mechanism = settings.mechanism
     shares = mechanism.levels
-    if shares is not None and set(shares) != set(hierarchy.names):
-        raise InputRefused(
-            f"mechanism.levels has shares of {', '.join(shares)}, but the levels of the hierarchy "
-            f"are {', '.join(hierarchy.names)}; give each of these a share."
-        )
+    if shares is not None:
+        _refuse_level_shares(settings, hierarchy)
     try:
         return make_plan(
             names=hierarchy.names,
@@ -150,17 +152,68 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
             sizes=(settings.smallest_size, mechanism.largest_size),
             groups=groups,
             epsilon=settings.epsilon,
+            rho=settings.rho,
             shares=None if shares is None else [shares[name] for name in hierarchy.names],
             mechanism=mechanism.name,
             calibration=mechanism.calibration,
             bounded=settings.privacy.neighbors == "bounded",
             quantity=mechanism.largest_quantity,
+            is_top_coded=mechanism.top_coded,
+            exact_level=exact_level(settings, hierarchy),
         )
     except ImpossiblePlan:
         raise InputRefused(
-            "The noise would not fit 64-bit integers: raise privacy.epsilon, or choose another "
-            "mechanism, fewer regions or a smaller mechanism.largest_size."
+            "The noise would not fit 64-bit integers: spend more, or choose another mechanism, "
+            "fewer regions or a smaller mechanism.largest_size."
         ) from None
+
+
+def exact_level(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> str | None:
+    """The level whose regions have public numbers of groups; None if only the total is public.
+
+    Of census tables it is the finest, since housing units and facilities are invariant in every
+    block, unless the settings name another level or a mechanism that cannot keep them. Raises
+    InputRefused for a level that is not there.
+    """
+    level, mechanism = settings.invariants.level, settings.mechanism.name
+    if level is not None and level not in hierarchy.names:
+        raise InputRefused(
+            f"invariants.level is {level!r}, but the levels of the hierarchy are "
+            f"{', '.join(hierarchy.names)}."
+        )
+    if level is None and settings.input.kind == "census" and mechanism in (None, *KEEP_ROWS):
+        level = hierarchy.names[-1]
+    if level is None or hierarchy.n_regions[hierarchy.names.index(level)] == 1:
+        return None
+    return level
+
+
+def _refuse_level_shares(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> None:
+    shares = settings.mechanism.levels
+    if set(shares) != set(hierarchy.names):
+        raise InputRefused(
+            f"mechanism.levels has shares of {', '.join(shares)}, but the levels of the hierarchy "
+            f"are {', '.join(hierarchy.names)}; give each of these a share."
+        )
+    first = merged_levels(hierarchy.n_regions)
+
+    def is_measured(depth: int) -> bool:
+        return any(
+            shares[name]
+            for name, own in zip(hierarchy.names, first, strict=True)
+            if own == first[depth]
+        )
+
+    if not is_measured(len(first) - 1):
+        raise InputRefused(
+            f"mechanism.levels gives the finest level, {hierarchy.names[-1]}, no share; without "
+            "one its counts would be guesses, so leave the level out of the hierarchy instead."
+        )
+    if settings.mechanism.name == TOPDOWN and not is_measured(0):
+        raise InputRefused(
+            f"mechanism.levels gives {hierarchy.names[0]} no share, where topdown begins; choose "
+            "another mechanism."
+        )
 
 
 def _counts(
@@ -172,9 +225,11 @@ def _counts(
 ) -> sparse.csr_array:
     regions = hierarchy.levels[-1].region
     sizes = (settings.smallest_size, settings.mechanism.largest_size)
+    is_top_coded = settings.mechanism.top_coded
     if settings.input.kind == "sizes":
-        return count_sizes(path, name, regions, sizes, tally)
-    return count_records(path, name, regions, sizes, settings.mechanism.largest_quantity, tally)
+        return count_sizes(path, name, regions, sizes, tally, is_top_coded=is_top_coded)
+    quantity = settings.mechanism.largest_quantity
+    return count_records(path, name, regions, sizes, quantity, tally, is_top_coded=is_top_coded)
 
 
 def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
@@ -186,16 +241,17 @@ def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
     result = check.result
     largest = settings.mechanism.largest_size
     tally = RuleTally(names)
-    tally.add(census_rule(largest), int((result.unit_population > largest).sum()))
+    if not settings.mechanism.top_coded:
+        tally.add(census_rule(largest), int((result.unit_population > largest).sum()))
     outcomes = (*check.outcomes, *tally.outcomes())
     if findings := tally.findings(outcomes):
         return GroupInputCheck(outcomes, findings, None)
-    hierarchy = hierarchy_of_geography(result.geography)
-    county = result.geography["block_geocode"].astype(str).str[:5]
-    of_block = pd.Index(hierarchy.levels[-1].region).get_indexer(county)
+    hierarchy, of_block = hierarchy_of_geography(
+        result.geography, settings.geography.levels, names["geography"]
+    )
     counts = block_histogram(
         of_block[result.unit_block],
-        result.unit_population,
+        np.minimum(result.unit_population, largest),
         n_blocks=hierarchy.n_leaves,
         n_cells=largest + 1,
     )

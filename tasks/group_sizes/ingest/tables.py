@@ -39,14 +39,21 @@ _WHOLE = re.compile(r"[0-9]{1,12}(\.0*)?", re.ASCII)
 
 
 def count_sizes(
-    path: str, name: str, regions: Sequence[str], sizes: tuple[int, int], tally: RuleTally
+    path: str,
+    name: str,
+    regions: Sequence[str],
+    sizes: tuple[int, int],
+    tally: RuleTally,
+    *,
+    is_top_coded: bool = False,
 ) -> sparse.csr_array:
     """Counts (n_regions, n_sizes) of a table with columns region, size, count.
 
-    Rows of the same region and size add up. Rows that break a rule are tallied and left out.
-    Raises UnreadableInput for a file that cannot be read.
+    Rows of the same region and size add up. Rows that break a rule are tallied and left out. With
+    a top code the largest size counts all above it too. Raises UnreadableInput for a file that
+    cannot be read.
     """
-    known, valid_size, valid_count = size_rules(*sizes)
+    known, valid_size, valid_count = size_rules(*sizes, is_top_coded=is_top_coded)
     index = KeyIndex(pa.array(regions, pa.string()))
     smallest, largest = sizes
     counts = sparse.csr_array((len(regions), largest - smallest + 1), dtype=np.int64)
@@ -54,6 +61,8 @@ def count_sizes(
     for batch in read_batches(file, Selection(SIZES_LAYOUT.names)):
         region = _positions(index, batch["region"])
         size, count = _numbers(batch, "size", SIZES_LAYOUT), _numbers(batch, "count", SIZES_LAYOUT)
+        if is_top_coded:
+            size = np.minimum(size, largest)
         is_size = (size >= smallest) & (size <= largest)
         tally.add(known, int((region < 0).sum()))
         tally.add(valid_size, int((~is_size).sum()))
@@ -74,13 +83,17 @@ def count_records(
     sizes: tuple[int, int],
     quantity: int,
     tally: RuleTally,
+    *,
+    is_top_coded: bool = False,
 ) -> sparse.csr_array:
     """Counts (n_regions, n_sizes) of the units of a table with a row for every person.
 
     Columns person, unit, region and, if it is there, quantity, which adds up to a unit's size and
-    is 1 where it is missing or empty. Breaches and errors are treated as by `count_sizes`.
+    is 1 where it is missing or empty. Breaches, errors and the top code are as for `count_sizes`.
     """
-    once, named, known, one_region, valid_quantity, valid_size = record_rules(*sizes, quantity)
+    once, named, known, one_region, valid_quantity, valid_size = record_rules(
+        *sizes, quantity, is_top_coded=is_top_coded
+    )
     index = KeyIndex(pa.array(regions, pa.string()))
     file = InputFile("records", path, name, RECORDS_LAYOUT)
     persons, units, places, amounts = [], [], [], []
@@ -110,6 +123,8 @@ def count_records(
     tally.add(one_region, int((region != first[codes]).sum()))
     size = np.bincount(codes, weights=amount, minlength=len(found)).astype(np.int64)
     smallest, largest = sizes
+    if is_top_coded:
+        size = np.minimum(size, largest)
     is_unit = first >= 0
     is_size = (size >= smallest) & (size <= largest)
     tally.add(valid_size, int((is_unit & ~is_size).sum()))

@@ -8,7 +8,6 @@ from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file, plan_file, regions_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import guarantee_of
-from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.group_sizes.workload.promise import promise_of
 from spineflow.tasks.ledger.charges import Draw, NoiseTerm
@@ -24,14 +23,17 @@ from spineflow.validation.run_files import UnusableRunFile
 
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
-    return [measurement_file(run, level.level) for level in plan.levels]
+    return [measurement_file(run, level.level) for level in plan.measured_levels]
 
 
 def draw_of(plan: Plan) -> Draw:
     """What measuring all levels is charged as: its guarantee, every noise, how many values."""
-    terms = frozenset(NoiseTerm(level.level, Noise(NOISE, level.scale)) for level in plan.levels)
-    n_values = sum(level.n_regions for level in plan.levels) * plan.n_sizes
-    return Draw(UNIVERSE, NOISE, guarantee_of(plan), terms, n_values)
+    levels = plan.measured_levels
+    terms = frozenset(
+        NoiseTerm(level.level, Noise(plan.noise, level.noise_parameter)) for level in levels
+    )
+    n_values = sum(level.n_regions for level in levels) * plan.n_sizes
+    return Draw(UNIVERSE, plan.noise, guarantee_of(plan), terms, n_values)
 
 
 def charge_run(run: RunDirectory, settings: GroupSizesSettings) -> None:

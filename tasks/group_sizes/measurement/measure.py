@@ -8,9 +8,7 @@ from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, tr
 from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector
 from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
 from spineflow.tasks.ledger.charging import single_draw
-from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 
 
@@ -22,8 +20,9 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
     counts = true_counts(run, hierarchy, plan)[depth]
     path = measurement_file(run, level_name)
     plb, variance = "inf", 0.0
-    if level.scale is not None:
-        plb, variance = str(plan.epsilon * level.share), Noise(NOISE, level.scale).variance
+    noise = level.noise_of(plan.noise)
+    if noise is not None:
+        plb, variance = str(plan.loss * level.share), noise.variance
     with single_draw(run, settings, path, UNIVERSE, seeds=(UNIVERSE, level_name)) as drawing:
 
         def draw():
@@ -31,7 +30,7 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
                 NoisyAnswers(
                     plan.vector + DPQUERY_SUFFIX,
                     regions,
-                    noisy_vector(plan.vector, counts, level.scale, drawing.noise, level_name),
+                    noisy_vector(plan.vector, counts, noise, drawing.noise, level_name),
                     np.full(len(regions), variance),
                     np.full(len(regions), plb, dtype=object),
                 )

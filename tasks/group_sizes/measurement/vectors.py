@@ -6,14 +6,12 @@ What each vector is, and its sensitivity, stands in `tasks.group_sizes.workload.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 from spineflow.tasks.group_sizes.workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
-    NOISE,
 )
 from spineflow.tasks.noise.draws import Noise, NoiseDraws, UnchargedNoise
 from spineflow.tasks.noise.randomness import RandomSource
@@ -37,32 +35,32 @@ def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:
 
 
 def noisy_vector(
-    vector: str, counts: np.ndarray, scale: Fraction | None, draws: NoiseDraws, part: str = ""
+    vector: str, counts: np.ndarray, noise: Noise | None, draws: NoiseDraws, part: str = ""
 ) -> np.ndarray:
-    """The vector with independent discrete Laplace noise of a scale; without noise if it is None.
+    """The vector with independent noise on every value; without noise if it is None.
 
     `part` is the level, under whose name the noise is charged.
 
     Raises OverflowError if a value does not fit 64 bits.
     """
     values = true_vector(vector, counts)
-    if scale is None:
+    if noise is None:
         return values
-    noise = draws.draw(part, Noise(NOISE, scale), values.size).reshape(values.shape)
-    total = values + noise
-    if (total < noise).any():
-        raise OverflowError("a noisy count does not fit 64 bits; use a larger epsilon")
+    drawn = draws.draw(part, noise, values.size).reshape(values.shape)
+    total = values + drawn
+    if (total < drawn).any():
+        raise OverflowError("a noisy count does not fit 64 bits; spend more, or on fewer levels")
     return total
 
 
 def noisy_levels(
     vector: str,
     counts: Sequence[np.ndarray],
-    scales: Sequence[Fraction | None],
+    noises: Sequence[Noise | None],
     source: RandomSource,
 ) -> list[np.ndarray]:
     """`noisy_vector` of every level, one after the other from one source; for studies."""
     return [
-        noisy_vector(vector, level, scale, UnchargedNoise(source))
-        for level, scale in zip(counts, scales, strict=True)
+        noisy_vector(vector, level, noise, UnchargedNoise(source))
+        for level, noise in zip(counts, noises, strict=True)
     ]

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import guarantee_of, guarantees
-from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
+from spineflow.tasks.group_sizes.workload.costs import epsilons, guarantee_of, guarantees
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
@@ -77,51 +76,87 @@ def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
 
 
 def _release(plan: Plan) -> Section:
-    cost = "infinite" if plan.epsilon is None else str(plan.epsilon)
     rho = f"{float(guarantee_of(plan).bounded_rho):.4g}" if guarantees(plan) else NONE
     rows = (
         ("mechanism", plan.mechanism),
-        ("epsilon", cost),
+        *_loss_rows(plan),
         ("neighbouring datasets", NEIGHBORS[plan.bounded]),
         ("rho of bounded zCDP that this implies", rho),
-        ("sizes", f"{plan.smallest_size} to {plan.largest_size}"),
+        ("sizes", sizes_text(plan)),
         ("groups (invariant, exact)", f"{plan.groups:,}"),
     )
+    exact = "in all" if plan.exact_level is None else f"in every {plan.exact_level}"
     return Section(
         "The release",
         (
-            "Number of groups of every size in every region. The number of groups in all is "
+            f"Number of groups of every size in every region. The number of groups {exact} is "
             "public by declaration and stated exactly; everything else carries noise.",
             Table(("what", "value"), rows),
         ),
     )
 
 
+def sizes_text(plan: Plan) -> str:
+    """The released sizes in words."""
+    more = " or more" if plan.is_top_coded else ""
+    return f"{plan.smallest_size} to {plan.largest_size}{more}"
+
+
+def loss_text(plan: Plan) -> str:
+    """What the run costs, in its own terms."""
+    if plan.rho is None:
+        return f"epsilon {'infinite' if plan.epsilon is None else plan.epsilon}"
+    tight, simple = epsilons(plan)
+    return f"rho {plan.rho} (epsilon {tight:.4g} at delta 1e-10; simple conversion {simple:.4g})"
+
+
+def _loss_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
+    if plan.rho is None:
+        return (("epsilon", "infinite" if plan.epsilon is None else str(plan.epsilon)),)
+    tight, simple = epsilons(plan)
+    return (
+        ("rho of zCDP", str(plan.rho)),
+        ("epsilon at delta 1e-10, tight and simple", f"{tight:.4g}, {simple:.4g}"),
+    )
+
+
 def noise_table(plan: Plan) -> Table:
-    """Regions, share, sensitivity and noise of every level."""
+    """Regions, share, sensitivity and noise of every level; those of levels measured as another
+    are named in its row.
+    """
+    if plan.rho is None:
+        headers = ("share of epsilon", "sensitivity", "scale")
+    else:
+        headers = ("share of rho", "squared sensitivity", "sigma^2")
     rows = tuple(
         (
-            level.level,
+            level.level + "".join(f" = {o.level}" for o in plan.levels if o.same_as == level.level),
             level.n_regions,
             str(level.share),
             level.sensitivity,
-            NONE if level.scale is None else float(level.scale),
-            NONE if level.scale is None else math.sqrt(noise_variance(NOISE, level.scale)),
+            NONE if level.noise_parameter is None else float(level.noise_parameter),
+            NONE
+            if level.noise_parameter is None
+            else math.sqrt(noise_variance(plan.noise, level.noise_parameter)),
         )
         for level in plan.levels
+        if level.same_as is None
     )
-    headers = ("level", "regions", "share of epsilon", "sensitivity", "scale", "noise s.d.")
-    return Table(headers, rows)
+    return Table(("level", "regions", *headers, "noise s.d."), rows)
 
 
 def noise_section(plan: Plan) -> Section:
     """The noise of every level, in words and as a table."""
+    noise = (
+        "discrete Laplace noise of scale sensitivity / (epsilon share)"
+        if plan.rho is None
+        else "discrete Gaussian noise of variance squared sensitivity / (2 rho share)"
+    )
     return Section(
         "Noise",
         (
-            f"Every level was measured by the vector {plan.vector.replace('_', ' ')}, with "
-            f"discrete Laplace noise of scale sensitivity / (epsilon share) on every value. "
-            f"Sensitivities are {plan.calibration}.",
+            f"Every level was measured by the vector {plan.vector.replace('_', ' ')}, with {noise} "
+            f"on every value. Sensitivities are {plan.calibration}.",
             noise_table(plan),
         ),
     )

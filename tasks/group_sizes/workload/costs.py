@@ -2,48 +2,61 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.group_sizes.workload.mechanisms import NOISE, PROVEN
+from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN
 from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, Guarantee
+from spineflow.tasks.ledger.accounting import (
+    BOUNDED,
+    PURE_DP,
+    UNBOUNDED,
+    ZCDP,
+    Guarantee,
+    epsilon_simple,
+    epsilon_tight,
+)
+
+REPORT_DELTA = Fraction(1, 10**10)
+"""Delta at which the epsilon of a rho is shown."""
 
 
 def guarantees(plan: Plan) -> bool:
     """Whether a plan's noise is known to protect anybody."""
-    return plan.epsilon is not None and plan.calibration == PROVEN
+    return plan.loss is not None and plan.calibration == PROVEN
 
 
 def guarantee_of(plan: Plan) -> Guarantee:
-    """What measuring all levels guarantees: epsilon of pure differential privacy.
+    """What measuring all levels guarantees: epsilon of pure differential privacy, or rho of zCDP.
 
-    The levels' parts of epsilon add up. The scales are calibrated to the neighbours of the plan:
-    bounded, where a person moves between groups, or unbounded, where one joins or leaves a group.
+    The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
+    a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
+    rho is charged as four times itself in bounded zCDP, by group privacy.
     Raises ValueError for a plan that guarantees nothing: without noise, or of the published scale.
     """
     if not guarantees(plan):
         raise ValueError("a plan without noise, or of the published scale, guarantees nothing")
-    return Guarantee(PURE_DP, plan.epsilon, BOUNDED if plan.bounded else UNBOUNDED)
+    neighbors = BOUNDED if plan.bounded else UNBOUNDED
+    return Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
 
 
 def budget_report(plan: Plan) -> dict[str, Any]:
     """What `spineflow budget --json` prints; fractions as strings.
 
-    `rho` is the bounded zCDP figure that epsilon implies, infinite for a plan that guarantees
-    nothing, and `neighbors` says what epsilon is for. Attributes and places within a region are not
-    protected by parts of it: a person's group is counted at every level.
+    `rho` is the bounded zCDP figure that the plan implies, infinite for a plan that guarantees
+    nothing, and `neighbors` says what the plan's own epsilon or rho is for. The epsilon of a rho
+    is that at `REPORT_DELTA`. Attributes and places within a region are not protected by parts of
+    it: a person's group is counted at every level.
     """
-    infinite = plan.epsilon is None
-    epsilon = "inf" if infinite else float(plan.epsilon)
     return {
         "mechanism": plan.mechanism,
         "vector": plan.vector,
-        "noise": NOISE,
+        "noise": plan.noise,
         "calibration": plan.calibration,
         "neighbors": BOUNDED if plan.bounded else UNBOUNDED,
         "rho": str(guarantee_of(plan).bounded_rho) if guarantees(plan) else "inf",
-        "delta": None,
-        "epsilon": {"tight": epsilon, "simple": epsilon},
+        "delta": None if plan.rho is None else str(REPORT_DELTA),
+        "epsilon": dict(zip(("tight", "simple"), epsilons(plan), strict=True)),
         "attributes": {},
         "block_within": {},
         "queries": [
@@ -53,9 +66,20 @@ def budget_report(plan: Plan) -> dict[str, Any]:
                 "regions": level.n_regions,
                 "share": str(level.share),
                 "sensitivity": level.sensitivity,
-                "sigma_squared": None,
+                "sigma_squared": (
+                    None if level.sigma_squared is None else str(level.sigma_squared)
+                ),
                 "scale": None if level.scale is None else str(level.scale),
             }
-            for level in plan.levels
+            for level in plan.measured_levels
         ],
     }
+
+
+def epsilons(plan: Plan) -> tuple[float | str, float | str]:
+    """The plan's epsilon, by the tight and by the simple conversion where it spends rho."""
+    if plan.loss is None:
+        return "inf", "inf"
+    if plan.rho is None:
+        return float(plan.epsilon), float(plan.epsilon)
+    return epsilon_tight(plan.rho, REPORT_DELTA), epsilon_simple(plan.rho, REPORT_DELTA)

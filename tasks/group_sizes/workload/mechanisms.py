@@ -1,39 +1,44 @@
 """The mechanisms, the vectors that they measure, and the sensitivities of those.
 
-A mechanism measures one vector at every level with discrete Laplace noise and estimates the group
-sizes from all levels' noisy vectors. Levels are disjoint queries on the same people, so their
-epsilons add; the regions of one level hold disjoint groups, so a level is charged once.
+A mechanism measures one vector at every level and estimates the group sizes from all levels' noisy
+vectors. Levels are disjoint queries on the same people, so their losses add; the regions of one
+level hold disjoint groups, so a level is charged once. Noise is discrete Laplace, of the scale that
+the L1 norm of a change needs for a share of epsilon, or discrete Gaussian, of the variance that its
+squared L2 norm needs for a share of rho (zCDP).
 
 Neighbouring datasets (`accounting.UNBOUNDED`): one person joins or leaves a group that is there
-with and without the person, and changes its size by at most `quantity`, which is 1 where every
-person counts once. Groups neither appear nor vanish, which is why their total must be declared an
-invariant; where groups may be empty (size 0), this covers people who live alone too. Moving a
-person from one group to another (`accounting.BOUNDED`) is a leaving and a joining, and by the
-triangle inequality doubles every sensitivity. The sensitivities below are of one level, in the L1
-norm, and the tests confirm them over all neighbours of all small datasets.
+with and without the person, and changes its size by at most `quantity` q, which is 1 where every
+person counts once. Groups neither appear nor vanish nor move to another region, which is why their
+numbers may be invariants; where groups may be empty (size 0), this covers people who live alone
+too. Bounded neighbours (`accounting.BOUNDED`): a person moves from one group to another. The
+sensitivities below are of one level, and the tests confirm them over all neighbours of all small
+datasets. A largest size that stands for "N or more" lowers sizes to N, after which a person still
+changes a size by at most q: no sensitivity grows.
 
 `group_sizes`
     n[r, s], the groups of size s in region r. A person who joins a group of size k in region r
-    takes it out of n[r, k] and puts it into n[r, k + q]: 2, whatever the quantity q.
+    takes it out of n[r, k] and puts it into n[r, k + q]: two entries change by one, whatever q.
+    L1 is 2, squared L2 is 2. One who moves changes four entries: L1 is 4. Two of them may be the
+    same entry and change by two, where both groups had, or have afterwards, the same size, but
+    not both pairs at once, since then nothing would have changed: squared L2 is 4 + 1 + 1 = 6.
 `cumulative_group_sizes`
     c[r, s] = n[r, 1] + ... + n[r, s]. Of region r the entries k, ..., k + q - 1 fall by one, and
-    no other: q, which is 1 for quantity 1 (Lemma 6 of [GroupSizes2021]).
+    no other: L1 and squared L2 are q, which is 1 for quantity 1 (Lemma 6 of [GroupSizes2021]). One
+    who moves raises q entries by one and lowers q by one; entries that do both stay. L1 and
+    squared L2 are 2 q.
 `chained_cumulative_group_sizes`
     C[s, r] sums n over all pairs up to (s, r), sizes first and regions within: the groups below
     size s of all regions, and those of size s of the first r regions. The group leaves at (k, r)
     and comes back at (k + q, r), so that every entry in between falls by one, and there are q R of
-    them, where R is the number of regions of the level. The paper calibrates this vector to a
-    sensitivity of 1 ("published"), which covers only levels of a single region.
+    them, where R is the number of regions of the level: L1 and squared L2 are q R, and 2 q R for
+    one who moves. In L2 itself that is sqrt(R) where it is R in L1. The paper calibrates this
+    vector to a sensitivity of 1 ("published"), which covers only levels of a single region.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-
-from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
-
-NOISE = DISCRETE_LAPLACE
 
 GROUP_SIZES = "group_sizes"
 CUMULATIVE_GROUP_SIZES = "cumulative_group_sizes"
@@ -58,6 +63,9 @@ VECTOR_OF: Mapping[str, str] = {
 
 RELAXED = (HIERARCHICAL, CUMULATIVE)
 """Baselines that round a relaxed program: their counts need not add up."""
+
+KEEP_ROWS = (HIERARCHICAL_DP, CUMULATIVE_DP)
+"""Mechanisms that can keep public numbers of groups by region."""
 
 PROVEN, PUBLISHED = "proven", "published"
 """Calibrations: to the sensitivities above, or to those that the paper states."""
@@ -86,6 +94,21 @@ def sensitivity(vector: str, n_regions: int, *, bounded: bool = False, quantity:
     return 2 * joining if bounded else joining
 
 
+def squared_sensitivity(
+    vector: str, n_regions: int, *, bounded: bool = False, quantity: int = 1
+) -> int:
+    """Squared L2 sensitivity of a vector; arguments as for `sensitivity`.
+
+    Cumulative entries change by one at most, so that it is the L1 sensitivity there.
+
+    >>> squared_sensitivity(GROUP_SIZES, 52, bounded=True)
+    6
+    """
+    if vector == GROUP_SIZES:
+        return 6 if bounded else 2
+    return sensitivity(vector, n_regions, bounded=bounded, quantity=quantity)
+
+
 def published_sensitivity(vector: str) -> int:
     """The sensitivity that the paper calibrates the noise of a vector to."""
     return _PUBLISHED_SENSITIVITY[vector]
@@ -96,22 +119,32 @@ def noise_scale(sensitivity: int, epsilon: Fraction, share: Fraction) -> Fractio
     return sensitivity / (epsilon * share)
 
 
+def noise_sigma_squared(squared_sensitivity: int, rho: Fraction, share: Fraction) -> Fraction:
+    """Variance parameter of the discrete Gaussian: squared sensitivity / (2 rho share)."""
+    return squared_sensitivity / (2 * rho * share)
+
+
 def level_weights(
-    scales: Sequence[Fraction], *, resolution: int = 4, most: int = 1 << 18
+    variances: Sequence[Fraction | None], *, resolution: int = 4, most: int = 1 << 18
 ) -> tuple[int, ...]:
-    """Integer weights of the levels' squared distances, in proportion to 1 / scale^2.
+    """Integer weights of the levels' squared distances, in proportion to 1 / variance.
 
-    They are all 1 for equal scales. Otherwise the noisiest level gets `resolution`, and ratios
-    are rounded to multiples of 1 / resolution and cut at `most` / resolution. Any weights give a
-    private and consistent result; these are nearly those of the most likely one.
+    They are all 1 for equal variances, and 0 for a level that is not measured. Otherwise the
+    noisiest level gets `resolution`, and ratios are rounded to multiples of 1 / resolution and
+    cut at `most` / resolution. Any weights give a private and consistent result; these are nearly
+    those of the most likely one.
 
-    >>> level_weights([Fraction(1), Fraction(2), Fraction(2)])
-    (16, 4, 4)
+    >>> level_weights([Fraction(1), Fraction(4), Fraction(4), None])
+    (16, 4, 4, 0)
     """
-    noisiest = max(scales)
-    if min(scales) == noisiest:
-        return (1,) * len(scales)
-    return tuple(min(most, round(resolution * (noisiest / scale) ** 2)) for scale in scales)
+    measured = [variance for variance in variances if variance is not None]
+    noisiest = max(measured)
+    if min(measured) == noisiest:
+        return tuple(int(variance is not None) for variance in variances)
+    return tuple(
+        0 if variance is None else min(most, round(resolution * noisiest / variance))
+        for variance in variances
+    )
 
 
 def default_mechanism(n_regions: Sequence[int], *, quantity: int = 1) -> str:
@@ -119,9 +152,12 @@ def default_mechanism(n_regions: Sequence[int], *, quantity: int = 1) -> str:
 
     That whose noise is least in a single count of the finest level, as a standard deviation in
     units of sqrt(2) levels / epsilon: the sensitivity, times sqrt(2) where a count is a difference
-    of two cumulative ones. Neither N nor epsilon changes the order. Where a person counts once this
-    is `cumulative_dp`, or `chain_dp` where no level has more than one region, because its single
-    program is then as quiet and exact; if a person may count twice and more, `hierarchical_dp`.
+    of two cumulative ones. Neither N nor epsilon changes the order, and with Gaussian noise it is
+    the same: there `cumulative_dp` and `hierarchical_dp` tie where a person counts once, and
+    monotone counts were nearer to the truth wherever both were tried. Where a person counts once
+    this is `cumulative_dp`, or `chain_dp` where no level has more than one region, because its
+    single program is then as quiet and exact; if a person may count twice and more,
+    `hierarchical_dp`.
 
     >>> default_mechanism([1, 52, 3144]), default_mechanism([1])
     ('cumulative_dp', 'chain_dp')

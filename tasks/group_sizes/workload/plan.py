@@ -7,6 +7,7 @@ otherwise still reads the measurements for what they are.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -17,9 +18,13 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     default_mechanism,
     level_weights,
     noise_scale,
+    noise_sigma_squared,
     published_sensitivity,
     sensitivity,
+    squared_sensitivity,
 )
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 LARGEST_NOISE_IN_SCALES = 64
 """A draw beyond this many scales has a probability below 1e-27."""
@@ -32,7 +37,14 @@ class ImpossiblePlan(ValueError):
 
 @dataclass(frozen=True)
 class LevelPlan:
-    """What one level is measured with: `scale` of the discrete Laplace noise, None without."""
+    """What one level is measured with.
+
+    `sensitivity` is the L1 norm of the largest change and `scale` that of discrete Laplace noise,
+    or `sensitivity` is the squared L2 norm and `sigma_squared` the parameter of discrete Gaussian
+    noise. A level that is not measured has neither, and a share and a weight of 0; `same_as` then
+    names the measured level above that has the same regions, or is None if the settings give the
+    level no share.
+    """
 
     level: str
     n_regions: int
@@ -40,11 +52,33 @@ class LevelPlan:
     sensitivity: int
     scale: Fraction | None
     weight: int
+    sigma_squared: Fraction | None = None
+    same_as: str | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the level has a share of the budget."""
+        return self.share > 0
+
+    def noise_of(self, mechanism: str) -> Noise | None:
+        """The level's noise, None without noise."""
+        parameter = self.noise_parameter
+        return None if parameter is None else Noise(mechanism, parameter)
+
+    @property
+    def noise_parameter(self) -> Fraction | None:
+        """Scale or sigma^2 of the noise, None without noise."""
+        return self.scale if self.sigma_squared is None else self.sigma_squared
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run; `groups` is the public total, sizes run from smallest to largest."""
+    """The plan of a run; `groups` is the public total, sizes run from smallest to largest.
+
+    `epsilon` or `rho` is what the run costs, neither without noise. `is_top_coded` says that the
+    largest size stands for itself and all above. `exact_level` names the level whose regions have
+    public numbers of groups; None if only the total is public.
+    """
 
     mechanism: str
     calibration: str
@@ -55,6 +89,9 @@ class Plan:
     largest_size: int
     groups: int
     levels: tuple[LevelPlan, ...]
+    rho: Fraction | None = None
+    is_top_coded: bool = False
+    exact_level: str | None = None
 
     @property
     def vector(self) -> str:
@@ -62,13 +99,33 @@ class Plan:
         return VECTOR_OF[self.mechanism]
 
     @property
+    def noise(self) -> str:
+        """The mechanism that noise comes from; discrete Laplace also where it is switched off."""
+        return DISCRETE_LAPLACE if self.rho is None else DISCRETE_GAUSSIAN
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What the run costs: rho or epsilon, None without noise."""
+        return self.epsilon if self.rho is None else self.rho
+
+    @property
     def n_sizes(self) -> int:
         """Number of sizes."""
         return self.largest_size - self.smallest_size + 1
 
     @property
+    def measured(self) -> tuple[int, ...]:
+        """Positions of the measured levels."""
+        return tuple(depth for depth, level in enumerate(self.levels) if level.is_measured)
+
+    @property
+    def measured_levels(self) -> tuple[LevelPlan, ...]:
+        """The measured levels."""
+        return tuple(level for level in self.levels if level.is_measured)
+
+    @property
     def weights(self) -> tuple[int, ...]:
-        """Weight of each level's squared distances."""
+        """Weight of the squared distances of each level, 0 where nothing is measured."""
         return tuple(level.weight for level in self.levels)
 
     def to_json(self) -> str:
@@ -77,16 +134,18 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Read what `to_json` wrote."""
+        """Read what `to_json` wrote, or a plan of version 0.1.0, which has fewer keys."""
         plan = json.loads(text)
         levels = tuple(
             LevelPlan(
                 **level
-                | {"share": Fraction(level["share"]), "scale": _fraction_or_none(level["scale"])}
+                | {"share": Fraction(level["share"])}
+                | {key: _fraction_or_none(level.get(key)) for key in ("scale", "sigma_squared")}
             )
             for level in plan["levels"]
         )
-        return cls(**plan | {"epsilon": _fraction_or_none(plan["epsilon"]), "levels": levels})
+        losses = {key: _fraction_or_none(plan.get(key)) for key in ("epsilon", "rho")}
+        return cls(**plan | losses | {"levels": levels})
 
 
 def make_plan(
@@ -96,11 +155,14 @@ def make_plan(
     sizes: tuple[int, int],
     groups: int,
     epsilon: Fraction | None,
+    rho: Fraction | None = None,
     shares: Sequence[Fraction] | None = None,
     mechanism: str | None = None,
     calibration: str = "proven",
     bounded: bool = False,
     quantity: int = 1,
+    is_top_coded: bool = False,
+    exact_level: str | None = None,
 ) -> Plan:
     """Choose the mechanism if none is named, and calibrate every level.
 
@@ -108,26 +170,45 @@ def make_plan(
         names, n_regions: the levels, root first.
         sizes: the smallest and the largest size.
         groups: the public total.
-        epsilon: None switches noise off.
-        shares: of epsilon, for each level; by default equal.
+        epsilon, rho: one of them, for discrete Laplace or Gaussian noise; neither switches it off.
+        shares: of the budget, for each level, the finest positive; by default equal among the
+            levels that differ in their regions. A level of the same regions as the one above is
+            measured with that one, which gets the shares of both.
+        exact_level: the level whose regions have public numbers of groups.
 
     Raises ImpossiblePlan if sums of noisy counts could leave 64 bits.
     """
-    shares = shares or [Fraction(1, len(names))] * len(names)
+    same_as = merged_levels(n_regions)
+    shares = _merged_shares(shares, same_as)
     mechanism = mechanism or default_mechanism(n_regions, quantity=quantity)
     vector = VECTOR_OF[mechanism]
-    if calibration == PUBLISHED:
-        sensitivities = [published_sensitivity(vector)] * len(names)
-    else:
-        sensitivities = [
-            sensitivity(vector, n, bounded=bounded, quantity=quantity) for n in n_regions
-        ]
-    # Without noise all levels count alike, as they do with any noise.
-    scales = [
-        noise_scale(value, epsilon or Fraction(1), share)
-        for value, share in zip(sensitivities, shares, strict=True)
-    ]
-    weights = level_weights(scales)
+    levels, variances = [], []
+    for depth, (name, n) in enumerate(zip(names, n_regions, strict=True)):
+        share, above = shares[depth], same_as[depth]
+        change = {"bounded": bounded, "quantity": quantity}
+        scale = sigma_squared = None
+        if calibration == PUBLISHED:
+            largest_change = published_sensitivity(vector)
+        elif rho is None:
+            largest_change = sensitivity(vector, n, **change)
+        else:
+            largest_change = squared_sensitivity(vector, n, **change)
+        if not share:
+            variances.append(None)
+        elif rho is None:
+            # Without noise all levels count alike, as they do with any noise.
+            scale = noise_scale(largest_change, epsilon or Fraction(1), share)
+            variances.append(scale**2)
+        else:
+            sigma_squared = noise_sigma_squared(largest_change, rho, share)
+            variances.append(sigma_squared)
+        if epsilon is None and rho is None:
+            scale = None
+        same = None if above == depth else names[above]
+        levels.append(
+            LevelPlan(name, n, share, largest_change, scale, 0, sigma_squared, same_as=same)
+        )
+    weights = level_weights(variances)
     plan = Plan(
         mechanism,
         calibration,
@@ -136,18 +217,48 @@ def make_plan(
         epsilon,
         *sizes,
         groups,
-        tuple(
-            LevelPlan(name, n, share, value, None if epsilon is None else scale, weight)
-            for name, n, share, value, scale, weight in zip(
-                names, n_regions, shares, sensitivities, scales, weights, strict=True
-            )
-        ),
+        tuple(_weighted(level, weight) for level, weight in zip(levels, weights, strict=True)),
+        rho,
+        is_top_coded,
+        exact_level,
     )
-    largest = groups + LARGEST_NOISE_IN_SCALES * max(scales)
-    n_values = sum(level.n_regions * level.weight for level in plan.levels) * plan.n_sizes
-    if largest * max(n_values, 16 * sum(weights)) >= LARGEST_SUM:
-        raise ImpossiblePlan
+    _refuse_overflow(plan, max(variance for variance in variances if variance is not None))
     return plan
+
+
+def merged_levels(n_regions: Sequence[int]) -> tuple[int, ...]:
+    """For each level the position of the first one that has the same regions.
+
+    Every region has regions below it, so that two levels with as many regions have the same ones.
+
+    >>> merged_levels([1, 1, 5, 5])
+    (0, 0, 2, 2)
+    """
+    return tuple(n_regions.index(n) for n in n_regions)
+
+
+def _merged_shares(
+    shares: Sequence[Fraction] | None, same_as: Sequence[int]
+) -> tuple[Fraction, ...]:
+    """The shares of the levels that are measured; those of merged levels are added up."""
+    distinct = sorted(set(same_as))
+    if shares is None:
+        shares = [Fraction(int(i in distinct), len(distinct)) for i in range(len(same_as))]
+    merged = [Fraction(0)] * len(same_as)
+    for first, share in zip(same_as, shares, strict=True):
+        merged[first] += share
+    return tuple(merged)
+
+
+def _weighted(level: LevelPlan, weight: int) -> LevelPlan:
+    return LevelPlan(**vars(level) | {"weight": weight})
+
+
+def _refuse_overflow(plan: Plan, variance: Fraction) -> None:
+    largest = plan.groups + LARGEST_NOISE_IN_SCALES * (math.isqrt(math.ceil(variance)) + 1)
+    n_values = sum(level.n_regions * level.weight for level in plan.levels) * plan.n_sizes
+    if largest * max(n_values, 16 * sum(plan.weights)) >= LARGEST_SUM:
+        raise ImpossiblePlan
 
 
 def _fraction_or_none(text: str | None) -> Fraction | None:

@@ -19,5 +19,8 @@ def promise_of(settings: GroupSizesSettings) -> Promise:
         shares=mechanism.levels,
         smallest_size=settings.smallest_size,
         largest_size=mechanism.largest_size,
+        rho=settings.rho,
+        is_top_coded=mechanism.top_coded,
+        exact_level=settings.invariants.level,
         groups=None if isinstance(declared, bool) else declared,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,6 +66,24 @@ class RegionHierarchy:
         for depth in range(len(self.levels) - 2, -1, -1):
             offsets.append(offsets[-1][self.children(depth)])
         return tuple(reversed(offsets))
+
+    def restricted(self, depths: Sequence[int]) -> RegionHierarchy:
+        """The hierarchy of some of the levels, ascending positions, of which the first is a root.
+
+        >>> names = [["US"], ["GA", "NY"], ["1", "2", "3"]]
+        >>> parents = [[-1], [0, 0], [0, 1, 1]]
+        >>> levels = (RegionLevel("", np.array(n), np.array(p)) for n, p in zip(names, parents))
+        >>> RegionHierarchy(tuple(levels)).restricted([0, 2]).levels[1].parent.tolist()
+        [0, 0, 0]
+        """
+        kept = [self.levels[depths[0]]]
+        for above, depth in zip(depths, depths[1:], strict=False):
+            parent = self.levels[depth].parent
+            for level in self.levels[depth - 1 : above : -1]:
+                parent = level.parent[parent]
+            kept.append(RegionLevel(self.levels[depth].name, self.levels[depth].region, parent))
+        kept[0] = RegionLevel(kept[0].name, kept[0].region, np.array([-1]))
+        return RegionHierarchy(tuple(kept))
 
     def sum_up(self, finest: np.ndarray) -> list[np.ndarray]:
         """Sums of a table (n_leaves, ...) of the finest level over the regions of every level."""

@@ -135,22 +135,26 @@ def chain_by_tables(noisy, hierarchy: RegionHierarchy, total: int, weights) -> i
 
 
 def by_integer_program(
-    noisy, hierarchy: RegionHierarchy, total: int, weights, *, is_chain: bool
+    noisy, hierarchy: RegionHierarchy, total: int, weights, *, is_chain: bool, rows=None
 ) -> int:
-    """Least cost by HiGHS: a 0/1 column for each unit of each count, at its marginal cost."""
+    """Least cost by HiGHS: a 0/1 column for each unit of each count, at its marginal cost.
+
+    `rows` are regions whose numbers of groups are given.
+    """
     n_sizes, n_leaves = noisy[0].shape[1], hierarchy.n_leaves
-    costs, rows = [], []
+    costs, counts = [], []
     constant = 0
     for depth, level in enumerate(noisy):
         for (region, size), value in np.ndenumerate(level):
             constant += int(weights[depth]) * int(value) ** 2
-            rows.append((depth, region, size))
+            counts.append((depth, region, size))
             costs.append([weights[depth] * (2 * (k - value) + 1) for k in range(total)])
-    n_units = len(rows) * total
+    n_units = len(counts) * total
     n_columns = n_leaves * n_sizes + n_units
-    a = sparse.lil_array((len(rows) + 1, n_columns))
-    upper = np.zeros(len(rows) + 1)
-    for row, (depth, region, size) in enumerate(rows):
+    kept = [] if rows is None else list(rows.totals)
+    a = sparse.lil_array((len(counts) + 1 + len(kept), n_columns))
+    upper = np.zeros(len(counts) + 1 + len(kept))
+    for row, (depth, region, size) in enumerate(counts):
         first, stop = hierarchy.leaves[depth][region : region + 2]
         for leaf in range(n_leaves):
             for s in range(n_sizes):
@@ -162,8 +166,12 @@ def by_integer_program(
                     a[row, leaf * n_sizes + s] = 1
         start = n_leaves * n_sizes + row * total
         a[row, start : start + total] = -1
-    a[len(rows), : n_leaves * n_sizes] = 1
-    upper[-1] = total
+    a[len(counts), : n_leaves * n_sizes] = 1
+    upper[len(counts)] = total
+    for region, groups in enumerate(kept):
+        first, stop = hierarchy.leaves[rows.depth][region : region + 2]
+        a[len(counts) + 1 + region, first * n_sizes : stop * n_sizes] = 1
+        upper[len(counts) + 1 + region] = groups
     result = solve(
         np.concatenate([np.zeros(n_leaves * n_sizes), np.array(costs, float).reshape(-1)]),
         sparse.csr_array(a),

@@ -10,10 +10,10 @@ from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_o
 def test_sizes_of_a_region_add_to_no_more_than_the_total() -> None:
     rng = np.random.default_rng(0)
     noisy = rng.integers(-20, 60, (40, 12))
-    found = monotone_sizes(noisy, 30, is_root=False)
+    found = monotone_sizes(noisy, 30, is_exact=False)
     assert found.min() >= 0
     assert found.sum(axis=1).max() <= 30
-    root = monotone_sizes(noisy[:1], 30, is_root=True)
+    root = monotone_sizes(noisy[:1], 30, is_exact=True)
     assert root.min() >= 0
     assert root.sum() == 30
 
@@ -31,7 +31,7 @@ def test_second_step_is_the_hierarchical_optimum_of_the_first(reference) -> None
     hierarchy = reference.hierarchy_of([2], [2, 3])
     noisy = [np.cumsum(rng.integers(-3, 9, (n, 7)), axis=1) for n in hierarchy.n_regions]
     found = cumulative_estimate(noisy, hierarchy, 90, [1, 1, 1])
-    sizes = [monotone_sizes(level, 90, is_root=i == 0) for i, level in enumerate(noisy)]
+    sizes = [monotone_sizes(level, 90, is_exact=i == 0) for i, level in enumerate(noisy)]
     cost = reference.hierarchical_cost(found, sizes, hierarchy, [1, 1, 1])
     assert cost == reference.hierarchical_by_tables(sizes, hierarchy, 90, [1, 1, 1])
     assert (found == hierarchical_optimum(sizes, hierarchy, 90, [1, 1, 1])).all()

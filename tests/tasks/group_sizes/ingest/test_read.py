@@ -130,8 +130,13 @@ def test_census_tables_count_every_unit(county: Path, tmp_path: Path) -> None:
     assert PERSON_COLUMNS[0] == "block_geocode"
     assert public_hierarchy(settings).n_regions == found.hierarchy.n_regions
 
-    with pytest.raises(InputRefused, match="no unit may have more than 3 persons"):
-        check_groups(settings_of(tmp_path, f"{text}largest_size = 3\n")).accepted()
+    small = f"{text}largest_size = 3\n"
+    coded = check_groups(settings_of(tmp_path, small)).accepted().counts.toarray()[0]
+    assert coded.tolist() == [*counted[:3], counted[3:].sum()]
+    with pytest.raises(InputRefused, match="no unit may have more than 3 persons") as refused:
+        check_groups(settings_of(tmp_path, f"{small}top_coded = false\n")).accepted()
+    assert "mechanism.top_coded = true" in str(refused.value)
+    assert "raise" not in str(refused.value)
 
 
 def test_a_plan_follows_the_settings(folder: Path) -> None:
@@ -148,11 +153,35 @@ def test_a_plan_follows_the_settings(folder: Path) -> None:
     assert (plan.mechanism, plan.groups, plan.n_sizes) == ("chain_dp", 8, 5)
 
 
+def test_sizes_above_the_largest_are_counted_with_it(folder: Path) -> None:
+    (folder / "sizes.csv").write_text(SIZES + "b,6,2\nb,900,1\n")
+    found = check_groups(sizes_settings(folder)).accepted()
+    assert found.counts.toarray().tolist() == [[3, 0, 0, 0, 1], [0, 4, 0, 0, 3]]
+    with pytest.raises(InputRefused, match="from 1 to 5 in every row; .*top_coded = true"):
+        check_groups(sizes_settings(folder, mechanism="top_coded = false")).accepted()
+
+
+def test_numbers_of_groups_are_exact_where_they_are_declared(folder: Path) -> None:
+    hierarchy = public_hierarchy(sizes_settings(folder))
+    assert plan_of(sizes_settings(folder), hierarchy, 8).exact_level is None
+    for level, expected in (("zone", "zone"), ("city", None)):
+        settings = sizes_settings(folder, groups=f'true\nlevel = "{level}"')
+        assert plan_of(settings, hierarchy, 8).exact_level == expected
+
+
 def test_a_plan_that_does_not_fit_is_refused(folder: Path) -> None:
     settings = sizes_settings(folder, mechanism='levels = {zone = "3/4", borough = "1/4"}')
     hierarchy = public_hierarchy(settings)
     with pytest.raises(InputRefused, match="the levels of the hierarchy are city, zone"):
         plan_of(settings, hierarchy, 8)
+    for levels, sentence in (
+        ('levels = {city = "1", zone = "0"}', "gives the finest level, zone, no share"),
+        ('name = "topdown"\nlevels = {city = "0", zone = "1"}', "where topdown begins"),
+    ):
+        with pytest.raises(InputRefused, match=sentence):
+            plan_of(sizes_settings(folder, mechanism=levels), hierarchy, 8)
+    with pytest.raises(InputRefused, match="invariants.level is 'street', but the levels"):
+        plan_of(sizes_settings(folder, groups='true\nlevel = "street"'), hierarchy, 8)
     settings = sizes_settings(folder).model_copy(
         update={"privacy": settings.privacy.model_copy(update={"epsilon": Fraction("1e-12")})}
     )
@@ -171,10 +200,13 @@ def test_a_plan_that_does_not_fit_is_refused(folder: Path) -> None:
         (('epsilon = "1"', 'epsilon = "0"'), "privacy.epsilon must be a positive fraction"),
         (('epsilon = "1"', 'epsilon = "-1/2"'), "privacy.epsilon must be a positive fraction"),
         (('epsilon = "1"', "epsilon = 0.5"), "must be an exact fraction in quotes"),
-        (('epsilon = "1"', ""), "the setting 'privacy.epsilon' is missing"),
+        (('epsilon = "1"', ""), "privacy needs epsilon or rho"),
+        (('epsilon = "1"', 'epsilon = "1"\nrho = "1"'), "both epsilon and rho"),
+        (('epsilon = "1"', 'rho = "0"'), "privacy.rho must be a positive fraction"),
+        (("groups = true", 'groups = true\nlevel = "zone"'), "which topdown cannot"),
+        (("[mechanism]", '[geography]\nlevels = ["US"]\n[mechanism]'), "is for census tables"),
         (('name = "topdown"', 'name = "top_down"'), "there are hierarchical, hierarchical_dp"),
         (('name = "topdown"', 'levels = {a = "1/2"}'), "mechanism.levels sums to 1/2"),
-        (('name = "topdown"', 'levels = {a = "1", b = "0"}'), "a share of 0"),
         (('name = "topdown"', "largest_size = 0"), "mechanism.largest_size"),
         (('name = "topdown"', 'calibration = "published"'), "the published calibration"),
         (("[invariants]\ngroups = true", ""), "declare it with invariants.groups = true"),

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.group_sizes.ingest.files import read_plan
+from scipy.stats import chi2
+from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estimated_counts
+from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import charge_run
+from spineflow.tasks.group_sizes.measurement.charge import charge_run, measurement_files
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import measurement_file, plan_file
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
@@ -25,10 +27,19 @@ from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 
 
-def settings_of(folder: Path, *overrides: str) -> GroupSizesSettings:
-    dataset = census_like(groups=900, counties=9, states=3, largest=40)
+def settings_of(
+    folder: Path, *overrides: str, groups: int = 900, states: int = 3, loss: str = "epsilon"
+) -> GroupSizesSettings:
+    dataset = census_like(
+        groups=groups, counties=9, states=states, largest=40 if groups == 900 else 2000
+    )
     file = write_dataset(folder, dataset)
+    file.write_text(file.read_text().replace('epsilon = "1"', f'{loss} = "1"'))
     return load_settings(GroupSizesSettings, file, presets=folder, overrides=overrides)
+
+
+def zcdp_settings(folder: Path, *overrides: str, **dataset) -> GroupSizesSettings:
+    return settings_of(folder, "privacy.rho=1/2", *overrides, loss="rho", **dataset)
 
 
 def ingested(folder: Path, settings: GroupSizesSettings) -> RunDirectory:
@@ -56,6 +67,64 @@ def test_the_ledger_is_charged_epsilon_between_the_neighbours_meant(
     assert draw["parameter"] == "1"
     assert draw["neighbors"] == neighbors
     assert Fraction(spent["rho"]) == guarantee_of(read_plan(run)).bounded_rho == rho
+
+
+@pytest.mark.parametrize(("neighbors", "rho"), [("unbounded", 2), ("bounded", Fraction(1, 2))])
+def test_the_ledger_is_charged_rho_between_the_neighbours_meant(
+    tmp_path: Path, neighbors: str, rho: Fraction
+) -> None:
+    settings = zcdp_settings(tmp_path, f"privacy.neighbors={neighbors}")
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["census-like"]
+    (draw,) = spent["products"]["group-sizes"]["draws"]
+    assert (draw["definition"], draw["parameter"]) == ("zcdp", "1/2")
+    assert draw["neighbors"] == neighbors
+    assert Fraction(spent["rho"]) == rho
+
+
+def test_gaussian_noise_has_its_variance(tmp_path: Path) -> None:
+    """The right variance is accepted, and one that is a tenth larger or smaller is not."""
+    settings = zcdp_settings(tmp_path, "mechanism.name=hierarchical_dp", groups=9_000)
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    measure_level(run, settings, "county")
+    plan, hierarchy = read_plan(run), read_regions(run)
+    table = pq.read_table(measurement_file(run, "county")).to_pandas()
+    assert set(table["plb"]) == {"1/6"}
+    assert set(table["variance"]) == {6.0}
+    noise = np.stack(table["value"]) - true_counts(run, hierarchy, plan)[2]
+    statistic = (noise**2).sum() / 6
+    low, high = chi2.ppf([1e-7, 1 - 1e-7], noise.size)
+    assert low < statistic < high
+    assert not low < statistic / 1.1 < high
+    assert not low < statistic * 1.1 < high
+
+
+def test_too_little_gaussian_noise_stops_the_run(tmp_path: Path) -> None:
+    settings = zcdp_settings(tmp_path)
+    run = ingested(tmp_path, settings)
+    plan = json.loads(plan_file(run).read_text())
+    plan["levels"][2]["sigma_squared"] = "299/100"
+    plan_file(run).write_text(json.dumps(plan))
+    with pytest.raises(BudgetRefused, match="the noise of county does not cover its sensitivity"):
+        charge_run(run, settings)
+
+
+def test_levels_with_the_same_regions_are_measured_once(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, states=1)
+    run = ingested(tmp_path, settings)
+    charge_run(run, settings)
+    assert [path.parts[-3] for path in measurement_files(run, read_plan(run))] == [
+        "nation",
+        "county",
+    ]
+    for level in ("nation", "county"):
+        measure_level(run, settings, level)
+    estimate_run(run, settings)
+    nation, state, county = estimated_counts(run, read_plan(run), read_regions(run))
+    assert (nation == state).all()
+    assert (county.sum(axis=0) == state[0]).all()
 
 
 def test_a_cap_stops_the_run_before_anything_is_drawn(tmp_path: Path) -> None:

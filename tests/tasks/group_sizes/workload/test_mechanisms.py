@@ -20,8 +20,10 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     default_mechanism,
     level_weights,
     noise_scale,
+    noise_sigma_squared,
     published_sensitivity,
     sensitivity,
+    squared_sensitivity,
 )
 
 VECTORS = (GROUP_SIZES, CUMULATIVE_GROUP_SIZES, CHAINED_CUMULATIVE_GROUP_SIZES)
@@ -63,21 +65,43 @@ def measured(dataset: Dataset, vector: str, n_regions: int, n_sizes: int) -> np.
 @pytest.mark.parametrize("n_regions", [1, 2, 3])
 @pytest.mark.parametrize("quantity", [1, 2])
 @pytest.mark.parametrize("bounded", [False, True], ids=["joins or leaves", "moves"])
-def test_sensitivity_is_the_largest_change_between_neighbours(
-    vector: str, n_regions: int, quantity: int, bounded: bool
+@pytest.mark.parametrize("top_code", [None, 3])
+def test_sensitivities_are_the_largest_changes_between_neighbours(
+    vector: str, n_regions: int, quantity: int, bounded: bool, top_code: int | None
 ) -> None:
-    """Groups exist with and without the person: their number and their regions stay."""
+    """Groups exist with and without the person: their number and their regions stay.
+
+    With a top code sizes run beyond the largest one, and no sensitivity is larger.
+    """
     n_sizes = 5 if quantity == 2 else 4
     neighbours = moved if bounded else joined
-    largest = max(
-        np.abs(
-            measured(one, vector, n_regions, n_sizes) - measured(two, vector, n_regions, n_sizes)
-        ).sum()
+    seen: dict[Dataset, np.ndarray] = {}
+
+    def values(dataset: Dataset) -> np.ndarray:
+        if dataset not in seen:
+            coded = tuple((r, s if top_code is None else min(s, top_code)) for r, s in dataset)
+            size = n_sizes if top_code is None else top_code + 1
+            seen[dataset] = measured(coded, vector, n_regions, size)
+        return seen[dataset]
+
+    changes = [
+        values(one) - values(two)
         for n_groups in (1, 2, 3)
-        for one in datasets(n_groups, n_regions, n_sizes)
-        for two in neighbours(one, n_sizes, quantity)
+        for one in datasets(n_groups, n_regions, n_sizes + (top_code is not None))
+        for two in neighbours(one, n_sizes + (top_code is not None), quantity)
+    ]
+    arguments = {"bounded": bounded, "quantity": quantity}
+    l1 = max(int(np.abs(change).sum()) for change in changes)
+    squared_l2 = max(int((change**2).sum()) for change in changes)
+    bounds = (
+        sensitivity(vector, n_regions, **arguments),
+        squared_sensitivity(vector, n_regions, **arguments),
     )
-    assert largest == sensitivity(vector, n_regions, bounded=bounded, quantity=quantity)
+    if top_code is None:
+        assert (l1, squared_l2) == bounds
+    else:
+        assert l1 <= bounds[0]
+        assert squared_l2 <= bounds[1]
 
 
 def test_a_person_is_in_one_region_of_each_level() -> None:
@@ -102,12 +126,15 @@ def test_published_calibration_covers_all_but_the_chain() -> None:
 
 def test_noise_scale_is_an_exact_fraction() -> None:
     assert noise_scale(2, Fraction("0.1"), Fraction(1, 3)) == 60
+    assert noise_sigma_squared(6, Fraction(1, 2), Fraction(1, 3)) == 18
 
 
 def test_level_weights_follow_the_inverse_variance() -> None:
-    assert level_weights([Fraction(6)] * 3) == (1, 1, 1)
-    assert level_weights([Fraction(3), Fraction(6)]) == (16, 4)
-    weights = level_weights([Fraction(1), Fraction(52), Fraction(3144)])
+    assert level_weights([Fraction(36)] * 3) == (1, 1, 1)
+    assert level_weights([Fraction(9), Fraction(36)]) == (16, 4)
+    assert level_weights([None, Fraction(9), Fraction(36)]) == (0, 16, 4)
+    assert level_weights([None, Fraction(9), Fraction(9)]) == (0, 1, 1)
+    weights = level_weights([Fraction(1), Fraction(52) ** 2, Fraction(3144) ** 2])
     assert weights[2] == 4
     assert weights[1] == pytest.approx(4 * (3144 / 52) ** 2, rel=1e-4)
     assert weights[0] == 1 << 18

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import pytest
@@ -44,11 +45,62 @@ def test_shares_and_no_noise() -> None:
     assert scales(epsilon=None) == [None, None, None]
 
 
+def variances(**changes) -> list[Fraction | None]:
+    plan = make_plan(**CENSUS | {"epsilon": None} | changes)
+    assert plan.noise == "discrete_gaussian"
+    return [level.sigma_squared for level in plan.levels]
+
+
+def test_gaussian_noise_covers_squared_sensitivities() -> None:
+    half = Fraction(1, 2)
+    assert variances(rho=half, mechanism="hierarchical_dp") == [6, 6, 6]
+    assert variances(rho=half, mechanism="hierarchical_dp", bounded=True) == [18, 18, 18]
+    assert variances(rho=half, mechanism="cumulative_dp") == [3, 3, 3]
+    assert variances(rho=half, mechanism="cumulative_dp", bounded=True, quantity=4) == [24] * 3
+    assert variances(rho=half, mechanism="chain_dp") == [3, 3 * 52, 3 * 3144]
+
+
+def test_levels_with_the_same_regions_are_measured_once() -> None:
+    census = CENSUS | {"n_regions": [1, 1, 5], "groups": 1000, "epsilon": Fraction(1)}
+    plan = make_plan(**census)
+    assert [level.share for level in plan.levels] == [Fraction(1, 2), 0, Fraction(1, 2)]
+    assert [level.scale for level in plan.levels] == [2, None, 2]
+    assert [level.same_as for level in plan.levels] == [None, "nation", None]
+    assert (plan.measured, plan.weights) == ((0, 2), (1, 0, 1))
+    given = make_plan(**census, shares=[Fraction(1, 6), Fraction(1, 6), Fraction(2, 3)])
+    assert [level.share for level in given.levels] == [Fraction(1, 3), 0, Fraction(2, 3)]
+    county = make_plan(**census | {"n_regions": [1, 1, 1]})
+    assert [level.share for level in county.levels] == [1, 0, 0]
+    assert county.levels[2].same_as == "nation"
+
+
+def test_a_level_without_a_share_is_not_measured() -> None:
+    shares = [Fraction(0), Fraction(1, 3), Fraction(2, 3)]
+    plan = make_plan(**CENSUS, epsilon=Fraction(1), shares=shares)
+    assert [level.scale for level in plan.levels] == [None, 3, Fraction(3, 2)]
+    assert plan.weights == (0, 4, 16)
+    assert plan.levels[0].same_as is None
+
+
 @pytest.mark.parametrize("mechanism", [None, *VECTOR_OF])
-@pytest.mark.parametrize("epsilon", [None, Fraction("0.1")])
-def test_a_plan_is_read_back_as_it_was(mechanism: str | None, epsilon: Fraction | None) -> None:
-    plan = make_plan(**CENSUS, epsilon=epsilon, mechanism=mechanism)
+@pytest.mark.parametrize(
+    "loss", [{"epsilon": None}, {"epsilon": Fraction("0.1")}, {"epsilon": None, "rho": Fraction(2)}]
+)
+def test_a_plan_is_read_back_as_it_was(mechanism: str | None, loss) -> None:
+    plan = make_plan(**CENSUS, **loss, mechanism=mechanism, exact_level="state", is_top_coded=True)
     assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_a_plan_of_version_0_1_0_means_what_it_meant() -> None:
+    """It has none of the later keys: no merged levels, no top code, discrete Laplace noise."""
+    written = json.loads(make_plan(**CENSUS, epsilon=Fraction(1)).to_json())
+    for key in ("rho", "is_top_coded", "exact_level"):
+        del written[key]
+    for level in written["levels"]:
+        del level["sigma_squared"], level["same_as"]
+    plan = Plan.from_json(json.dumps(written))
+    assert plan == make_plan(**CENSUS, epsilon=Fraction(1))
+    assert (plan.noise, plan.loss, plan.is_top_coded) == ("discrete_laplace", 1, False)
 
 
 def test_noise_that_does_not_fit_is_refused() -> None:

@@ -1,0 +1,120 @@
+"""The hierarchical program with public numbers of groups is solved to its integer optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spineflow.tasks.group_sizes.estimation.cumulative import cumulative_estimate
+from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
+from spineflow.tasks.group_sizes.estimation.rows import Rows
+from spineflow.tasks.group_sizes.estimation.transport import hierarchical_optimum_of_rows
+
+
+def instance(rng: np.random.Generator, reference, *, children, sizes, total, noise):
+    """A random hierarchy, noisy counts, weights, a level of rows and their totals."""
+    hierarchy = reference.random_hierarchy(rng, most_levels=4, most_children=children)
+    n_sizes, n_groups = int(rng.integers(1, sizes + 1)), int(rng.integers(0, total + 1))
+    n_counts = hierarchy.n_leaves * n_sizes
+    truth = rng.multinomial(n_groups, np.full(n_counts, 1 / n_counts))
+    counts = hierarchy.sum_up(truth.reshape(hierarchy.n_leaves, n_sizes))
+    noisy = [level + rng.integers(-noise, noise + 1, level.shape) for level in counts]
+    weights = [1] * len(noisy) if rng.random() < 0.5 else rng.integers(1, 9, len(noisy)).tolist()
+    if len(weights) > 1 and rng.random() < 0.3:
+        weights[int(rng.integers(0, len(weights) - 1))] = 0
+    depth = int(rng.integers(0, len(noisy)))
+    return hierarchy, noisy, weights, Rows(depth, counts[depth].sum(axis=1))
+
+
+def test_optimum_of_small_instances_by_brute_force(reference) -> None:
+    rng = np.random.default_rng(1)
+    checked = 0
+    while checked < 150:
+        hierarchy, noisy, weights, rows = instance(
+            rng, reference, children=2, sizes=3, total=5, noise=4
+        )
+        total = int(rows.totals.sum())
+        if hierarchy.n_leaves * noisy[0].shape[1] > 6:
+            continue
+        found = hierarchical_optimum_of_rows(noisy, hierarchy, rows.depth, rows.totals, weights)
+        allowed = (
+            reference.hierarchical_cost(counts, noisy, hierarchy, weights)
+            for counts in reference.all_counts(hierarchy.n_leaves, noisy[0].shape[1], total)
+            if (hierarchy.sum_up(counts)[rows.depth].sum(axis=1) == rows.totals).all()
+        )
+        assert found.min() >= 0
+        assert (hierarchy.sum_up(found)[rows.depth].sum(axis=1) == rows.totals).all()
+        assert reference.hierarchical_cost(found, noisy, hierarchy, weights) == min(allowed)
+        checked += 1
+
+
+def test_optimum_by_the_integer_program(reference) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(150):
+        hierarchy, noisy, weights, rows = instance(
+            rng, reference, children=3, sizes=4, total=12, noise=6
+        )
+        found = hierarchical_optimum_of_rows(noisy, hierarchy, rows.depth, rows.totals, weights)
+        cost = reference.hierarchical_cost(found, noisy, hierarchy, weights)
+        least = reference.by_integer_program(
+            noisy, hierarchy, int(rows.totals.sum()), weights, is_chain=False, rows=rows
+        )
+        assert cost == least
+
+
+def test_with_the_total_alone_both_solvers_find_the_same_cost(reference) -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        hierarchy, noisy, weights, rows = instance(
+            rng, reference, children=4, sizes=6, total=60, noise=12
+        )
+        total = int(rows.totals.sum())
+        flow = hierarchical_optimum_of_rows(noisy, hierarchy, 0, np.array([total]), weights)
+        merged = hierarchical_optimum(noisy, hierarchy, total, weights)
+        costs = [
+            reference.hierarchical_cost(counts, noisy, hierarchy, weights)
+            for counts in (flow, merged)
+        ]
+        assert costs[0] == costs[1]
+
+
+def test_no_exchange_between_sizes_and_regions_pays_in_a_large_instance(reference) -> None:
+    """Two regions that swap groups of two sizes keep all numbers of groups."""
+    rng = np.random.default_rng(4)
+    hierarchy = reference.hierarchy_of([3], [4, 1, 6])
+    truth = rng.poisson(np.outer(rng.lognormal(4, 1, 11), 0.8 ** np.arange(30)))
+    noisy = [
+        level + np.rint(rng.laplace(0, 9, level.shape)).astype(np.int64)
+        for level in hierarchy.sum_up(truth)
+    ]
+    found = hierarchical_optimum_of_rows(noisy, hierarchy, 2, truth.sum(axis=1), [1, 2, 3])
+    least = reference.hierarchical_cost(found, noisy, hierarchy, [1, 2, 3])
+    for _ in range(3000):
+        (r, t), (a, b) = rng.choice(11, 2, replace=False), rng.choice(30, 2, replace=False)
+        other = found.copy()
+        other[[r, t], a] += [1, -1]
+        other[[r, t], b] += [-1, 1]
+        if other.min() >= 0:
+            assert reference.hierarchical_cost(other, noisy, hierarchy, [1, 2, 3]) >= least
+
+
+def test_without_noise_the_counts_come_back(reference) -> None:
+    rng = np.random.default_rng(5)
+    hierarchy = reference.hierarchy_of([4], [3, 1, 2, 5])
+    truth = rng.poisson(2, (hierarchy.n_leaves, 30))
+    levels, total = hierarchy.sum_up(truth), int(truth.sum())
+    for depth, level in enumerate(levels):
+        rows = Rows(depth, level.sum(axis=1))
+        noisy = [np.cumsum(own, axis=1) for own in levels]
+        assert (cumulative_estimate(noisy, hierarchy, total, [1, 1, 1], rows) == truth).all()
+
+
+def test_bounds_of_all_levels_follow_from_the_rows(reference) -> None:
+    hierarchy = reference.hierarchy_of([2], [2, 1])
+    bounds = Rows(1, np.array([7, 4])).bounds(hierarchy)
+    assert [bound.tolist() for bound in bounds] == [[11], [7, 4], [7, 7, 4]]
+
+
+def test_costs_that_do_not_fit_are_refused(reference) -> None:
+    noisy = [np.array([[1 << 56, 0]])]
+    with pytest.raises(OverflowError):
+        hierarchical_optimum_of_rows(noisy, reference.hierarchy_of(), 0, np.array([3]), [7])
