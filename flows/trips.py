@@ -42,7 +42,12 @@ from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
 from spineflow.tasks.trips.paths import level_folder
 from spineflow.tasks.trips.release.report import write_report
-from spineflow.tasks.trips.release.statements import cost_table, delta_warning, noise_section
+from spineflow.tasks.trips.release.statements import (
+    conversion_sentence,
+    cost_table,
+    delta_warning,
+    noise_section,
+)
 from spineflow.tasks.trips.release.steps import write_table
 from spineflow.tasks.trips.release.table import TABLE, n_trips
 from spineflow.tasks.trips.settings import TripsSettings
@@ -101,10 +106,11 @@ def tree_to_table(run: RunDirectory, settings: TripsSettings) -> Order:
 
 
 def _down(run: RunDirectory, plan: Plan) -> Order:
-    """Measure and estimate level by level; an exact root is estimated alone."""
-    if plan.is_top_down and 0 not in plan.levels:
-        yield {f"estimate {level_folder(0)}": [call(estimate, 0, ONLY_SHARD)]}
-    for level in plan.levels:
+    """Measure and estimate level by level; what is inferred is estimated alone."""
+    for level in sorted({*plan.levels, *plan.inferred}):
+        if level in plan.inferred:
+            yield {f"estimate {level_folder(level)}": [call(estimate, level, ONLY_SHARD)]}
+            continue
         yield from _measured(run, [level])
         yield _of_shards(run, "estimate", estimate, [level])
 
@@ -148,7 +154,11 @@ def print_costs(settings: TripsSettings) -> None:
     """The same as tables."""
     plan = make_plan(settings, public_shape(settings).tree)
     console = page()
-    blocks = (cost_table(settings, plan), *noise_section(settings, plan).blocks)
+    blocks = (
+        cost_table(settings, plan),
+        *conversion_sentence(settings, plan),
+        *noise_section(settings, plan).blocks,
+    )
     for block in blocks:
         if isinstance(block, str):
             print(block)

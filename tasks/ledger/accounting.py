@@ -155,6 +155,51 @@ def rho_from_epsilon_simple(epsilon: Fraction, delta: Fraction) -> Fraction:
         return Fraction(+rho)
 
 
+def rho_from_epsilon_tight(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho whose tight bound is epsilon at delta, rounded down to twelve significant digits.
+
+    For every alpha > 1, rho-zCDP implies epsilon = alpha rho + c(alpha) with
+    c(alpha) = (log(1 / delta) - log(alpha - 1) + alpha log(1 - 1 / alpha)) / (alpha - 1), so that
+    rho = (epsilon - c(alpha)) / alpha is allowed whatever alpha is. It is chosen by a search in
+    floats and rounded to a fraction; rho then follows in 60-digit decimal arithmetic with a margin
+    of 1e-40 before rounding down, so that the loss at that alpha never exceeds epsilon.
+
+    Raises InputRefused unless epsilon > 0 and 0 < delta < 1.
+
+    >>> rho = rho_from_epsilon_tight(Fraction(1), Fraction(1, 10**8))
+    >>> round(epsilon_tight(rho, Fraction(1, 10**8)), 9)
+    1.0
+    """
+    if epsilon <= 0:
+        raise InputRefused(f"epsilon is {epsilon}; give a positive fraction")
+    check_delta(delta)
+    log_inverse_delta = _log_inverse(delta)
+
+    def negative_rho(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        alpha = 1 + excess
+        log_ratio = log_excess - math.log(alpha)
+        constant = (log_inverse_delta - log_excess + alpha * log_ratio) / excess
+        return (constant - float(epsilon)) / alpha
+
+    grid = [step / 4 for step in range(-60, 240)]
+    best = min(grid, key=negative_rho)
+    found = minimize_scalar(
+        negative_rho, bounds=(best - 0.25, best + 0.25), method="bounded", options={"xatol": 1e-10}
+    )
+    excess = Fraction(math.exp(found.x)).limit_denominator(10**12)
+    with localcontext(Context(prec=60)) as context:
+        above = Decimal(excess.numerator) / Decimal(excess.denominator)
+        alpha = 1 + above
+        log_inverse = -(Decimal(delta.numerator) / Decimal(delta.denominator)).ln()
+        constant = (log_inverse - above.ln() + alpha * (above / alpha).ln()) / above
+        decimal_epsilon = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
+        rho = (decimal_epsilon - constant) / alpha
+        rho -= abs(rho) * Decimal("1e-40") + Decimal("1e-45") * (abs(constant) + 1)
+        context.prec, context.rounding = 12, ROUND_FLOOR
+        return Fraction(+rho)
+
+
 def check_fraction(value, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
         raise InputRefused(

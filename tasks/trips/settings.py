@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
-from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
+from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
 from spineflow.tasks.runs.settings import (
     ExactFraction,
     FilePath,
@@ -50,6 +50,8 @@ class TripsInput(InputSettings):
     destination: str | None = None
     count: str | None = None
     """Column of counts; without it every row is one trip."""
+    person: str | None = None
+    """Column of persons, by which privacy.trips_per_person is checked or enforced."""
     areas: FilePath | None = None
     destination_areas: FilePath | None = None
     table: FilePath | None = None
@@ -63,11 +65,17 @@ class TripsPrivacy(PrivacySettings):
 
     epsilon: ExactFraction | None = None
     delta: ExactFraction | None = None
+    conversion: Literal["simple", "tight"] = "simple"
+    """How epsilon and delta become rho: Bun and Steinke's bound, or the smaller noise of Canonne,
+    Kamath and Steinke's."""
     rho: ExactFraction | None = None
     neighbors: Literal["bounded", "unbounded"] = "bounded"
     trips_per_person: int = Field(default=1, ge=1, le=1_000_000)
     distinct_trips: bool = False
     """No person has two trips in one cell of the table."""
+    excess_trips: Literal["refused", "dropped"] = "refused"
+    """What becomes of a person's trips beyond trips_per_person, where input.person tells them:
+    those that stay are drawn at random."""
     total: Literal["invariant", "measured"] | None = None
     """Whether the number of trips is released exactly; None follows from the neighbours."""
 
@@ -114,12 +122,22 @@ class TripsSettings(ProductSettings):
 
     @property
     def rho(self) -> Fraction | None:
-        """The zCDP budget, by the simple bound if epsilon and delta are given; None is infinite."""
+        """The zCDP budget, converted if epsilon and delta are given; None is infinite."""
         if self.privacy.infinite:
             return None
         if self.privacy.rho is not None:
             return self.privacy.rho
-        return rho_from_epsilon_simple(self.privacy.epsilon, self.privacy.delta)
+        convert = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}
+        return convert[self.privacy.conversion](self.privacy.epsilon, self.privacy.delta)
+
+    @property
+    def other_rho(self) -> Fraction | None:
+        """The rho that the tight conversion would give where the simple one was asked for."""
+        privacy = self.privacy
+        is_converted = privacy.epsilon is not None and self.mechanism.name != STABILITY_HISTOGRAM
+        if privacy.infinite or not is_converted or privacy.conversion == "tight":
+            return None
+        return rho_from_epsilon_tight(privacy.epsilon, privacy.delta)
 
     @property
     def report_delta(self) -> Fraction:
@@ -168,7 +186,7 @@ class TripsSettings(ProductSettings):
                 )
             if given.areas is not None and given.public_levels:
                 refuse("input.areas lists the values of the levels; remove input.public_levels")
-        names = [*given.levels, given.origin, given.destination, given.count]
+        names = [*given.levels, given.origin, given.destination, given.count, given.person]
         named = [name for name in names if name is not None]
         for name in named:
             if named.count(name) > 1:
@@ -189,6 +207,16 @@ class TripsSettings(ProductSettings):
         if privacy.epsilon is not None and privacy.delta is None:
             refuse("privacy.delta is missing; privacy.epsilon needs it")
         is_stability = self.mechanism.name == STABILITY_HISTOGRAM
+        if privacy.conversion == "tight" and (privacy.epsilon is None or is_stability):
+            refuse(
+                "privacy.conversion turns epsilon and delta into rho, and nothing is turned here; "
+                "remove it"
+            )
+        if privacy.excess_trips == "dropped" and self.input.person is None:
+            refuse(
+                "privacy.excess_trips = 'dropped' needs input.person, the column that tells whose "
+                "trips they are"
+            )
         if not privacy.infinite:
             if is_stability and privacy.epsilon is None:
                 refuse("privacy.epsilon is missing; the stability histogram needs it and delta")

@@ -122,6 +122,7 @@ def test_top_down_mechanisms_keep_consistency_at_every_level(
     assert sorted(path.name for path in run.release.iterdir()) == [
         "certificate.html",
         "certificate.md",
+        "range_queries.csv",
         "range_queries.parquet",
         "trips.csv",
         "trips.parquet",

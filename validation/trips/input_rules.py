@@ -123,6 +123,45 @@ def count_rules(table: str, column: str) -> tuple[Rule, ...]:
     )
 
 
+def person_rule(table: str, column: str) -> Rule:
+    """The rule that every trip is somebody's."""
+    return _rule(
+        table,
+        column,
+        "person_is_filled",
+        f"{column} must name a person in every row",
+        "fill the column, or leave input.person out",
+    )
+
+
+def contribution_rules(table: str, column: str, most: int) -> tuple[Rule, Rule, Rule]:
+    """The rules that a person makes at most, and at least, so many trips, and none twice."""
+    return (
+        _rule(
+            table,
+            column,
+            "trips_per_person_are_few",
+            f"no {column} may have more than {most} trips",
+            "set privacy.excess_trips = 'dropped', which keeps a random choice of them; a number "
+            "taken from confidential data would tell of them",
+        ),
+        _rule(
+            table,
+            column,
+            "trips_per_person_are_exact",
+            f"every {column} must have {most} trips where privacy.total is invariant",
+            "set privacy.total = 'measured'",
+        ),
+        _rule(
+            table,
+            column,
+            "trips_are_distinct",
+            f"no {column} may have two trips in one cell where privacy.distinct_trips is true",
+            "set privacy.distinct_trips = false, or privacy.excess_trips = 'dropped'",
+        ),
+    )
+
+
 def _rule(table: str, column: str, name: str, statement: str, remedy: str) -> Rule:
     return Rule(
         name=name,

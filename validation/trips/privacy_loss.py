@@ -51,6 +51,8 @@ def check_noise(
         if any(noise.values()):
             failures.add("a run without noise would draw some")
         return
+    if expected.top_down:
+        _check_unmeasured(tree, noise, expected, failures)
     losses = []
     for level, parameter in noise.items():
         if parameter <= 0:
@@ -62,6 +64,19 @@ def check_noise(
             losses.append(squared_sensitivity(tree, level, expected) / (2 * parameter))
     if sum(losses) != expected.loss:
         failures.add(f"the levels' losses add to {sum(losses)}, not {expected.loss}")
+
+
+def _check_unmeasured(
+    tree: TripsTree, noise: Mapping[int, Fraction], expected: ExpectedTrips, failures: Failures
+) -> None:
+    """A level without noise is one that neighbours cannot change, or that of only children."""
+    n_above = None
+    for level in range(len(tree.refined) + 1):
+        n = int(np.prod(tree.sizes(level), dtype=object))
+        is_invariant_root = level == 0 and expected.bounded and expected.exact
+        if level not in noise and not is_invariant_root and n != n_above:
+            failures.add(f"level {level} is not measured, but does not follow from the one above")
+        n_above = n
 
 
 def check_losses(root: Path, tree: TripsTree, expected: ExpectedTrips, failures: Failures) -> None:

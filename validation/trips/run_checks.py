@@ -176,6 +176,7 @@ def _check_range_queries(
 ) -> None:
     with unusable_files_fail(failures):
         table = pq.read_table(folder / "range_queries.parquet", read_dictionary=list(tree.names))
+        _check_range_text(folder, table, failures)
         nodes, counts = leaves
         for level in range(len(tree.refined), -1, -1):
             if level < len(tree.refined):
@@ -185,6 +186,29 @@ def _check_range_queries(
             stated = nodes_of(tree, level, rows, "range_queries.parquet")
             if not _same_sums((nodes, counts), _sums(stated, rows["count"].to_numpy())):
                 failures.add(f"the range queries of level {level} are not sums of the table")
+
+
+def _check_range_text(folder: Path, table: pa.Table, failures: Failures) -> None:
+    """The range queries as text hold the rows of those as Parquet."""
+    with (folder / "range_queries.csv").open("rb") as file:
+        is_stamped = file.readline().strip() == f"# {NOT_PRIVATE}".encode()
+    types = {
+        field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type
+        for field in table.schema
+    }
+    text = pacsv.read_csv(
+        folder / "range_queries.csv",
+        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped)),
+        convert_options=pacsv.ConvertOptions(
+            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )
+    if text.column_names != table.column_names or len(text) != len(table):
+        failures.add("range_queries.csv does not hold the rows of range_queries.parquet")
+        return
+    for name, kind in types.items():
+        if not text[name].combine_chunks().equals(table[name].cast(kind).combine_chunks()):
+            failures.add(f"{name} of range_queries.csv is not that of range_queries.parquet")
 
 
 Sums = tuple[np.ndarray, np.ndarray]

@@ -13,6 +13,7 @@ from spineflow.tasks.trips.estimation.top_down import (
     ROOT,
     MeasuredTree,
     integer_pass,
+    only_children,
     positive,
     step_down,
 )
@@ -56,6 +57,11 @@ def _top_down(
     for level in range(1, plan.tree.depth + 1):
         above = released[-1]
         parents = all_nodes(plan.tree, level - 1) if plan.measures_all else above.keys
+        if level in plan.inferred:
+            measured.add_inferred(parents)
+            if not plan.measures_all:
+                released.append(only_children(plan.tree, level, above))
+            continue
         keys, _, counts = truth.children(level, parents)
         noisy = NodeValues(keys, with_noise(counts, plan, level, draws))
         measured.add_level(parents, noisy, plan.weight_variance(level))

@@ -13,6 +13,7 @@ from spineflow.tasks.trips.estimation.top_down import (
     ROOT,
     MeasuredTree,
     integer_pass,
+    only_children,
     positive,
     step_down,
 )
@@ -25,7 +26,7 @@ from spineflow.tasks.trips.measurement.files import (
     write_estimates,
 )
 from spineflow.tasks.trips.measurement.measure import SELECTION, parents_of, parents_of_shard
-from spineflow.tasks.trips.paths import UNIVERSE, estimates_file, measured_file
+from spineflow.tasks.trips.paths import UNIVERSE, estimates_file, estimates_files, measured_file
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.plan import Plan
 
@@ -38,6 +39,11 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
     plan = plan_of(run, settings)
     if level == 0:
         nodes = _root(run, plan)
+    elif level in plan.inferred:
+        kind = SELECTION if plan.is_selected else UNIVERSE
+        files = estimates_files(run, level - 1, kind=kind)
+        parents = read_nodes(files, plan.tree, level - 1, "count")
+        nodes = only_children(plan.tree, level, parents)
     elif plan.is_top_down:
         parents = parents_of_shard(run, plan, level, shard)
         noisy = _noisy(run, plan, level, [shard])
@@ -65,8 +71,11 @@ def measured_tree(run: RunDirectory, plan: Plan) -> MeasuredTree:
     else:
         measured = MeasuredTree.rooted(plan.tree, total, 0.0)
     for level in range(1, plan.tree.depth + 1):
-        noisy = _noisy(run, plan, level, read_cuts(run, level).shards)
         parents = parents_of(run, plan, level).keys
+        if level in plan.inferred:
+            measured.add_inferred(parents)
+            continue
+        noisy = _noisy(run, plan, level, read_cuts(run, level).shards)
         measured.add_level(parents, noisy, plan.weight_variance(level))
     return measured
 

@@ -15,13 +15,14 @@ from spineflow.tasks.trips.settings import TripsSettings
 
 @step("estimate level", TripsSettings, run_name="estimate-level_{level:02d}-{shard}")
 def estimate(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
-    """Project the noisy children of a shard's parents; an exact root needs no measurement."""
-    kind = SELECTION if plan_of(run, settings).is_selected else UNIVERSE
+    """Project the noisy children of a shard's parents; what is inferred needs no measurement."""
+    plan = plan_of(run, settings)
+    kind = SELECTION if plan.is_selected else UNIVERSE
     path = estimates_file(run, level, shard, kind=kind)
     if path.exists():
         return found(path)
     part = NodeShard(shard, 0, 1)
-    if level:
+    if level not in plan.inferred:
         part = next(s for s in read_cuts(run, level).shards if s.name == shard)
     estimate_once(run, settings, level, part)
     return made(path)

@@ -19,6 +19,9 @@ from spineflow.tasks.trips.workload.mechanisms import (
 )
 from spineflow.tasks.trips.workload.tree import Tree
 
+COUNTS_FOR_NOTHING = 1e9
+"""Variance of a repeated measurement over that of the first."""
+
 ROOT = np.zeros(1, dtype=np.int64)
 """The key of the root, as the one node of its level."""
 
@@ -35,6 +38,12 @@ def project(
     )
     chosen = euclidean_projection if is_euclidean else chebyshev_projection
     return chosen(values, offsets, totals, smallest_first=smallest_first)
+
+
+def only_children(tree: Tree, level: int, parents: NodeValues) -> NodeValues:
+    """The nodes of a level of only children, with their parents' counts."""
+    keys, _ = tree.children(level - 1, parents.keys)
+    return NodeValues(keys, parents.values)
 
 
 def positive(keys: np.ndarray, counts: np.ndarray) -> NodeValues:
@@ -83,6 +92,21 @@ class MeasuredTree:
         places = order[np.searchsorted(self.keys[-1], parents, sorter=order)]
         self.keys.append(keys)
         self.levels.append(MeasuredLevel(noisy.values, variance, places, offsets))
+
+    def add_inferred(self, parents: np.ndarray) -> None:
+        """Add the only children of some nodes of the last level, which were not measured.
+
+        They repeat their parents' counts with a variance that makes them count for nothing.
+        """
+        keys, _ = self.tree.children(len(self.levels) - 1, parents)
+        order = np.argsort(self.keys[-1], kind="stable")
+        places = order[np.searchsorted(self.keys[-1], parents, sorter=order)]
+        above = self.levels[-1]
+        self.add_level(
+            parents,
+            NodeValues(keys, above.values[places]),
+            COUNTS_FOR_NOTHING * (above.variance or 1.0),
+        )
 
     def combined(self) -> list[np.ndarray]:
         """Least-squares estimates of the nodes of every level."""

@@ -43,11 +43,16 @@ class ReleaseColumn:
 
 @dataclass(frozen=True, eq=False)
 class RunTree:
-    """The public facts of a run's input: the tree, the release's columns, an invariant total."""
+    """The public facts of a run's input: the tree, the release's columns, an invariant total.
+
+    `merges` tells that levels of only children are not measured; runs that version 0.1.0 began
+    measure them.
+    """
 
     tree: Tree
     columns: tuple[ReleaseColumn, ...]
     total: int | None
+    merges: bool = True
 
 
 def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
@@ -71,6 +76,7 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
         "refined": list(tree.refined),
         "columns": [asdict(column) for column in run_tree.columns],
         "total": run_tree.total,
+        "merges": run_tree.merges,
     }
     with replacing(tree_file(run)) as part:
         part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
@@ -101,6 +107,7 @@ def _read_tree(run: RunDirectory, _modified: int) -> RunTree:
         Tree(tuple(dimensions), tuple(facts["refined"])),
         tuple(ReleaseColumn(**column) for column in facts["columns"]),
         facts["total"],
+        facts.get("merges", False),
     )
 
 
@@ -124,11 +131,13 @@ def _read_truth(run: RunDirectory, _modified: int) -> TrueTree:
 
 def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
     """The plan of a run, which its ingest has written; version 0.1.0 worked it out each time."""
-    tree = read_tree(run).tree
-    return read_plan(run, tree) if plan_file(run).exists() else _plan(settings, tree)
+    run_tree = read_tree(run)
+    if plan_file(run).exists():
+        return read_plan(run, run_tree.tree)
+    return _plan(settings, run_tree.tree, run_tree.merges)
 
 
 @lru_cache(maxsize=4)
-def _plan(settings: TripsSettings, tree: Tree) -> Plan:
+def _plan(settings: TripsSettings, tree: Tree, merges: bool) -> Plan:
     """Optimised shares take a moment, and every step asks for the plan."""
-    return make_plan(settings, tree)
+    return make_plan(settings, tree, merges=merges)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from spineflow.tasks.ledger.digests import InputDigest, input_digest, unnamed_digest
 from spineflow.tasks.ledger.identity import store_identity
+from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
@@ -20,8 +21,10 @@ from spineflow.tasks.trips.ingest.areas import (
 )
 from spineflow.tasks.trips.ingest.files import ReleaseColumn, RunTree, write_leaves, write_tree
 from spineflow.tasks.trips.ingest.observed import observed_levels
+from spineflow.tasks.trips.ingest.persons import PersonTrips, check_contributions
 from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.ingest.tables import PlaceColumn, count_leaves, trips_file
+from spineflow.tasks.trips.paths import UNIVERSE
 from spineflow.tasks.trips.settings import TripsInput, TripsSettings
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.plan import make_plan
@@ -46,26 +49,29 @@ class Shape:
 class TripsCheck:
     """Outcome of checking an input; `leaves` is None if a rule failed, `shape` if areas did.
 
-    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    `leaves` are those that are measured, `whole` those of the table, with trips that are dropped:
+    by these the ledger recognises it, whichever are. `outcomes` are public. The counts in
+    `findings` are confidential unless the input is not.
     """
 
     outcomes: tuple[RuleOutcome, ...]
     findings: tuple[Finding, ...]
     shape: Shape | None
     leaves: TrueLevel | None
+    whole: TrueLevel | None
 
 
 def check_input(settings: TripsSettings) -> TripsCheck:
     """Read and check the files that the settings name; messages show their names."""
     evidence = RuleTally(_file_names(settings.input))
     try:
-        shape, leaves = _read_all(settings, evidence)
+        shape, leaves, whole = _read_all(settings, evidence)
     except UnreadableInput as error:
         outcomes = (readable("files", False), *evidence.outcomes())
-        return TripsCheck(outcomes, (error.finding,), None, None)
+        return TripsCheck(outcomes, (error.finding,), None, None, None)
     outcomes = (readable("files", True), *evidence.outcomes())
     findings = evidence.findings(outcomes)
-    return TripsCheck(outcomes, findings, shape, None if findings else leaves)
+    return TripsCheck(outcomes, findings, shape, None if findings else leaves, whole)
 
 
 def public_shape(settings: TripsSettings) -> Shape:
@@ -94,7 +100,7 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
         raise refusal(check.findings, with_counts=not settings.input.confidential)
     tree, leaves = check.shape.tree, check.leaves
     refuse_delta_of(settings, leaves.total)
-    store_identity(run, settings, lambda key: input_digests(tree, leaves, key))
+    store_identity(run, settings, lambda key: input_digests(tree, check.whole, key))
     write_leaves(run, leaves)
     write_plan(run, make_plan(settings, tree))
     total = leaves.total if settings.contribution.has_invariant_total else None
@@ -127,20 +133,53 @@ def input_digests(tree: Tree, leaves: TrueLevel, key: bytes) -> dict[str, InputD
 
 def _read_all(
     settings: TripsSettings, evidence: RuleTally
-) -> tuple[Shape | None, TrueLevel | None]:
+) -> tuple[Shape | None, TrueLevel | None, TrueLevel | None]:
+    """The shape, the leaves that are measured, and those of the whole table."""
     shape = _read_shape(settings, evidence)
     if shape is None:
-        return None, None
+        return None, None, None
     given = settings.input
     table = "trips" if given.trips is not None else "table"
     columns = [*(place.column for place in shape.places), *([given.count] if given.count else [])]
     file = trips_file(table, given.paths()[table], evidence.files[table], columns)
-    counted = count_leaves(file, shape.tree, shape.places, given.count, evidence)
+    counted = count_leaves(
+        file, shape.tree, shape.places, given.count, evidence, person=given.person
+    )
+    leaves = counted.leaves
+    if counted.persons is not None:
+        leaves = _contributed(settings, counted.persons, leaves, table, evidence)
     columns = tuple(
         replace(column, is_integer=column.name in counted.integer_columns)
         for column in shape.columns
     )
-    return replace(shape, columns=columns), counted.leaves
+    return replace(shape, columns=columns), leaves, counted.leaves
+
+
+def _contributed(
+    settings: TripsSettings,
+    trips: PersonTrips,
+    leaves: TrueLevel,
+    table: str,
+    evidence: RuleTally,
+) -> TrueLevel:
+    """The leaves with no more trips of a person than the settings say, checked or drawn."""
+    contribution = settings.contribution
+    drops = settings.privacy.excess_trips == "dropped"
+    check_contributions(
+        trips,
+        table,
+        settings.input.person,
+        most=contribution.trips,
+        are_distinct=contribution.are_distinct,
+        is_exact=contribution.has_invariant_total,
+        drops=drops,
+        evidence=evidence,
+    )
+    if not drops:
+        return leaves
+    seed = settings.privacy.seed
+    source = SystemRandom() if seed is None else SeededRandom(seed, UNIVERSE, "contributions")
+    return trips.kept(contribution.trips, source, are_distinct=contribution.are_distinct)
 
 
 def _read_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:

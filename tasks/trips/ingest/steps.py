@@ -22,7 +22,8 @@ def ingest(run: RunDirectory, settings: TripsSettings) -> Made:
         refuse_changed_input(run, settings)
         if not plan_file(run).exists():
             # Runs of version 0.1.0 worked it out in every step.
-            write_plan(run, make_plan(settings, read_tree(run).tree))
+            run_tree = read_tree(run)
+            write_plan(run, make_plan(settings, run_tree.tree, merges=run_tree.merges))
         return found(path, whole_digests(run))
     ingest_input(run, settings)
     return made(path, whole_digests(run))

@@ -17,6 +17,7 @@ from spineflow.tasks.tables.layouts import Field, TableLayout
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.trips.ingest.persons import PeopleSoFar, PersonTrips
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.tree import Tree
 from spineflow.tasks.trips.workload.truth import TrueLevel, summed
@@ -50,10 +51,14 @@ def trips_file(table: str, path: str, name: str, columns: Sequence[str]) -> Inpu
 
 @dataclass(frozen=True, eq=False)
 class CountedTable:
-    """The counts of a table's leaves, and which of its place columns hold integers."""
+    """The counts of a table's leaves, and which of its place columns hold integers.
+
+    `persons` has each usable row's person where the table tells them.
+    """
 
     leaves: TrueLevel
     integer_columns: frozenset[str]
+    persons: PersonTrips | None = None
 
 
 def count_leaves(
@@ -62,6 +67,8 @@ def count_leaves(
     places: Sequence[PlaceColumn],
     count: str | None,
     evidence: RuleTally,
+    *,
+    person: str | None = None,
 ) -> CountedTable:
     """The counts of a table's leaves; rows that break a rule are counted in `evidence` instead.
 
@@ -69,7 +76,8 @@ def count_leaves(
     dimension must agree with it. Without a count column every row is one trip. Raises
     UnreadableInput.
     """
-    columns = [*dict.fromkeys(place.column for place in places), *([count] if count else [])]
+    columns = [*dict.fromkeys(place.column for place in places)]
+    columns += [name for name in (count, person) if name]
     indexes = [
         KeyIndex(pa.array(_codes(tree.dimensions[place.dimension], place.depth), pa.string()))
         for place in places
@@ -78,6 +86,7 @@ def count_leaves(
     for rule in (*(place.rule for place in places), *rules):
         evidence.add(rule, 0)
     so_far = TrueLevel(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    people = PeopleSoFar(file.table, person) if person else None
     integer_columns = {place.column for place in places}
     for batch in read_batches(file, Selection(tuple(columns))):
         integer_columns -= {column for column in integer_columns if not _is_integer(batch[column])}
@@ -87,6 +96,8 @@ def count_leaves(
         for position in positions:
             usable &= position >= 0
         keys = tree.keys(tree.depth, [position[usable] for position in positions])
+        if people is not None:
+            people.add(batch[person], usable, keys, counts[usable], evidence)
         so_far = summed(
             np.concatenate([so_far.keys, keys]), np.concatenate([so_far.counts, counts[usable]])
         )
@@ -94,7 +105,8 @@ def count_leaves(
             evidence.add(rules[0], 1)
             evidence.see(rules[0], [None])
             break
-    return CountedTable(so_far, frozenset(integer_columns))
+    persons = None if people is None else people.trips()
+    return CountedTable(so_far, frozenset(integer_columns), persons)
 
 
 def _is_integer(array: pa.Array) -> bool:

@@ -93,7 +93,7 @@ def _levels(plan: Plan) -> Section:
         "What the files hold",
         (
             f"The table, as trips.parquet and trips.csv, without rows of zero trips; and its sums "
-            f"at every level of the tree, as {RANGE_QUERIES}.",
+            f"at every level of the tree, as {RANGE_QUERIES} and as text.",
             Table(("level", "areas"), rows),
         ),
     )

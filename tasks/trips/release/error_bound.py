@@ -7,7 +7,8 @@ e, are away. Hence, with probability at least 1 - beta, every node of level l is
     e_0 + 2 sum over k = 1..l of sigma_k sqrt(2 log(2 (l + r) n_k / beta)),
 
 by P(|Z| >= t) <= 2 exp(-t^2 / (2 sigma^2)) for the discrete Gaussian, with n_k nodes at level k,
-and a root that is measured (r = 1) adding e_0 = sigma_0 sqrt(2 log(2 (l + 1) / beta)).
+and a root that is measured (r = 1) adding e_0 = sigma_0 sqrt(2 log(2 (l + 1) / beta)). Levels of
+only children are not measured and add nothing; l then counts the others.
 """
 
 from __future__ import annotations
@@ -32,10 +33,8 @@ def theorem_4(plan: Plan, beta: float = BETA) -> list[float] | None:
         return deviation * math.sqrt(2 * (math.log(2 * n_events / beta) + math.log(n_nodes)))
 
     bounds = []
-    root_is_measured = 0 in plan.budget.shares
     for level in range(plan.tree.depth + 1):
-        n_events = level + root_is_measured
-        bound = largest_noise(0, n_events) if root_is_measured else 0.0
-        bound += 2 * sum(largest_noise(k, n_events) for k in range(1, level + 1))
-        bounds.append(bound)
+        measured = [k for k in plan.levels if k <= level]
+        noise = ((2 if k else 1) * largest_noise(k, len(measured)) for k in measured)
+        bounds.append(sum(noise, 0.0))
     return bounds

@@ -17,6 +17,7 @@ from spineflow.tasks.trips.release.error_bound import BETA, theorem_4
 from spineflow.tasks.trips.release.statements import (
     METHODS,
     bound_cell,
+    conversion_sentence,
     cost_table,
     delta_warning,
     noise_section,
@@ -60,6 +61,7 @@ def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
     blocks: list[str | Table] = [
         f"Made {METHODS[plan.mechanism]}.",
         cost_table(settings, plan),
+        *conversion_sentence(settings, plan),
     ]
     if warning is not None:
         blocks.append(f"Warning: {warning}.")

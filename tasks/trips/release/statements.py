@@ -77,6 +77,19 @@ def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     )
 
 
+def conversion_sentence(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
+    """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
+    other = settings.other_rho
+    if other is None or plan.budget is None:
+        return ()
+    less = 1 - math.sqrt(settings.rho / other)
+    return (
+        f"The tight conversion allows rho {float(other):.4g} instead of {float(settings.rho):.4g} "
+        f"at the same epsilon and delta, with {100 * less:.0f} % less noise: "
+        "privacy.conversion = 'tight'.",
+    )
+
+
 def noise_section(settings: TripsSettings, plan: Plan) -> Section:
     """What each measured level costs, and the noise of its counts."""
     report = budget_report(plan, settings.report_delta)
@@ -104,10 +117,19 @@ def noise_section(settings: TripsSettings, plan: Plan) -> Section:
         (
             "The tree's measured levels: the areas that tell their counts apart, how many counts "
             "there could be, the level's share of the loss, the squared sensitivity and the "
-            "standard deviation of the noise in each count. The shares add to exactly 1.",
+            "standard deviation of the noise in each count. The shares add to exactly 1."
+            + _inferred(plan),
             Table(("level", "nodes", "share", "squared sensitivity", "noise s.d."), rows),
         ),
     )
+
+
+def _inferred(plan: Plan) -> str:
+    levels = [level for level in plan.inferred if level]
+    if not levels:
+        return ""
+    names = " and ".join(plan.tree.level_name(level) for level in levels)
+    return f" Not measured, since every node is an only child with its parent's count: {names}."
 
 
 def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:

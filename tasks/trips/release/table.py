@@ -1,7 +1,7 @@
 """The released table and the range queries that it implies, from the leaves' estimates.
 
     trips.parquet, trips.csv    the input's place columns and count; non-zero rows
-    range_queries.parquet       level, the areas at the level's depths by dimension, and count
+    range_queries.parquet, .csv level, the areas at the level's depths by dimension, and count
 
 Rows are in the order of the areas. Range queries are sums of the released rows, so they agree
 with the table by construction; for a mechanism on the leaves alone they are all there is above.
@@ -10,7 +10,7 @@ with the table by construction; for a mechanism on the leaves alone they are all
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from spineflow.tasks.trips.workload.tree import Tree
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
+RANGE_QUERIES_TEXT = "range_queries.csv"
 LEVEL = "level"
 
 
@@ -47,14 +48,13 @@ def write_release(run: RunDirectory, *, is_private: bool) -> int:
     order = np.argsort(leaves.keys, kind="stable")
     leaves = NodeValues(leaves.keys[order], leaves.values[order])
     folder = run.unchecked_release
-    _write(folder / RANGE_QUERIES, _range_queries(tree, leaves), is_private)
+    ranges = list(_range_queries(tree, leaves))
+    _write(folder / RANGE_QUERIES, ranges, is_private)
+    _write_text(folder / RANGE_QUERIES_TEXT, ranges, is_private)
     columns = release_columns(run_tree, leaves)
     table = pa.table(columns)
     _write(folder / f"{TABLE}.parquet", [table], is_private)
-    with replacing(folder / f"{TABLE}.csv") as part, part.open("wb") as text:
-        if not is_private:
-            text.write(f"# {NOT_PRIVATE}\n".encode())
-        pacsv.write_csv(table, text)
+    _write_text(folder / f"{TABLE}.csv", [table], is_private)
     return leaves.keys.size
 
 
@@ -125,10 +125,20 @@ def n_released(folder: Path) -> Counter[int]:
     )
 
 
+def _write_text(path: Path, tables: Sequence[pa.Table], is_private: bool) -> None:
+    """Write tables of one schema as delimited text with one header; empty fields are null."""
+    with replacing(path) as part, part.open("wb") as text:
+        if not is_private:
+            text.write(f"# {NOT_PRIVATE}\n".encode())
+        with pacsv.CSVWriter(text, tables[0].schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+
+
 def _write(path: Path, tables: Iterable[pa.Table], is_private: bool) -> None:
     """Write tables of one schema, each as row groups of its own."""
     stamp = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    tables = (table.replace_schema_metadata(stamp) for table in tables)
+    tables = iter([table.replace_schema_metadata(stamp) for table in tables])
     first = next(tables)
     with (
         replacing(path) as part,

@@ -31,9 +31,23 @@ class LevelBudget:
         return Fraction(self.squared_sensitivities[level]) / (2 * self.rho * self.shares[level])
 
 
-def measured_levels(tree: Tree, contribution: Contribution) -> tuple[int, ...]:
-    """The levels that a top-down mechanism measures: all, less an invariant root."""
-    return tuple(range(1 if contribution.has_invariant_total else 0, tree.depth + 1))
+def measured_levels(
+    tree: Tree, contribution: Contribution, *, merges: bool = True
+) -> tuple[int, ...]:
+    """The levels that a top-down mechanism measures.
+
+    All, less an invariant root and less levels with as many nodes as the level above: every node
+    of these is an only child and has its parent's count, so that noise would buy nothing. Such
+    levels are measured too unless `merges`, as version 0.1.0 did. The leaves are measured in any
+    case if nothing else would be.
+    """
+    first = 1 if contribution.has_invariant_total else 0
+    levels = tuple(
+        level
+        for level in range(first, tree.depth + 1)
+        if not (merges and level and tree.n_nodes(level) == tree.n_nodes(level - 1))
+    )
+    return levels or (tree.depth,)
 
 
 def level_budget(

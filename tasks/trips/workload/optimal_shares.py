@@ -45,7 +45,9 @@ def regular_tree_variances(
         upward[level] = 1 / (1 / variances[level] + 1 / below)
     whole = [0.0 if is_root_exact else upward[0]]
     for level, fanout in enumerate(fanouts, start=1):
-        whole.append(upward[level] * (1 - 1 / fanout) + whole[-1] / fanout**2)
+        # An only child has its parent's count, whether it is measured or not.
+        own = upward[level] * (1 - 1 / fanout) if fanout > 1 else 0.0
+        whole.append(own + whole[-1] / fanout**2)
     return np.array(whole)
 
 

@@ -77,6 +77,16 @@ class Plan:
         return float(self.budget.sigma_squared(level)) or 1.0
 
     @property
+    def inferred(self) -> tuple[int, ...]:
+        """Levels that a top-down mechanism knows without measuring them: an invariant root, and
+        levels of only children, which have their parents' counts."""
+        return tuple(
+            level
+            for level in range(self.tree.depth + 1)
+            if self.is_top_down and level not in self.budget.shares
+        )
+
+    @property
     def is_top_down(self) -> bool:
         """Whether estimates are consistent, not negative, and keep an invariant root."""
         return self.mechanism in TOP_DOWN
@@ -87,8 +97,11 @@ class Plan:
         return self.mechanism == FULL_INFORMATION and not self.measures_all
 
 
-def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
-    """The plan of a run; raises InputRefused for shares that do not fit the tree."""
+def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Plan:
+    """The plan of a run; raises InputRefused for shares that do not fit the tree.
+
+    `merges` is that of `measured_levels`.
+    """
     name, contribution = settings.mechanism.name, settings.contribution
     neighbors = BOUNDED if contribution.is_bounded else UNBOUNDED
     if name == STABILITY_HISTOGRAM:
@@ -108,7 +121,7 @@ def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
         shares = {tree.depth: Fraction(1)}
         measures_all = True
     else:
-        shares = _shares(settings, tree)
+        shares = _shares(settings, tree, merges)
         n_nodes = sum(tree.n_nodes(level) for level in range(tree.depth + 1))
         measures_all = name == FULL_INFORMATION and n_nodes <= settings.mechanism.most_nodes
     return Plan(
@@ -121,8 +134,8 @@ def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
     )
 
 
-def _shares(settings: TripsSettings, tree: Tree) -> Mapping[int, Fraction]:
-    levels = measured_levels(tree, settings.contribution)
+def _shares(settings: TripsSettings, tree: Tree, merges: bool) -> Mapping[int, Fraction]:
+    levels = measured_levels(tree, settings.contribution, merges=merges)
     given = settings.mechanism.shares
     if given == "uniform":
         return uniform_shares(levels)
