@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.stores import is_url
+from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.layouts import TableLayout
 from spineflow.tasks.tables.sources import (
     PARQUET_MAGIC,
@@ -308,3 +309,24 @@ def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
         return values.cast(pa.string())
     coded = values.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
+
+
+def read_under_names(
+    file: InputFile, columns: Sequence[str], other_names: Mapping[str, str]
+) -> Iterator[Batch]:
+    """Batches of columns that may stand under another name; under their own if both are there.
+
+    Raises UnreadableInput about a column's own name if the file has neither.
+    """
+    try:
+        yield from read_batches(file, Selection(tuple(columns)))
+    except UnreadableInput as error:
+        missing = error.finding.column
+        if missing not in other_names or "is missing" not in error.finding.rule:
+            raise
+        names = {other_names[missing] if name == missing else name: name for name in columns}
+        try:
+            for batch in read_batches(file, Selection(tuple(names))):
+                yield {names[name]: array for name, array in batch.items()}
+        except UnreadableInput:
+            raise error from None

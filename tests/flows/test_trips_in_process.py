@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -29,11 +31,14 @@ from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import charge_run
 from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
-from spineflow.tasks.trips.paths import estimates_files, leaves_file, measured_file
+from spineflow.tasks.trips.paths import estimates_files, leaves_file, measured_file, tree_file
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
-from spineflow.validation.outcome import CHECKS_FILE
+from spineflow.tasks.trips.workload.promise import expected_of
+from spineflow.validation.outcome import CHECKS_FILE, Failures
+from spineflow.validation.trips.privacy_loss import check_noise
+from spineflow.validation.trips.run_files import read_tree as read_public_tree
 
 SMALL = CountrySize(regions=3, provinces=8, municipalities=40, pairs=500, commuters=60_000)
 
@@ -127,6 +132,99 @@ def test_top_down_mechanisms_keep_consistency_at_every_level(
         "trips.csv",
         "trips.parquet",
     ]
+
+
+DEGENERATE = {
+    "inftda": (),
+    "all nodes": ("mechanism.name=inftda_full_information",),
+    "selected nodes": ("mechanism.name=inftda_full_information", "mechanism.most_nodes=1"),
+    "unbounded": ("privacy.neighbors=unbounded",),
+    "optimised": ("mechanism.shares=optimised",),
+}
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_levels_that_only_repeat_counts_are_not_measured(
+    case: str, country: Path, tmp_path: Path
+) -> None:
+    """A nation above the regions, and one district in every municipality."""
+    areas = pd.read_csv(country / "areas.csv", dtype=str, keep_default_na=False)
+    levels = list(dict.fromkeys(areas["level"]))
+    coarsest, finest = areas["level"] == levels[0], areas["level"] == levels[-1]
+    areas.loc[coarsest, "parent"] = "nation"
+    nation = pd.DataFrame({"level": ["nation"], "area": ["nation"], "parent": [""]})
+    below = areas[finest].assign(level="district", parent=areas.loc[finest, "area"])
+    run, settings = started(country, tmp_path, *DEGENERATE[case])
+    pd.concat([nation, areas, below]).to_csv(tmp_path / "areas.csv", index=False)
+    run_in_process(run, settings)
+    plan = plan_of(run, settings)
+    n_nodes = [plan.tree.n_nodes(level) for level in range(plan.tree.depth + 1)]
+    assert len(n_nodes) == 2 * 5 + 1
+    assert all(n_nodes[level] != n_nodes[level - 1] for level in plan.levels if level)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    other, same = started(country, plain, *DEGENERATE[case])
+    ingest_input(other, same)
+    expected = plan_of(other, same).noise
+    assert list(plan.noise.values()) == list(expected.values())
+    for level in plan.inferred:
+        if level:
+            above = released_level(run.release, plan.tree, level - 1)
+            own = released_level(run.release, plan.tree, level)
+            assert (np.sort(own.values) == np.sort(above.values)).all()
+
+
+def test_a_run_of_version_0_1_0_keeps_measuring_what_it_measured(
+    country: Path, tmp_path: Path
+) -> None:
+    areas = pd.read_csv(country / "areas.csv", dtype=str, keep_default_na=False)
+    areas.loc[areas["parent"] == "", "parent"] = "nation"
+    nation = pd.DataFrame({"level": ["nation"], "area": ["nation"], "parent": [""]})
+    run, settings = started(country, tmp_path)
+    pd.concat([nation, areas]).to_csv(tmp_path / "areas.csv", index=False)
+    ingest_input(run, settings)
+    assert plan_of(run, settings).levels == tuple(range(3, 9))
+    facts = json.loads(tree_file(run).read_text())
+    assert facts.pop("merges")
+    tree_file(run).write_text(json.dumps(facts))
+    assert plan_of(run, settings).levels == tuple(range(1, 9))
+    tree_to_table(run, settings)
+
+
+@pytest.mark.parametrize("skipped", [3, 5])
+def test_a_level_that_must_be_measured_is_missed(country: Path, tmp_path: Path, skipped) -> None:
+    run, settings = started(country, tmp_path)
+    ingest_input(run, settings)
+    plan = plan_of(run, settings)
+    noise = {level: sigma for level, sigma in plan.noise.items() if level != skipped}
+    failures = Failures()
+    check_noise(read_public_tree(run.root), noise, expected_of(settings, plan), failures)
+    assert f"level {skipped} is not measured" in failures.texts[0]
+
+
+def test_trips_beyond_those_of_a_person_are_refused_or_dropped(
+    country: Path, tmp_path: Path
+) -> None:
+    trips = pd.read_parquet(country / "trips.parquet").head(200)
+    rows = trips.loc[trips.index.repeat(3), ["origin", "destination"]].reset_index(drop=True)
+    rows["pid"] = [f"p{i // 5}" for i in range(len(rows))]
+    overrides = ("input.person=pid", "privacy.trips_per_person=2", "privacy.total=measured")
+    for folder, more in (("refused", ()), ("dropped", ("privacy.excess_trips=dropped",))):
+        (tmp_path / folder).mkdir()
+        run, _ = started(country, tmp_path / folder)
+        rows.to_parquet(tmp_path / folder / "trips.parquet")
+        file = tmp_path / folder / "settings.toml"
+        file.write_text(re.sub("\ncount = .*", "", file.read_text()))
+        settings = load_settings(
+            TripsSettings, file, presets=tmp_path, overrides=(*overrides, *more)
+        )
+        if not more:
+            with pytest.raises(InputRefused, match="no pid may have more than 2 trips"):
+                ingest_input(run, settings)
+            continue
+        ingest_input(run, settings)
+        assert read_truth(run).leaves.total == 2 * rows["pid"].nunique()
+        assert plan_of(run, settings).budget.squared_sensitivities[1] == 8
 
 
 def test_gaussian_noise_on_leaves_lists_what_is_not_there(country: Path, tmp_path: Path) -> None:

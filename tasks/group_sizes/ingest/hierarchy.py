@@ -18,7 +18,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.readers import read_under_names
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.group_sizes.input_rules import REGION_RULES
@@ -39,12 +39,15 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]*")
 
 
 def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | None:
-    """The hierarchy of a file with columns level, region, parent; None if it breaks a rule.
+    """The hierarchy of a file with columns level, region (or area), parent; None if it breaks a
+    rule.
 
     Rows may stand in any order. Raises UnreadableInput for a file that cannot be read.
     """
-    layout = TableLayout("regions", tuple(Field(c, "text") for c in COLUMNS), None, "expected")
-    batches = read_batches(InputFile("regions", path, name, layout), Selection(COLUMNS))
+    fields = tuple(Field(c, "text") for c in (*COLUMNS, "area"))
+    layout = TableLayout("regions", fields, None, "expected")
+    file = InputFile("regions", path, name, layout)
+    batches = read_under_names(file, COLUMNS, {"region": "area"})
     rows = pd.concat(
         pd.DataFrame(
             {

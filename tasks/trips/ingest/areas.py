@@ -1,4 +1,4 @@
-"""Area hierarchies from files with the columns level, area, parent.
+"""Area hierarchies from files with the columns level, area (or region), parent.
 
 The levels form a chain: the coarsest has no parents, every other level's parents are areas of the
 level above. Their order in the file does not matter, nor do the names of the levels. Areas are
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.readers import read_under_names
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.tally import RuleTally
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
@@ -29,7 +29,9 @@ Level = tuple[str, pd.DataFrame]
 def areas_file(table: str, path: str, name: str) -> InputFile:
     """The input file of areas under a key of the settings."""
     layout = TableLayout(
-        table, tuple(Field(column, "text") for column in COLUMNS), column_names="expected"
+        table,
+        tuple(Field(column, "text") for column in (*COLUMNS, "region")),
+        column_names="expected",
     )
     return InputFile(table, path, name, layout)
 
@@ -38,7 +40,7 @@ def read_areas(file: InputFile) -> pd.DataFrame:
     """The rows as texts without surrounding blanks, "" where blank; raises UnreadableInput."""
     batches = [
         pd.DataFrame({column: _texts(batch[column]) for column in COLUMNS})
-        for batch in read_batches(file, Selection(COLUMNS))
+        for batch in read_under_names(file, COLUMNS, {"area": "region"})
     ]
     return pd.concat(batches, ignore_index=True)
 

@@ -18,6 +18,7 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
     rho_from_epsilon_simple,
+    rho_from_epsilon_tight,
 )
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
@@ -266,3 +267,20 @@ def test_unsound_budgets_are_refused_with_the_remedy(change, sentence):
         check_budget(replace(UNITS_BUDGET, **change))
     assert sentence in str(refused.value)
     assert str(refused.value).startswith("[budget.units]")
+
+
+@pytest.mark.parametrize("delta", ["1e-300", "1e-12", "1e-8", "1/3"])
+@pytest.mark.parametrize("epsilon", ["1e-3", "1/10", "1", "10", "1e6"])
+def test_the_tight_rho_is_the_largest_whose_epsilon_is_not_passed(epsilon, delta) -> None:
+    epsilon, delta = Fraction(epsilon), Fraction(delta)
+    rho = rho_from_epsilon_tight(epsilon, delta)
+    assert rho >= rho_from_epsilon_simple(epsilon, delta)
+    assert epsilon_tight(rho, delta) <= float(epsilon) * (1 + 1e-9)
+    assert epsilon_tight(rho * Fraction("1.000001"), delta) > float(epsilon)
+
+
+def test_the_tight_conversion_is_refused_what_the_simple_one_is() -> None:
+    with pytest.raises(InputRefused, match="epsilon is 0"):
+        rho_from_epsilon_tight(Fraction(0), Fraction(1, 10))
+    with pytest.raises(InputRefused, match="delta is 1"):
+        rho_from_epsilon_tight(Fraction(1), Fraction(1))

@@ -17,6 +17,7 @@ from spineflow.tasks.group_sizes.ingest.hierarchy import (
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.trips.ingest.areas import area_levels, areas_file
 
 ROWS = [
     ("county", "b2", "B"),
@@ -97,6 +98,15 @@ def test_a_hierarchy_without_root_is_refused() -> None:
     found = tally()
     assert hierarchy_of_rows(frame([("state", "A", "US"), ("state", "B", "US")]), found) is None
     assert "one level must have no parents" in found.findings()[0].rule
+
+
+def test_one_file_serves_group_sizes_and_trips(tmp_path: Path) -> None:
+    for name in ("region", "area"):
+        path = tmp_path / f"{name}.csv"
+        frame(ROWS).rename(columns={"region": name}).to_csv(path, index=False)
+        assert as_text(read_hierarchy(str(path), path.name, tally())) == EXPECTED
+        levels = area_levels(areas_file("areas", str(path), path.name), tally())
+        assert [level for level, _ in levels] == [level for level, _, _ in EXPECTED]
 
 
 def test_missing_columns_are_refused(tmp_path: Path) -> None:
