@@ -117,6 +117,12 @@ class ProductsSettings(ProductSettings):
                 )
             settings.refuse_what_does_not_fit(lambda text, where=where: refuse(f"{where}: {text}"))
 
+    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+        """Refuse what does nothing in a product's own settings."""
+        for name, settings in self.products.chosen().items():
+            where = f"products.{name}"
+            settings.refuse_what_does_nothing(lambda text, where=where: refuse(f"{where}: {text}"))
+
 
 def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[str, Any]:
     """The shared tables, less the keys that a product's own tables do not have."""

@@ -199,6 +199,12 @@ class ProductSettings(Section):
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Check what a single field cannot show; call `refuse` with a sentence about the first."""
 
+    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+        """Refuse settings that have no effect beside the others.
+
+        Asked of settings files alone: a run that an earlier version began keeps what it has.
+        """
+
 
 def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """A table with the keys of both; where both have one, `top` wins, and tables are merged."""

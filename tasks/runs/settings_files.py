@@ -48,7 +48,9 @@ def load_settings(
             )
         return merged_tables(of.without_replaced(_read_toml(file), own), own)
 
-    return _validated(model, model.expanded(merged, with_preset), path)
+    settings = _validated(model, model.expanded(merged, with_preset), path)
+    settings.refuse_what_does_nothing(refuse_in(path.name))
+    return settings
 
 
 def frozen_settings(model: type[Settings], path: Path) -> Settings:

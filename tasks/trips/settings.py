@@ -20,7 +20,12 @@ from spineflow.tasks.runs.settings import (
     refuse_loss,
     refuse_shares,
 )
-from spineflow.tasks.trips.workload.mechanisms import STABILITY_HISTOGRAM
+from spineflow.tasks.trips.workload.mechanisms import (
+    FULL_INFORMATION,
+    GAUSSIAN_LEAVES,
+    STABILITY_HISTOGRAM,
+    TDA_CHEBYSHEV,
+)
 from spineflow.tasks.trips.workload.neighbors import Contribution
 
 SHARE_RULES = ("uniform", "geometric", "optimised")
@@ -156,6 +161,33 @@ class TripsSettings(ProductSettings):
                 refuse("mechanism.shares holds a 0; every measured level needs a positive share")
         if self.mechanism.share_ratio <= 0:
             refuse("mechanism.share_ratio must be a positive fraction")
+
+    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+        """Refuse settings of other mechanisms, and of people who make several trips."""
+        mechanism = self.mechanism
+        is_leaves = mechanism.name in (GAUSSIAN_LEAVES, STABILITY_HISTOGRAM)
+        is_full = mechanism.name == FULL_INFORMATION
+        needs = {
+            "shares": (not is_leaves, "a top-down mechanism"),
+            "remove_small_values": (
+                not is_leaves and mechanism.name != TDA_CHEBYSHEV,
+                "a top-down mechanism with a projection of its own",
+            ),
+            "tree": (not is_leaves and self.input.trips is not None, "input.trips and a tree"),
+            "share_ratio": (mechanism.shares == "geometric" and not is_leaves, "geometric shares"),
+            "projection": (is_full, f"the mechanism {FULL_INFORMATION}"),
+            "most_nodes": (is_full, f"the mechanism {FULL_INFORMATION}"),
+        }
+        for name, (is_used, what) in needs.items():
+            is_default = getattr(mechanism, name) == type(mechanism).model_fields[name].default
+            if not is_used and not is_default:
+                refuse(f"mechanism.{name} does nothing without {what}; remove it")
+        privacy = self.privacy
+        if privacy.distinct_trips and privacy.trips_per_person == 1:
+            refuse(
+                "privacy.distinct_trips does nothing where a person makes one trip; remove it, or "
+                "set privacy.trips_per_person"
+            )
 
     def _refuse_input(self, refuse: Refuse) -> None:
         given = self.input

@@ -5,7 +5,8 @@ Run `python tests/benchmarks/trips_accuracy.py [--data complete|sparse|country] 
 delta 1e-8, the mean over replicates of the largest absolute error of every level, and of the
 false discovery rate and the false negative rate at the last one. `inftda, rho/2` is InfTDA with
 half the budget, which is what the authors' program spends: it divides rho by twice the number of
-levels.
+levels. `inftda, tight` takes the tight conversion; with --root the areas have a root row, which
+`inftda, root measured` spends on, as version 0.1.0 did.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ TRIPS = REPOSITORY.parent / "shared" / "data" / "trips"
 VARIANTS: dict[str, dict[str, str]] = {
     "inftda, rho/2": {"name": "inftda"},
     "inftda": {"name": "inftda"},
+    "inftda, root measured": {"name": "inftda"},
+    "inftda, tight": {"name": "inftda"},
     "inftda, optimised": {"name": "inftda", "shares": "optimised"},
     "tda_l2": {"name": "tda_l2"},
     "tda_chebyshev": {"name": "tda_chebyshev"},
@@ -37,7 +40,16 @@ VARIANTS: dict[str, dict[str, str]] = {
 }
 
 
-def input_of(data: str, folder: Path) -> dict[str, object]:
+def rooted_areas(data: str, folder: Path) -> Path:
+    """The areas with a row for the whole country above them."""
+    rows = (TRIPS / f"random_{data}_areas.csv").read_text().splitlines()
+    rows = [f"{row}nation" if row.endswith(",") else row for row in rows]
+    path = folder / f"{data}_areas.csv"
+    path.write_text("\n".join([rows[0], "nation,nation,", *rows[1:]]) + "\n")
+    return path
+
+
+def input_of(data: str, folder: Path, *, has_root: bool = False) -> dict[str, object]:
     """The `[input]` section of a data set; the country is generated in `folder`."""
     if data == "country":
         from spineflow.tasks.runs.settings_files import load_settings
@@ -51,13 +63,21 @@ def input_of(data: str, folder: Path) -> dict[str, object]:
         "origin": "LEVEL4_ORIG",
         "destination": "LEVEL4_DEST",
         "count": "COUNT",
-        "areas": f"{TRIPS}/random_{data}_areas.csv",
+        "areas": str(
+            rooted_areas(data, folder) if has_root else f"{TRIPS}/random_{data}_areas.csv"
+        ),
         "confidential": False,
     }
 
 
 def studies(
-    data: str, folder: Path, epsilon: str, chosen: list[str], n_replicates: int
+    data: str,
+    folder: Path,
+    epsilon: str,
+    chosen: list[str],
+    n_replicates: int,
+    *,
+    has_root: bool = False,
 ) -> Iterator[tuple[str, dict[str, np.ndarray], float]]:
     """Mean errors of each variant by name, and its seconds a replicate."""
     from spineflow.tasks.noise.randomness import SystemRandom
@@ -67,7 +87,7 @@ def studies(
     from spineflow.tasks.trips.workload.plan import make_plan
     from spineflow.tasks.trips.workload.truth import TrueTree
 
-    own = input_of(data, folder)
+    own = input_of(data, folder, has_root=has_root)
     privacy = {"dataset": data, "epsilon": epsilon, "delta": "1e-8"}
     truth = None
     for name in chosen:
@@ -82,7 +102,12 @@ def studies(
             settings = settings.model_copy(
                 update={"privacy": type(settings.privacy).model_validate(half)}
             )
-        plan = make_plan(settings, truth.tree)
+        if name.endswith("tight"):
+            tight = settings.privacy.model_dump() | {"conversion": "tight"}
+            settings = settings.model_copy(
+                update={"privacy": type(settings.privacy).model_validate(tight)}
+            )
+        plan = make_plan(settings, truth.tree, merges=not name.endswith("root measured"))
         start = time.perf_counter()
         errors = [
             replicate_errors(plan, truth, settings.mechanism, SystemRandom())
@@ -108,12 +133,18 @@ def main() -> int:
     parser.add_argument("--replicates", type=int, default=10)
     parser.add_argument("--epsilons", nargs="+", default=["0.1", "1", "10"])
     parser.add_argument("--mechanisms", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--root", action="store_true", help="add a root row to the areas")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for epsilon in options.epsilons:
             print(f"\n{options.data}, epsilon {epsilon}, {options.replicates} replicates")
             for name, means, seconds in studies(
-                options.data, Path(folder), epsilon, options.mechanisms, options.replicates
+                options.data,
+                Path(folder),
+                epsilon,
+                options.mechanisms,
+                options.replicates,
+                has_root=options.root,
             ):
                 print(f"{name:20} {row(means)}   {seconds:.2f} s")
     return 0

@@ -56,6 +56,10 @@ def optimised_shares(
 ) -> dict[int, Fraction]:
     """Shares of the measured `levels`, thousandths that add to exactly 1."""
     fanouts = mean_fanouts(tree)
+    # A level of only children that is not measured is the level above under another name.
+    counted = [
+        level for level, fanout in enumerate(fanouts, start=1) if fanout > 1 or level in levels
+    ]
     squares = np.array([squared_sensitivity(tree, level, contribution) for level in levels])
 
     def shares_of(parameters: np.ndarray) -> np.ndarray:
@@ -68,9 +72,7 @@ def optimised_shares(
         found = regular_tree_variances(
             variances, fanouts, is_root_exact=contribution.has_invariant_total
         )
-        # A level whose nodes are only children has the variance of the level above.
-        below = found[1:]
-        return float(np.log(below[below > 0]).sum())
+        return float(np.log(found[counted][found[counted] > 0]).sum())
 
     best = minimize(log_product, np.zeros(len(levels)), method="L-BFGS-B")
     return dict(zip(levels, _thousandths(shares_of(best.x)), strict=True))
