@@ -96,8 +96,8 @@ class Case:
         )
 
     def noisy(self, plan: Plan, source) -> list[np.ndarray]:
-        parameters = [level.noise_parameter for level in plan.levels]
-        return noisy_levels(plan.vector, self.truth, parameters, source, mechanism=plan.noise)
+        noises = [level.noise_of(plan.noise) for level in plan.levels]
+        return noisy_levels(plan.vector, self.truth, noises, source)
 
     def estimate(
         self, plan: Plan, noisy: list[np.ndarray], limit: float = TIME_LIMIT

@@ -31,7 +31,13 @@ from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import charge_run
 from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
-from spineflow.tasks.trips.paths import estimates_files, leaves_file, measured_file, tree_file
+from spineflow.tasks.trips.paths import (
+    estimates_files,
+    leaves_file,
+    measured_file,
+    plan_file,
+    tree_file,
+)
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
@@ -187,6 +193,7 @@ def test_a_run_of_version_0_1_0_keeps_measuring_what_it_measured(
     facts = json.loads(tree_file(run).read_text())
     assert facts.pop("merges")
     tree_file(run).write_text(json.dumps(facts))
+    plan_file(run).unlink()
     assert plan_of(run, settings).levels == tuple(range(1, 9))
     tree_to_table(run, settings)
 

@@ -13,7 +13,8 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
 )
-from spineflow.tasks.noise.draws import UnchargedNoise
+from spineflow.tasks.noise.draws import Noise, UnchargedNoise
+from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
 from spineflow.tasks.noise.randomness import SeededRandom
 
 COUNTS = np.array([[1, 2, 0], [4, 0, 3]])
@@ -38,7 +39,7 @@ def test_without_a_scale_there_is_no_noise() -> None:
 def test_noise_is_discrete_laplace_of_the_scale_and_of_no_other(vector: str) -> None:
     counts = np.arange(60_000).reshape(60, 1000) % 7
     noise = noisy_vector(
-        vector, counts, Fraction(3), UnchargedNoise(SeededRandom(5))
+        vector, counts, Noise(DISCRETE_LAPLACE, Fraction(3)), UnchargedNoise(SeededRandom(5))
     ) - true_vector(vector, counts)
     values = np.arange(-12, 13)
     observed = [np.sum(noise < -12), *(np.sum(noise == v) for v in values), np.sum(noise > 12)]
@@ -59,6 +60,6 @@ def test_counts_that_would_wrap_are_refused() -> None:
         noisy_vector(
             GROUP_SIZES,
             np.full((1, 50), (1 << 63) - 1),
-            Fraction(5),
+            Noise(DISCRETE_LAPLACE, Fraction(5)),
             UnchargedNoise(SeededRandom(1)),
         )
