@@ -27,6 +27,7 @@ from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, estimate_once
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
+from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import charge_run
 from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
@@ -195,6 +196,7 @@ def test_a_run_of_version_0_1_0_keeps_measuring_what_it_measured(
     tree_file(run).write_text(json.dumps(facts))
     plan_file(run).unlink()
     assert plan_of(run, settings).levels == tuple(range(1, 9))
+    write_plan(run, plan_of(run, settings))
     tree_to_table(run, settings)
 
 
