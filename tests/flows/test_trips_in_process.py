@@ -163,7 +163,7 @@ def test_levels_that_only_repeat_counts_are_not_measured(
     below = areas[finest].assign(level="district", parent=areas.loc[finest, "area"])
     run, settings = started(country, tmp_path, *DEGENERATE[case])
     pd.concat([nation, areas, below]).to_csv(tmp_path / "areas.csv", index=False)
-    run_in_process(run, settings)
+    run_in_process(run, order(run, settings))
     plan = plan_of(run, settings)
     n_nodes = [plan.tree.n_nodes(level) for level in range(plan.tree.depth + 1)]
     assert len(n_nodes) == 2 * 5 + 1
@@ -197,7 +197,7 @@ def test_a_run_of_version_0_1_0_keeps_measuring_what_it_measured(
     plan_file(run).unlink()
     assert plan_of(run, settings).levels == tuple(range(1, 9))
     write_plan(run, plan_of(run, settings))
-    tree_to_table(run, settings)
+    run_in_process(run, tree_to_table(run, settings))
 
 
 @pytest.mark.parametrize("skipped", [3, 5])
