@@ -25,7 +25,7 @@ from spineflow.tasks.ledger.claims import (
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.store import ledger_at, open_ledger, reading
 from spineflow.tasks.noise.draws import NoiseDraws, UnchargedNoise
-from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
+from spineflow.tasks.noise.randomness import RandomSource, SeededRandom, SystemRandom
 from spineflow.tasks.runs.conditions import (
     conditions_of,
     digest_of,
@@ -225,3 +225,10 @@ def uncharged_noise(settings: ProductSettings, *key: str) -> UnchargedNoise:
     if settings.privacy.seed is not None:
         return UnchargedNoise(SeededRandom(settings.privacy.seed, *key))
     return UnchargedNoise(SystemRandom())
+
+
+def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:
+    """Random bits for choices that are no noise, such as which records are kept."""
+    if settings.privacy.seed is not None:
+        return SeededRandom(settings.privacy.seed, *key)
+    return SystemRandom()

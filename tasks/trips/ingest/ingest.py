@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spineflow.tasks.ledger.charging import random_choice_source
 from spineflow.tasks.ledger.digests import InputDigest, input_digest, unnamed_digest
 from spineflow.tasks.ledger.identity import store_identity
-from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
@@ -177,8 +177,7 @@ def _contributed(
     )
     if not drops:
         return leaves
-    seed = settings.privacy.seed
-    source = SystemRandom() if seed is None else SeededRandom(seed, UNIVERSE, "contributions")
+    source = random_choice_source(settings, UNIVERSE, "contributions")
     return trips.kept(contribution.trips, source, are_distinct=contribution.are_distinct)
 
 
