@@ -9,7 +9,6 @@ from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.release.report import noise_section
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import guarantee_of
-from spineflow.tasks.group_sizes.workload.mechanisms import NOISE
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.runs.directory import RunDirectory
 
@@ -59,7 +58,7 @@ def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
         None,
         ("Protected is every person: of which size the person's group is.",),
         (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
-        (Loss("groups", NOISE, guarantee_of(plan)),),
+        (Loss("groups", plan.noise, guarantee_of(plan)),),
     )
 
 
@@ -67,5 +66,13 @@ def exact_of(plan: Plan) -> tuple[Exact, ...]:
     """The declared facts that the release rests on."""
     return (
         Exact("number of groups", f"there are {plan.groups:,} in all, released without noise"),
+        *_exact_regions(plan),
         Exact("regions", "which regions there are"),
     )
+
+
+def _exact_regions(plan: Plan) -> tuple[Exact, ...]:
+    if plan.exact_level is None:
+        return ()
+    what = f"how many there are in every {plan.exact_level}, released without noise"
+    return (Exact("numbers of groups by region", what),)
