@@ -39,6 +39,7 @@ from spineflow.flows.running import (
 from spineflow.tasks.census.queries import normalize_query_name
 from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
+from spineflow.tasks.census.declared_input import DeclaredInput
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
@@ -51,15 +52,20 @@ from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
 from spineflow.tasks.topdown.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
 from spineflow.tasks.topdown.estimation.steps import combine, estimate
-from spineflow.tasks.topdown.ingest.ingest import check_input_of, refuse_large_deltas
+from spineflow.tasks.topdown.ingest.ingest import (
+    check_input_of,
+    largest_universe,
+    refuse_large_deltas,
+)
 from spineflow.tasks.topdown.ingest.steps import ingest
+from spineflow.tasks.topdown.measurement.constrain_declared import check_declared_spines
 from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.release.report import write_report
 from spineflow.tasks.topdown.release.steps import write_microdata
-from spineflow.tasks.topdown.release.tabulations.run import tabulated_universes
+from spineflow.tasks.topdown.release.tabulations.run import has_tables
 from spineflow.tasks.topdown.release.tabulations.steps import write_redistricting_tables
-from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
 from spineflow.tasks.topdown.spine.build import check_spine_settings, universe_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
@@ -105,7 +111,9 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     yield {f"{universe} spine": [spine] for universe, spine in spines.items()}
     charged = call(charge_ledger, after=spines.values())
     yield {"ledger": [charged]}
-    constrained = {u: call(constrain, u, after=[spine]) for u, spine in spines.items()}
+    # What a universe is held to may be the release of others, which then come first.
+    first, *later = universe_waves(settings)
+    constrained = {u: call(constrain, u, after=[spines[u]]) for u in first}
     measured = {
         (universe, geolevel): [
             call(measure, universe, geolevel, shard.name, after=[charged]) for shard in shards
@@ -121,8 +129,14 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe, spine in spines.items()
     }
     yield Aside(summaries)
-    needed = {key: [*made, constrained[key[0]]] for key, made in measured.items()}
-    estimated = yield from estimates(run, settings, needed)
+    needed = {
+        key: [*made, constrained[key[0]]] if key[0] in constrained else made
+        for key, made in measured.items()
+    }
+    estimated = yield from estimates(run, settings, needed, first)
+    for wave in later:
+        yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
+        estimated |= yield from estimates(run, settings, needed, wave)
     released = yield from _release(settings, estimated)
     yield summaries
     compared = call(compare_with_truth, after=[released])
@@ -131,9 +145,13 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
 
 
 def estimates(
-    run: RunDirectory, settings: TopdownSettings, needed: Mapping[tuple[str, str], Sequence[Call]]
+    run: RunDirectory,
+    settings: TopdownSettings,
+    needed: Mapping[tuple[str, str], Sequence[Call]],
+    universes: Sequence[str] | None = None,
 ) -> Generator[Wave, None, dict[str, list[Call]]]:
-    """The steps that estimate every universe, geolevel by geolevel as its estimator has them.
+    """The steps that estimate universes, by default all, geolevel by geolevel as the estimator has
+    them.
 
     `needed` are the calls that a universe's geolevel waits for, besides those of its own geolevel
     before. Returns each universe's last calls.
@@ -141,7 +159,7 @@ def estimates(
     steps = {COMBINE: combine, ESTIMATE: estimate}
     shards = {
         universe: shards_by_geolevel(spine_folder(run, universe))
-        for universe in settings.run.universes
+        for universe in (settings.run.universes if universes is None else universes)
     }
     orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
     last: dict[str, list[Call]] = {universe: [] for universe in shards}
@@ -165,7 +183,7 @@ def _release(
     written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
     yield {f"{universe} microdata": [made] for universe, made in written.items()}
     made = list(written.values())
-    if tabulated_universes(settings):
+    if has_tables(settings):
         made = [call(write_redistricting_tables, after=made)]
         yield {"tables": made}
     checked = call(check_release, after=made)
@@ -181,7 +199,10 @@ def check(settings: TopdownSettings) -> None:
     with_counts = not settings.input.confidential
     print_rules(found, with_counts=with_counts)
     accepted = found.accepted(with_counts=with_counts)
-    refuse_large_deltas(settings, sum(accepted.state_totals.values()))
+    refuse_large_deltas(settings, largest_universe(accepted))
+    if isinstance(accepted, DeclaredInput):
+        check_declared_spines(settings, accepted.areas.frame)
+        return
     for universe in settings.run.universes:
         universe_spine(settings, universe, accepted.geography, accepted.invariants)
 

@@ -27,7 +27,7 @@ from spineflow.geography.categories import Category, combine
 from spineflow.geography.errors import GeographyRefused
 from spineflow.geography.hierarchy import first_rows, nest, ranks_within, text_column
 from spineflow.geography.levels import Geolevel, Spine, shares_add_to_one
-from spineflow.geography.optimize import even_groups
+from spineflow.geography.optimize import cut_groups
 
 KINDS = ("conventional", "optimized")
 ROOT = "0"
@@ -57,6 +57,7 @@ class DeclaredRules:
     categories: tuple[ColumnCategory, ...] = ()
     branch: np.ndarray | None = None
     fanout_cutoff: float = 12
+    cut: str = "even"
     bypass: bool = True
     bypass_cutoff: int | None = 150
     never_split: tuple[str, ...] = ()
@@ -143,7 +144,7 @@ def declared_spine(
     for depth, name in enumerate(names[1:], 1):
         if name == grouped:
             combination = combine(declared_categories(areas, rules), len(areas))
-            above = nest(above, even_groups(above, combination, rules.fanout_cutoff))
+            above = nest(above, cut_groups(above, combination, rules.fanout_cutoff, rules.cut))
         else:
             number = pd.factorize(pieces[name], sort=True)[0].astype(np.int64)
             above = nest(above, *([branch.astype(np.int64)] if depth == 1 else []), number)

@@ -75,7 +75,9 @@ def load_areas(
     table, below = declared.table, declared.geolevels[1:]
     required = tuple(name for name in below if name != _formed(declared))
     parts: list[dict[str, np.ndarray]] = []
-    for file in files:
+    layout = text_layout(table, below)
+    for each in files:
+        file = InputFile(each.table, each.path, each.name, layout)
         for batch in read_batches(file, Selection(required, with_others=True)):
             parts.append(
                 {

@@ -225,10 +225,16 @@ class TableDeclaration(Part):
 class CensusDeclaration(Part):
     """What a census is: its areas, attributes, universes and tables."""
 
-    layout: Literal["cef"] = "cef"
-    """Who reads the tables: the reader of the Census Edited File."""
+    layout: Literal["declared", "cef"] = "declared"
+    """Who reads the tables: the declaration alone, or the reader of the Census Edited File."""
     geography: CensusGeography | None = None
     attributes: dict[str, AttributeDeclaration] = Field(min_length=1)
     coarsenings: dict[str, CoarseningDeclaration] = {}
     universes: dict[str, UniverseDeclaration] = Field(min_length=1)
     tables: tuple[TableDeclaration, ...] = ()
+
+    @model_validator(mode="after")
+    def _says_where(self) -> CensusDeclaration:
+        if self.layout == "declared" and self.geography is None:
+            raise ValueError("needs a section geography that names the table of areas")
+        return self

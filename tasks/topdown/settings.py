@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from spineflow.geography.rules import GEOLEVELS
 from spineflow.tasks.census.census import Census, Zero, compiled, preset_census
+from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration, StructuralZeroDeclaration
 from spineflow.tasks.census.queries import (
     marginal_query,
@@ -310,6 +311,31 @@ class TopdownSettings(ProductSettings):
             refuse("run.universes must name a universe, or budget must have a section for one")
         for universe in self.run.universes:
             _refuse_universe(self, universe, refuse)
+        if self.is_declared:
+            _refuse_declared(self, refuse)
+
+
+def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
+    """The universes in the order in which they are estimated: those of a wave side by side, each
+    wave after what it is held to has been estimated.
+    """
+    waves: list[tuple[str, ...]] = []
+    done: set[str] = set()
+    rest = list(settings.run.universes)
+    while rest:
+        needs = {
+            name: {
+                side.universe
+                for relation in settings.compiled_census.universes[name].relations
+                for side in relation.others
+            }
+            for name in rest
+        }
+        wave = tuple(name for name in rest if needs[name] <= done)
+        waves.append(wave)
+        done |= set(wave)
+        rest = [name for name in rest if name not in wave]
+    return tuple(waves)
 
 
 def refuse_tables(paths: Mapping[str, str], needed: Sequence[str], refuse: Refuse) -> None:
@@ -329,6 +355,37 @@ def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The table under a key; empty if there is none or something else."""
     found = tree.get(key)
     return found if isinstance(found, Mapping) else {}
+
+
+def _refuse_declared(settings: TopdownSettings, refuse: Refuse) -> None:
+    """Refuse what a declared census does not have, and declarations that contradict each other."""
+    census, universes = settings.compiled_census, settings.run.universes
+    if settings.run.estimator != "topdown":
+        refuse(
+            f'run.estimator is "{settings.run.estimator}"; for a declared census there is "topdown"'
+        )
+    for universe in universes:
+        if settings.workload_of(universe).attributes is not None:
+            refuse(
+                f"workload.{universe}.attributes is set; a declared census has them under "
+                f"census.universes.{universe}.attributes"
+            )
+        for relation in census.universes[universe].relations:
+            for side in relation.others:
+                if side.universe not in universes:
+                    refuse(
+                        f"relation {relation.name!r} of {universe} needs the released counts of "
+                        f"{side.universe}; add it to run.universes"
+                    )
+    for table in census.tables:
+        if table.universe not in universes:
+            refuse(f"table {table.name!r} is of {table.universe}, which is not in run.universes")
+    schemas = {name: settings.schema_of(name) for name in universes}
+    try:
+        zeros = {name: settings.zeros_of(name) for name in universes}
+        refuse_contradictions(census, schemas, zeros)
+    except ValueError as error:
+        refuse(f"census: {error}")
 
 
 def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -> None:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
-from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.charging import refuse_unlike_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
+from spineflow.tasks.topdown.checks.declared import cells_of, check_declared_run
 from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
 from spineflow.tasks.topdown.paths import geography_file, invariants_file
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Outcome
-from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.run_checks import run_checks
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 from spineflow.validation.topdown.tabulations import Tabulated, check_tabulations
-
-
-def cells_of(schema: Schema) -> Cells:
-    """A schema in plain facts, from which the checks number its cells anew."""
-    sizes = dict(zip(schema.attributes, schema.shape, strict=True))
-    groups = {c.name: (c.attribute, c.groups) for c in schema.coarsenings}
-    return Cells(schema.universe, sizes, groups)
 
 
 def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
@@ -60,6 +52,8 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """
     refuse_unlike_ledger(run, settings)
+    if settings.is_declared:
+        return accept(run, settings, check_declared_run(run, settings))
     invariants = read_invariants(invariants_file(run))
     facilities = pa.table(
         {

@@ -9,16 +9,20 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from spineflow.geography.declared import declared_units
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.estimates import read_estimates, write_estimates
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
+from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
+    LinearRows,
     Measurements,
     QueryMeasurement,
     SiblingProblem,
@@ -31,7 +35,16 @@ from spineflow.tasks.topdown.measurement.constraints import (
     bound_names,
     state_of,
 )
-from spineflow.tasks.topdown.paths import constraints_file, solves_file, spine_folder
+from spineflow.tasks.topdown.measurement.declared_constraints import (
+    LevelUnits,
+    declared_resolution,
+)
+from spineflow.tasks.topdown.paths import (
+    constraints_file,
+    geography_file,
+    solves_file,
+    spine_folder,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 from spineflow.tasks.topdown.workload.budget import Budget
@@ -86,6 +99,10 @@ class ShardConstraints:
             return group, self.state_total[states]
         return None, None
 
+    def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
+        """None: bounds of types and totals are all there is."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Family:
@@ -118,7 +135,7 @@ class ShardInput:
     schema: Schema
     geocode: np.ndarray
     type_of_cell: np.ndarray
-    constraints: ShardConstraints
+    constraints: ShardConstraints | DeclaredConstraints
     measured: Mapping[str, QueryMeasurement]
 
     @classmethod
@@ -136,6 +153,12 @@ class ShardInput:
         geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
         constraints = constraints_file(run, universe, geolevel, shard.name)
         dpqueries = run.dpqueries(universe, geolevel, shard.name)
+        if settings.is_declared:
+            held = _declared_constraints(run, settings, universe, spine, shard, constraints)
+            type_of_cell = held.type_of_cell
+        else:
+            held = ShardConstraints.read(constraints, schema, geolevel, geocode)
+            type_of_cell = bounded_type_of_cell(schema)
         return cls(
             run,
             settings,
@@ -144,8 +167,8 @@ class ShardInput:
             shard,
             schema,
             geocode,
-            bounded_type_of_cell(schema),
-            ShardConstraints.read(constraints, schema, geolevel, geocode),
+            type_of_cell,
+            held,
             read_query_measurements(dpqueries, schema, budget, geocode),
         )
 
@@ -257,7 +280,10 @@ def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
 
 
 def _problem(
-    family: Family, geocode: np.ndarray, constraints: ShardConstraints, type_of_cell: np.ndarray
+    family: Family,
+    geocode: np.ndarray,
+    constraints: ShardConstraints | DeclaredConstraints,
+    type_of_cell: np.ndarray,
 ) -> SiblingProblem:
     """What the children of a parent must satisfy."""
     order = np.lexsort((family.support, type_of_cell[family.support]))
@@ -272,7 +298,32 @@ def _problem(
         constraints.upper[family.start : family.stop],
         group,
         totals,
+        constraints.linear_rows(family.start, family.stop, support),
     )
+
+
+def _declared_constraints(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universe: str,
+    spine: Spine,
+    shard: Shard,
+    path: Path,
+) -> DeclaredConstraints:
+    """The constraints of a shard of a declared census."""
+    declared = settings.compiled_census.universes[universe]
+    geolevels = settings.compiled_census.geography.geolevels
+    geounits = slice(shard.start, shard.stop)
+    units = {}
+    if declared.invariants:
+        known = declared_units(read_geography(geography_file(run)), geolevels)
+        for name, levels in declared_resolution(spine, declared, known).items():
+            here = levels[shard.geolevel]
+            invariant = next(entry for entry in declared.invariants if entry.name == name)
+            part = LevelUnits(here.kind[geounits], here.unit[geounits])
+            units[name] = (part, known[invariant.geolevel].path)
+    geocode = spine.geolevel(shard.geolevel).geocode[geounits]
+    return DeclaredConstraints.read(path, settings.schema_of(universe), declared, geocode, units)
 
 
 def bounded_type_of_cell(schema: Schema) -> np.ndarray:

@@ -131,7 +131,8 @@ def solve_passes(
             if solution is None:
                 return LeastSquaresResult(False, None, tuple(records))
             continue
-        classes = joint_classes([problem.type_of_cell, *labels, *pins.labels])
+        further = [rows.labels() for rows in problem.rows]
+        classes = joint_classes([problem.type_of_cell, *labels, *pins.labels, *further])
         first = np.unique(classes, return_index=True)[1]
         coarse_labels = [label[first] for label in labels]
         pass_problem = PassProblem.build(
@@ -259,7 +260,12 @@ class PassProblem:
         return squared_distance(self._quadratic, x)
 
     def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, PassRecord]:
-        """The active-set method first, then the interior-point method, at last HiGHS."""
+        """The active-set method first, then the interior-point method, at last HiGHS.
+
+        HiGHS alone where there are linear rows.
+        """
+        if self.problem.rows:
+            return self._solve_with_rows()
         form = self._quadratic, self._constraints
         guess, penalty = admm.first_point(*form)
         guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
@@ -286,6 +292,48 @@ class PassProblem:
         return x, PassRecord(
             "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
         )
+
+    def _solve_with_rows(self) -> tuple[np.ndarray | None, PassRecord]:
+        """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
+        L1 norm to what the problem has without its linear rows.
+        """
+        c, k = self.shape
+        found = self.solve_with_highs()
+        iterations = found.iterations
+        if found.x is None:
+            plain = replace(self, problem=replace(self.problem, rows=()))
+            near, record = plain.solve()
+            iterations += record.iterations
+            if near is None:
+                return None, record
+            found = self._nearest(near)
+            iterations += found.iterations
+        if found.x is None:
+            return None, PassRecord("highs", found.status, iterations, np.inf, np.inf, np.inf)
+        x = np.maximum(found.x[: c * k].reshape(c, k), 0.0)
+        record = PassRecord(
+            "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
+        )
+        return x, record
+
+    def _nearest(self, target: np.ndarray) -> highs.HighsResult:
+        """Minimises the sum of |x - target| subject to every constraint of the pass."""
+        c, k = self.shape
+        n = c * k
+        cell = np.arange(n).reshape(c, k)
+        program = LinearProgram(3 * n)
+        every = np.arange(n)
+        program.add_rows(
+            np.tile(every, 3),
+            np.concatenate([every, n + every, 2 * n + every]),
+            np.repeat([1.0, -1.0, 1.0], n),
+            target.ravel(),
+            target.ravel(),
+        )
+        self._add_constraints(program, cell)
+        cost = np.repeat([0.0, 1.0, 1.0], n)
+        zero, infinite = np.zeros(3 * n), np.full(3 * n, np.inf)
+        return highs.solve(cost, program.matrix(), *program.bounds(), zero, infinite)
 
     def _record(self, solver: str, iterations: int, result: active_set.Solution) -> PassRecord:
         gap = result.gap / (1.0 + self.objective(result.x))
@@ -319,6 +367,10 @@ class PassProblem:
         for rows in self.pin_rows:
             held = sum_rows(x, rows, self.targets.shape[1])
             np.add.at(answers, self.group_of_child, held)
+        for rows in problem.rows:
+            sums = rows.sums(x)
+            largest = max(largest, float((rows.lower - sums).max(initial=0.0)))
+            largest = max(largest, float((sums - rows.upper).max(initial=0.0)))
         return max(largest, float(np.abs(answers - self.targets).max(initial=0.0)))
 
     @property

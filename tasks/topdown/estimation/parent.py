@@ -174,7 +174,7 @@ def estimate_children(
         if result.success:
             break
     else:
-        raise _infeasible(parent, conflicting_constraint(problem))
+        raise _infeasible(parent, _conflict(problem))
     rounded = rounder.solve_passes(problem, result.x, passes.rounder)
     records.append(
         record(
@@ -186,8 +186,17 @@ def estimate_children(
         )
     )
     if rounded.x is None:
-        raise _infeasible(parent, conflicting_constraint(problem))
+        raise _infeasible(parent, _conflict(problem))
     return rounded.x, tuple(records)
+
+
+def _conflict(problem: SiblingProblem) -> str | None:
+    """Name of a constraint that has to give way; that of linear rows, if it is no other."""
+    found = conflicting_constraint(problem)
+    if found is None and problem.rows:
+        names = ", ".join(dict.fromkeys(rows.name for rows in problem.rows))
+        return f"the linear constraints {names} together with its counts and bounds"
+    return found
 
 
 def _infeasible(parent: str, constraint: str | None) -> SolveFailed:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
 
 NO_BOUND = 10**12
@@ -30,6 +31,34 @@ class QueryMeasurement:
     precision: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class LinearRows:
+    """Weighted sums of cells, in children or in groups of them, that lie between bounds.
+
+    matrix : (R, k) weights of the cells. group_of_child : (c,) the group of each child, -1 where
+    it is in none. lower, upper : (n_groups, R) bounds on the sums over each group.
+    """
+
+    name: str
+    matrix: sparse.csr_array
+    group_of_child: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    def labels(self) -> np.ndarray:
+        """Row `(k,)` of every cell among the distinct columns of the matrix."""
+        dense = self.matrix.toarray()
+        return np.unique(dense, axis=1, return_inverse=True)[1].reshape(-1)
+
+    def sums(self, x: np.ndarray) -> np.ndarray:
+        """Weighted sums `(n_groups, R)` of histograms `x` (c, k)."""
+        of_child = (self.matrix @ x.T).T
+        inside = self.group_of_child >= 0
+        sums = np.zeros(self.lower.shape)
+        np.add.at(sums, self.group_of_child[inside], of_child[inside])
+        return sums
+
+
 @dataclass(frozen=True)
 class SiblingProblem:
     """What the children of one parent must satisfy, whatever has been measured.
@@ -42,6 +71,7 @@ class SiblingProblem:
         bound of `NO_BOUND` is none.
     group_of_child, group_totals : (c,), (n_groups,) exact totals of groups of children (the two
         parts of a split state, or one housing-unit count per child); None where there are none.
+    rows : further linear constraints, which no network has.
     """
 
     geocodes: Sequence[str] | np.ndarray
@@ -52,6 +82,7 @@ class SiblingProblem:
     upper: np.ndarray
     group_of_child: np.ndarray | None = None
     group_totals: np.ndarray | None = None
+    rows: tuple[LinearRows, ...] = ()
 
     @property
     def n_children(self) -> int:
@@ -68,9 +99,10 @@ class SiblingProblem:
     def coarsened(self, class_of_cell: np.ndarray) -> SiblingProblem:
         """The same problem on classes of cells, each named by its first cell.
 
-        No class may mix types, and classes must be numbered in increasing order of type. Every
-        solution of the coarse problem lifts to one of the fine problem (share each class among
-        its cells as the parent does), so nothing feasible is lost or gained.
+        No class may mix types or cells that a linear row tells apart, and classes must be numbered
+        in increasing order of type. Every solution of the coarse problem lifts to one of the fine
+        problem (share each class among its cells as the parent does), so nothing feasible is lost
+        or gained.
         """
         n_classes = int(class_of_cell.max(initial=-1)) + 1
         first = np.unique(class_of_cell, return_index=True)[1]
@@ -82,6 +114,9 @@ class SiblingProblem:
             cells=self.cells[first],
             type_of_cell=self.type_of_cell[first],
             parent_counts=counts,
+            rows=tuple(
+                replace(row, matrix=sparse.csr_array(row.matrix[:, first])) for row in self.rows
+            ),
         )
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 from spineflow.tasks.solvers.highs import LinearProgram
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, SiblingProblem, sum_rows
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    LinearRows,
+    SiblingProblem,
+    sum_rows,
+)
 
 
 def add_constraints(
@@ -13,7 +19,8 @@ def add_constraints(
     column: np.ndarray,
     base: np.ndarray | None = None,
 ) -> bool:
-    """Add parent sums, totals of groups and bounds of types; False if fixed cells break one.
+    """Add parent sums, totals of groups, bounds of types and linear rows; False if fixed cells
+    break one.
 
     `column` (c, k) gives the program's column of each cell, -1 where the cell is fixed; `base`
     (c, k) is what each cell holds besides its column, 0 by default.
@@ -38,7 +45,33 @@ def add_constraints(
     possible &= _add_sums(
         program, row, columns, (problem.lower - of_type).ravel(), (upper - of_type).ravel()
     )
+    for rows in problem.rows:
+        possible &= _add_linear(program, rows, column, base)
     return bool(possible)
+
+
+def _add_linear(
+    program: LinearProgram, rows: LinearRows, column: np.ndarray, base: np.ndarray
+) -> bool:
+    """Bound weighted sums of columns; False if a row without columns excludes 0."""
+    n_groups, n_rows = rows.lower.shape
+    matrix = sparse.coo_array(rows.matrix)
+    children = np.flatnonzero(rows.group_of_child >= 0)
+    child = np.repeat(children, matrix.nnz)
+    cell = np.tile(matrix.col, children.size)
+    value = np.tile(matrix.data, children.size)
+    row = rows.group_of_child[child] * n_rows + np.tile(matrix.row, children.size)
+    held = rows.sums(base)
+    lower, upper = (rows.lower - held).ravel(), (rows.upper - held).ravel()
+    lower = np.where(rows.lower.ravel() <= -NO_BOUND, -np.inf, lower)
+    upper = np.where(rows.upper.ravel() >= NO_BOUND, np.inf, upper)
+    columns = column[child, cell]
+    free = columns >= 0
+    used, position = np.unique(row[free], return_inverse=True)
+    empty = np.ones(n_groups * n_rows, dtype=bool)
+    empty[used] = False
+    program.add_rows(position.reshape(-1), columns[free], value[free], lower[used], upper[used])
+    return not np.any(empty & ((lower > 0) | (upper < 0)))
 
 
 def _add_sums(

@@ -157,10 +157,12 @@ def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
 def as_network(rounding: RoundingPass) -> network_flow.Network | None:
     """A pass as a network, or None if it is none.
 
-    It is one where queries, kept answers and types are nested, and where there is a parent or
-    each group with a fixed total is a single child.
+    It is one where there are no linear rows, where queries, kept answers and types are nested, and
+    where there is a parent or each group with a fixed total is a single child.
     """
     problem, target = rounding.problem, rounding.target
+    if problem.rows:
+        return None
     c, k = target.shape
     n_types = problem.lower.shape[1]
     base = np.floor(target)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spineflow.tasks.census.census import Census
+from spineflow.tasks.census.declared_input import (
+    DeclaredCheck,
+    DeclaredInput,
+    check_declared_input,
+    multiples_frame,
+)
 from spineflow.tasks.census.histograms import write_histogram
 from spineflow.tasks.census.identity import input_digests
-from spineflow.tasks.census.inputs import InputCheck, check_inputs
+from spineflow.tasks.census.inputs import IngestResult, InputCheck, check_inputs
 from spineflow.tasks.census.invariants import write_invariants, write_state_totals
+from spineflow.tasks.ledger.digests import InputDigest, input_digest
 from spineflow.tasks.ledger.identity import store_identity
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
@@ -17,9 +29,22 @@ from spineflow.tasks.topdown.paths import geography_file, invariants_file, state
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
-def check_input_of(settings: TopdownSettings) -> InputCheck:
+def run_census(settings: TopdownSettings) -> Census:
+    """The census of a run, with the structural zeros that its settings add."""
+    census = settings.compiled_census
+    universes = {
+        name: replace(universe, zeros=settings.zeros_of(name))
+        for name, universe in census.universes.items()
+    }
+    return replace(census, universes=universes)
+
+
+def check_input_of(settings: TopdownSettings) -> InputCheck | DeclaredCheck:
     """Read and check the tables that the settings name; messages show their file names."""
     tables = settings.input.paths()
+    if settings.is_declared:
+        schemas = {name: settings.schema_of(name) for name in settings.run.universes}
+        return check_declared_input(run_census(settings), schemas, tables)
     universes = settings.run.universes
     return check_inputs(
         **tables,
@@ -49,7 +74,10 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     check = check_input_of(settings)
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
-    refuse_large_deltas(settings, sum(result.state_totals.values()))
+    refuse_large_deltas(settings, largest_universe(result))
+    if isinstance(result, DeclaredInput):
+        _write_declared(run, settings, result)
+        return
     store_identity(run, settings, lambda key: input_digests(result, key))
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)
     run.histogram("persons").parent.mkdir(parents=True, exist_ok=True)
@@ -61,3 +89,46 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
         pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
     write_invariants(invariants_file(run), result.invariants)
     write_state_totals(state_totals_file(run), {} if settings.blocks_only else result.state_totals)
+
+
+def largest_universe(result: IngestResult | DeclaredInput) -> int:
+    """The number of persons, or of the records of the largest universe of a declared census."""
+    if isinstance(result, DeclaredInput):
+        return max(int(histogram.sum()) for histogram in result.histograms.values())
+    return sum(result.state_totals.values())
+
+
+def _write_declared(run: RunDirectory, settings: TopdownSettings, result: DeclaredInput) -> None:
+    """Write what the ingest of a declared census found; the exact totals come last."""
+    store_identity(run, settings, lambda key: declared_digests(result, key))
+    geography_file(run).parent.mkdir(parents=True, exist_ok=True)
+    paths = result.areas.frame["block_geocode"].to_numpy()
+    for universe, histogram in result.histograms.items():
+        run.histogram(universe).parent.mkdir(parents=True, exist_ok=True)
+        write_histogram(run.histogram(universe), histogram, paths)
+    for path, frame in (
+        (geography_file(run), result.areas.frame),
+        (invariants_file(run), multiples_frame(result)),
+    ):
+        with replacing(path) as part:
+            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+    totals = {
+        universe: {
+            name: {path: values.tolist() for path, values in answers.items()}
+            for name, answers in found.items()
+        }
+        for universe, found in result.totals.items()
+    }
+    with replacing(state_totals_file(run)) as part:
+        part.write_text(json.dumps(totals, indent=1) + "\n", encoding="utf-8")
+
+
+def declared_digests(result: DeclaredInput, key: bytes) -> dict[str, InputDigest]:
+    """Keyed digests by which the ledger recognises the records of a declared census again."""
+    paths = result.areas.frame["block_geocode"].to_numpy(dtype=object).astype(str)
+    digests = {}
+    for universe, histogram in result.histograms.items():
+        rows = np.repeat(np.arange(len(paths)), np.diff(histogram.indptr))
+        columns = {"area": paths[rows], "cell": histogram.indices, "records": histogram.data}
+        digests[universe] = input_digest(universe, columns, key)
+    return digests

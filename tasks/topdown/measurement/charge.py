@@ -14,6 +14,7 @@ from spineflow.tasks.ledger.identity import digests_to_charge
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.topdown.measurement.constrain_declared import refuse_unheld_invariants
 from spineflow.tasks.topdown.measurement.measure import part_of
 from spineflow.tasks.topdown.paths import (
     geography_file,
@@ -44,6 +45,8 @@ def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
     The shares are recomputed along every path from the stored spines. Raises BudgetRefused before
     any noise is drawn.
     """
+    if settings.is_declared:
+        refuse_unheld_invariants(run, settings)
     draws = []
     for universe in settings.run.universes:
         budget, spine = settings.budget_of(universe), read_spine(spine_folder(run, universe))

@@ -21,6 +21,7 @@ from spineflow.tasks.census.invariants import (
 )
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.measurement.constrain_declared import constrain_declared
 from spineflow.tasks.topdown.paths import (
     constraints_file,
     invariants_file,
@@ -108,6 +109,8 @@ def state_of(state_geocode: np.ndarray) -> np.ndarray:
 
 def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
     """Write the constraints of every geolevel; returns the number of files."""
+    if settings.is_declared:
+        return constrain_declared(run, settings, universe)
     spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
     invariants = read_invariants(invariants_file(run), with_geocodes=False)

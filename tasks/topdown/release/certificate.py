@@ -17,6 +17,7 @@ from spineflow.tasks.topdown.measurement.constraints import (
     BOUNDED_ATTRIBUTE,
     MOST_PERSONS_PER_ADDRESS,
 )
+from spineflow.tasks.topdown.release.declared_statements import declared_statements
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report, guarantee_of
 from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
@@ -92,6 +93,8 @@ def statement_of(settings: TopdownSettings, reports: list[dict]) -> Statement:
 def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
     """The declared facts of the universes that ran, and what the release shows of them."""
     universes, exact = settings.run.universes, []
+    if settings.is_declared:
+        return tuple(Exact(*statement) for statement in declared_statements(settings))
     if holds_state_totals(settings):
         exact.append(
             Exact("state totals", "the population of every state is released without noise")
@@ -144,19 +147,21 @@ def _bounds(settings: TopdownSettings) -> Exact:
 
 def _protected(settings: TopdownSettings, universe: str) -> str:
     attributes = ", ".join(settings.schema_of(universe).attributes)
+    if settings.is_declared:
+        return f"Protected is every record of {universe}: {attributes}, and its area."
     one = {PERSONS: "every person's record", UNITS: "every housing unit's record"}
     what = one.get(universe, f"every record of {universe}")
     return f"Protected is {what}: {attributes}, and its block."
 
 
 def _change(settings: TopdownSettings, universe: str) -> str:
-    if universe == UNITS:
+    if universe == UNITS and not settings.is_declared:
         return (
             "The guarantee compares two tables that differ in one housing unit, which is occupied "
             "in one and vacant in the other; the number of housing units of every block is the "
             "same in both."
         )
-    if universe != PERSONS:
+    if universe != PERSONS or settings.is_declared:
         return (
             f"The guarantee compares two tables that differ in one record of {universe}, and that "
             "agree in the facts which are public by declaration."
@@ -173,7 +178,7 @@ def _in_plain_words(settings: TopdownSettings) -> str:
     exact = []
     if holds_state_totals(settings):
         exact.append("the population of each state")
-    if UNITS in settings.run.universes:
+    if UNITS in settings.run.universes and not settings.is_declared:
         exact.append("the number of housing units and facilities of each block")
     told = f" Exact are only {' and '.join(exact)}." if exact else ""
     return (

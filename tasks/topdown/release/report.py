@@ -15,6 +15,7 @@ from spineflow.tasks.pages.document import NONE, Document, Section, Table, to_ht
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.tasks.topdown.release.declared_statements import declared_statements
 from spineflow.tasks.topdown.release.spine_section import spine_section
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report
@@ -69,6 +70,8 @@ def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
     exact = "housing units and group-quarters facilities"
     if not settings.blocks_only:
         exact = f"state totals, {exact}"
+    if settings.is_declared:
+        exact = ", ".join(what for what, _ in declared_statements(settings)) or "none"
     return Section(
         "The release",
         (

@@ -35,13 +35,17 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     summary = read_summary(run, universe)
     spine = settings.geography.spine
     counted = "population" if universe == "persons" else "occupied housing units"
+    if settings.is_declared:
+        counted = f"number of {universe}"
     imposed = "counts are made non-negative and whole"
-    if universe == "persons" and not settings.blocks_only:
+    if universe == "persons" and not settings.blocks_only and not settings.is_declared:
         imposed = f"the exact totals of the states are used and {imposed}"
     noise = " This run drew no noise; the prediction is for its budget." * settings.privacy.infinite
+    before = "conventional" if settings.is_declared else "AIAN"
     taker = "blocks" if settings.blocks_only else "parent"
     moved = ""
-    if set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"]):
+    is_moved = set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"])
+    if is_moved and not settings.is_declared:
         moved = " Its tracts take the budget of the geolevels that it does not have."
     blocks: list[str | Table | Figure] = [
         f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
@@ -54,8 +58,8 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         return Section(f"The spine of {universe}", tuple(blocks))
     blocks += [
         "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
-        "entity, over the entities of each category. Fewer is better. The AIAN spine is what the "
-        f"same geography gives without optimised groups.{moved}",
+        f"entity, over the entities of each category. Fewer is better. The {before} spine is what "
+        f"the same geography gives without optimised groups.{moved}",
         _statistics(summary.distances),
         *_means_chart(
             summary.distances,

@@ -10,7 +10,15 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 from spineflow.geography.categories import Category, off_spine_categories
+from spineflow.geography.declared import (
+    ColumnCategory,
+    DeclaredRules,
+    checked_geolevels,
+    declared_categories,
+    declared_spine,
+)
 from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.hierarchy import text_column
 from spineflow.geography.rules import (
     GEOLEVEL_ORDER,
     AianRange,
@@ -25,6 +33,7 @@ from spineflow.tasks.census.invariants import (
     read_geography,
     read_invariants,
 )
+from spineflow.tasks.census.recodes import CodeSet
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
@@ -55,6 +64,11 @@ def spine_rules(settings: GeographySettings) -> SpineRules:
 def check_spine_settings(settings: TopdownSettings) -> None:
     """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
     try:
+        if settings.is_declared:
+            for universe in settings.run.universes:
+                shares, geolevels = _declared_shares(settings, universe), _geolevels(settings)
+                checked_geolevels(shares, settings.geography.spine, geolevels)
+            return
         spine_rules(settings.geography)
         for universe in settings.run.universes:
             validated_shares(_declared_shares(settings, universe), settings.geography.spine)
@@ -73,6 +87,8 @@ def universe_spine(
     that do not target any need for their report.
     """
     kind = settings.geography.spine
+    if settings.is_declared:
+        return _declared(settings, universe, geography, kind)
     if kind in ("conventional", "aian"):
         universe_categories(settings, universe, geography, invariants)
     shares = _declared_shares(settings, universe)
@@ -97,6 +113,8 @@ def aian_spine(
     settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> Spine:
     """The AIAN spine of the same budget, which a universe's own spine is compared with."""
+    if settings.is_declared:
+        return _declared(settings, universe, geography, "conventional")
     shares = on_aian_spine(_declared_shares(settings, universe))
     return _built(settings, universe, geography, invariants, "aian", shares)
 
@@ -118,6 +136,9 @@ def universe_categories(
     settings: TopdownSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> tuple[Category, ...]:
     """The off-spine entity categories of a universe; raises InputRefused as `universe_spine`."""
+    if settings.is_declared:
+        with _refusing(universe):
+            return declared_categories(geography, declared_rules(settings, geography))
     blocks, group_quarters = _inhabited(universe, geography, invariants)
     with _refusing(universe):
         return off_spine_categories(
@@ -126,6 +147,74 @@ def universe_categories(
             group_quarters=group_quarters,
             kind=settings.geography.spine,
         )
+
+
+def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRules:
+    """The rules of the spines of a declared census.
+
+    Categories are those that the census declares; `geography.categories` chooses among them, and
+    may name further columns of the areas. No geolevel down to the deepest that has an invariant
+    is split by the bypass.
+    """
+    census = settings.compiled_census
+    declared, chosen = census.geography, settings.geography.categories
+    names = tuple(declared.categories) if chosen is None else chosen
+    categories = []
+    for name in names:
+        if name in declared.categories:
+            entry = declared.categories[name]
+            categories.append(
+                ColumnCategory(
+                    name=name, column=entry.column, within=entry.within, outside=entry.outside
+                )
+            )
+        else:
+            categories.append(ColumnCategory(name=name, column=name))
+    branch = None
+    if declared.branch is not None:
+        codes = CodeSet.of(declared.branch.codes)
+        column = text_column(areas, declared.branch.column)
+        known = {value: codes.holds(value) for value in column.unique()}
+        branch = column.map(known).to_numpy(dtype=bool)
+    exact = [
+        declared.geolevels.index(invariant.geolevel)
+        for universe in census.universes.values()
+        for invariant in universe.invariants
+    ]
+    return DeclaredRules(
+        geolevels=declared.geolevels,
+        categories=tuple(categories),
+        branch=branch,
+        fanout_cutoff=settings.geography.fanout_cutoff,
+        cut=settings.geography.block_groups,
+        bypass=settings.geography.bypass and not settings.blocks_only,
+        bypass_cutoff=spine_rules(settings.geography).bypass_cutoff,
+        never_split=declared.geolevels[: max(exact, default=0) + 1],
+    )
+
+
+def _geolevels(settings: TopdownSettings) -> tuple[str, ...]:
+    """The geolevels that the census declares."""
+    return settings.compiled_census.geography.geolevels
+
+
+def _declared(settings: TopdownSettings, universe: str, areas: pd.DataFrame, kind: str) -> Spine:
+    with _refusing(universe):
+        shares = _declared_shares(settings, universe)
+        if kind == "conventional":
+            columns = set(areas.columns)
+            missing = [name for name in list(shares)[1:] if name not in columns]
+            for name in missing:
+                following = list(shares)[list(shares).index(name) + 1]
+                shares[following] += shares.pop(name)
+        spine = declared_spine(
+            areas,
+            geolevel_shares=shares,
+            kind=kind,
+            rules=declared_rules(settings, areas),
+            is_pure=settings.budget_of(universe).is_pure,
+        )
+    return with_blocks_only(spine) if settings.blocks_only else spine
 
 
 def _built(

@@ -48,14 +48,17 @@ def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -
     spine = read_spine(spine_folder(run, universe))
     budget = settings.budget_of(universe)
     spines = {spine.kind: spine}
-    if spine.kind != "aian":
-        spines = {"aian": aian_spine(settings, universe, geography, invariants)} | spines
+    before = "conventional" if settings.is_declared else "aian"
+    if spine.kind != before:
+        spines = {before: aian_spine(settings, universe, geography, invariants)} | spines
     summary = summarise_spines(
         spines,
         universe_categories(settings, universe, geography, invariants),
         is_pure=budget.is_pure,
         privacy_loss=float(budget.total),
-        total_shares=total_shares(budget, settings.schema_of(universe)),
+        total_shares=_plain_total_shares(budget, settings.schema_of(universe))
+        if settings.is_declared
+        else total_shares(budget, settings.schema_of(universe)),
     )
     for name in _FRAMES:
         table = pa.Table.from_pandas(getattr(summary, name), preserve_index=False)
@@ -85,6 +88,16 @@ def total_shares(budget: Budget, schema: Schema) -> dict[str, float]:
         weights = [float(share) for share in queries.values()]
         shares[geolevel] = total_share(weights, answers, is_pure=budget.is_pure)
     return _with_tracts(shares, budget.geolevel_shares)
+
+
+def _plain_total_shares(budget: Budget, schema: Schema) -> dict[str, float]:
+    """`total_shares` of a total that no invariant tells."""
+    shares = {}
+    for geolevel, queries in budget.query_shares.items():
+        answers = [marginal_query(schema, name).n_rows for name in queries]
+        weights = [float(share) for share in queries.values()]
+        shares[geolevel] = total_share(weights, answers, is_pure=budget.is_pure)
+    return shares
 
 
 def _with_tracts(

@@ -55,7 +55,8 @@ def errors_of_universe(
     """The rows of `read_accuracy` for one universe, from its estimates and its histograms."""
     spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
-    names = list(dict.fromkeys(("total", *settings.budget_of(universe).query_shares["Block"])))
+    asked = settings.budget_of(universe).query_shares[spine.names[-1]]
+    names = list(dict.fromkeys(("total", *asked)))
     shards = read_shards(spine_folder(run, universe))
     for geolevel in spine.names:
         sums = {name: np.zeros(2) for name in names}

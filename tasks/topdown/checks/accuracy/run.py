@@ -36,11 +36,14 @@ def accuracy_report(run: RunDirectory) -> Path:
 def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | None:
     """Compare a run with the truth and write figures and report; returns the report.
 
-    None, and nothing is done, where the confidential histograms are gone.
+    None, and nothing is done, where the confidential histograms are gone; for a declared census,
+    whose errors are those of its queries, there is no report beside them.
     """
     if not has_truth(run, settings):
         return None
     write_accuracy(run, settings)
+    if settings.is_declared:
+        return None
     figures = compute_figures(run, settings)
     write_figures(run, figures)
     compared = [ComparedRun(run.root.name, settings, figures)]
@@ -52,6 +55,12 @@ def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Pa
 
     Raises InputRefused for a run whose truth and figures are both gone.
     """
+    declared = [run for run, settings in runs if settings.is_declared]
+    if declared:
+        raise InputRefused(
+            f"{declared[0].root} is a run of a declared census, whose quantities the comparison "
+            "does not know; its own report has the errors of its queries."
+        )
     labels = _labels([run for run, _ in runs])
     compared = [
         ComparedRun(label, settings, _figures(run, settings))

@@ -7,6 +7,10 @@ from pathlib import Path
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import geography_file
+from spineflow.tasks.topdown.release.declared_run import (
+    declared_table_files,
+    write_declared_tables,
+)
 from spineflow.tasks.topdown.release.tabulations.legacy import legacy_files, write_legacy
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
 from spineflow.tasks.topdown.release.tabulations.variables import (
@@ -19,8 +23,17 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
     """Universes whose schemas tell at least one of the tables, if tables are asked for."""
+    if settings.is_declared:
+        return ()
     universes = settings.run.universes if settings.release.tables else ()
     return tuple(name for name in universes if tables_of(settings.schema_of(name)))
+
+
+def has_tables(settings: TopdownSettings) -> bool:
+    """Whether the release has tables."""
+    if settings.is_declared:
+        return settings.release.tables and bool(settings.compiled_census.tables)
+    return bool(tabulated_universes(settings))
 
 
 def has_legacy(settings: TopdownSettings) -> bool:
@@ -35,6 +48,8 @@ def has_legacy(settings: TopdownSettings) -> bool:
 
 def write_release_tables(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """Write the tables that the settings ask for beside the unchecked microdata."""
+    if settings.is_declared:
+        return write_declared_tables(run, settings)
     tabulation = tabulate(
         run.unchecked_release, read_geography(geography_file(run)), tabulated_universes(settings)
     )
@@ -46,6 +61,9 @@ def write_release_tables(run: RunDirectory, settings: TopdownSettings) -> list[P
 
 def written_tables(run: RunDirectory, settings: TopdownSettings) -> Path | None:
     """The file that is written last, where it stands already: then all others do."""
+    if settings.is_declared:
+        last = declared_table_files(run.unchecked_release, settings)[-1]
+        return last if last.exists() else None
     last = table_files(run.unchecked_release)[-1]
     if has_legacy(settings):
         states = sorted(set(read_geography(geography_file(run))["block_geocode"].str[:2]))

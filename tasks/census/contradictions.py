@@ -1,0 +1,151 @@
+"""Declarations that contradict each other, found before any input is read.
+
+All constraints but invariants are homogeneous: nobody anywhere meets them all. A contradiction is a
+set of declarations that leave no other census: they cannot hold together in one area where every
+universe has a record, every bound from below has something to bound, and every relation has records
+that it speaks of. Each declaration, each pair and at last all together are tried as a linear
+program over classes of cells that no declaration tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from spineflow.tasks.census.census import Bound, Census, Relation, Zero
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.solvers import highs
+from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
+
+Declaration = Zero | Bound | Relation
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A declaration: its name, and rows (weights by universe, lower, upper) on classes of cells."""
+
+    name: str
+    rows: tuple[tuple[Mapping[str, np.ndarray], float, float], ...]
+
+
+def refuse_contradictions(
+    census: Census, schemas: Mapping[str, Schema], zeros: Mapping[str, Sequence[Zero]]
+) -> None:
+    """Raise ValueError, naming the declarations that clash, if some cannot hold together.
+
+    `schemas` are those of the universes that are run, `zeros` their structural zeros.
+    """
+    entries = list(_entries(census, schemas, zeros))
+    sizes = _sizes(census, schemas, entries)
+    for entry in entries:
+        if not _is_possible([entry], sizes):
+            raise ValueError(f"{entry.name} can hold for nobody; take it out or correct it")
+    for pair in combinations(entries, 2):
+        if not _is_possible(pair, sizes):
+            raise ValueError(
+                f"{pair[0].name} and {pair[1].name} contradict each other; correct one of them"
+            )
+    if len(entries) > 2 and not _is_possible(entries, sizes):
+        kept = list(entries)
+        for entry in entries:
+            fewer = [other for other in kept if other is not entry]
+            if not _is_possible(fewer, sizes):
+                kept = fewer
+        names = ", ".join(entry.name for entry in kept)
+        raise ValueError(f"{names} contradict each other; correct one of them")
+
+
+def _entries(
+    census: Census, schemas: Mapping[str, Schema], zeros: Mapping[str, Sequence[Zero]]
+) -> Iterator[_Entry]:
+    for universe, schema in schemas.items():
+        for zero in zeros[universe]:
+            mask = schema.cells_where(zero.where).astype(np.float64)
+            yield _Entry(
+                f"structural zero {zero.name!r} of {universe}", (({universe: mask}, 0.0, 0.0),)
+            )
+        declared = census.universes[universe]
+        for bound in declared.bounds:
+            yield _Entry(
+                f"bound {bound.name!r} of {universe}",
+                tuple(_bound_rows(census, schemas, universe, bound)),
+            )
+        for relation in declared.relations:
+            weights = {universe: relation.own.astype(np.float64)}
+            weights |= {side.universe: side.weights.astype(np.float64) for side in relation.others}
+            low = 0.0 if relation.sign != "<=" else -np.inf
+            high = 0.0 if relation.sign != ">=" else np.inf
+            spoken_of = {universe: (relation.own != 0).astype(np.float64)}
+            yield _Entry(
+                f"relation {relation.name!r} of {universe}",
+                ((weights, low, high), (spoken_of, 1.0, np.inf)),
+            )
+
+
+def _bound_rows(
+    census: Census, schemas: Mapping[str, Schema], universe: str, bound: Bound
+) -> Iterator[tuple[Mapping[str, np.ndarray], float, float]]:
+    """Rows of a bound; where there is a lower one, each multiple that it bounds is at least 1."""
+    schema = schemas[universe]
+    per = schemas.get(bound.per, census.universes[bound.per].schema)
+    query = marginal_query(schema, bound.query)
+    inside = schema.cells_where(bound.where)
+    by = None if bound.by is None else marginal_query(per, bound.by).row_of_cell
+    for row in np.unique(query.row_of_cell[inside]).tolist():
+        counted = (inside & (query.row_of_cell == row)).astype(np.float64)
+        records = np.ones(per.n_cells) if by is None else (by == row).astype(np.float64)
+        for factor, low, high in ((bound.at_least, 0.0, np.inf), (bound.at_most, -np.inf, 0.0)):
+            if factor is None:
+                continue
+            weights = {universe: counted}
+            if bound.per == universe:
+                weights = {universe: counted - factor * records}
+            else:
+                weights[bound.per] = -factor * records
+            yield weights, low, high
+        if bound.at_least:
+            yield {bound.per: records}, 1.0, np.inf
+
+
+def _sizes(
+    census: Census, schemas: Mapping[str, Schema], entries: Sequence[_Entry]
+) -> dict[str, int]:
+    """Numbers of cells of the universes that entries speak of."""
+    names = dict.fromkeys(name for entry in entries for row in entry.rows for name in row[0])
+    names |= dict.fromkeys(schemas)
+    return {name: schemas.get(name, census.universes[name].schema).n_cells for name in names}
+
+
+def _is_possible(entries: Sequence[_Entry], sizes: Mapping[str, int]) -> bool:
+    """Whether counts meet all rows, with a record of every universe of the run."""
+    rows = [row for entry in entries for row in entry.rows]
+    columns: list[np.ndarray] = []
+    for name, size in sizes.items():
+        weights = [row[0].get(name, np.zeros(size)) for row in rows]
+        stacked = np.array([np.ones(size), *weights])
+        columns.append(np.unique(stacked, axis=1))
+    n = sum(part.shape[1] for part in columns)
+    program = LinearProgram(n)
+    start = 0
+    placed = np.zeros((len(rows), n))
+    for part in columns:
+        stop = start + part.shape[1]
+        placed[:, start:stop] = part[1:]
+        every = np.arange(start, stop)
+        program.add_rows(np.zeros(every.size, int), every, 1.0, np.ones(1), np.full(1, np.inf))
+        start = stop
+    for weights, (_, low, high) in zip(placed, rows, strict=True):
+        used = np.flatnonzero(weights)
+        if used.size:
+            program.add_rows(
+                np.zeros(used.size, int), used, weights[used], np.array([low]), np.array([high])
+            )
+        elif low > 0 or high < 0:
+            return False
+    result = highs.solve(
+        np.zeros(n), program.matrix(), *program.bounds(), np.zeros(n), np.full(n, np.inf)
+    )
+    return result.status is not SolveStatus.INFEASIBLE

@@ -1,0 +1,230 @@
+"""The input of a declared census: read, held to every declaration, and turned into counts.
+
+The rules are made from the declaration: every code has a level, every record an area, structural
+zeros are empty, and bounds and relations hold in every area. What is public by declaration leaves
+as such: the areas, the numbers of records that bounds are multiples of, and the invariant answers.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from spineflow.tasks.census.areas import Areas, load_areas
+from spineflow.tasks.census.census import Bound, Census, Universe, query_labels
+from spineflow.tasks.census.declared_rules import declared_rules
+from spineflow.tasks.census.evidence import EvidenceTally
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.records import count_universe
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.stores import is_url
+from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.expectations import RuleOutcome, readable, run_suites
+from spineflow.validation.rules import count_violations
+
+FILE_ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredInput:
+    """What a run needs of its input; rows are in the order of the areas.
+
+    histograms : by universe of the run, int64 counts `(n_areas, n_cells)`; confidential.
+    multiples : by universe and number of the bound, `(n_areas, n_rows)` records per row of the
+        bounded query; public by declaration.
+    totals : by universe and invariant, the answers `(n_rows,)` of every geounit by its path.
+    """
+
+    areas: Areas
+    histograms: Mapping[str, sparse.csr_array]
+    multiples: Mapping[tuple[str, int], np.ndarray]
+    totals: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
+    outcomes: tuple[RuleOutcome, ...]
+
+
+@dataclass(frozen=True)
+class DeclaredCheck:
+    """Outcome of checking an input; `result` is None if a rule failed.
+
+    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    """
+
+    outcomes: tuple[RuleOutcome, ...]
+    findings: tuple[Finding, ...]
+    result: DeclaredInput | None
+
+    def accepted(self, *, with_counts: bool = False) -> DeclaredInput:
+        """The result, or InputRefused with the first finding; counts only if asked for."""
+        if self.result is None:
+            raise refusal(self.findings, with_counts=with_counts)
+        return self.result
+
+
+def check_declared_input(
+    census: Census, schemas: Mapping[str, Schema], paths: Mapping[str, str]
+) -> DeclaredCheck:
+    """Read the tables of a census, evaluate every rule and count the universes of `schemas`.
+
+    `paths` are files, folders of partitions, globs or fsspec URLs, by the names of the tables.
+    """
+    files = {name: input_files(name, path) for name, path in paths.items()}
+    evidence = EvidenceTally()
+    read: list[RuleOutcome] = []
+    counts: dict[str, sparse.csr_array] = {}
+    table = census.geography.table
+    try:
+        areas = load_areas(files[table], census.geography, evidence)
+        read.append(readable(table, True))
+        for name in _needed(census, schemas):
+            universe = census.universes[name]
+            table = universe.declared.table
+            schema = schemas.get(name, universe.schema)
+            counts[name] = count_universe(files, universe, schema, areas, evidence)
+            read.append(readable(table, True))
+    except UnreadableInput as error:
+        read.append(readable(table, False))
+        return DeclaredCheck(tuple(read), (error.finding,), None)
+    multiples = _multiples(census, schemas, counts)
+    _tally_constraints(census, schemas, counts, multiples, evidence)
+    rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
+    outcomes = run_suites(rules, evidence.suites)
+    findings = []
+    for rule, outcome in zip(rules, outcomes, strict=True):
+        count = count_violations(rule, evidence.suites)
+        if count or not outcome.passed:
+            file = files[rule.table][0].name
+            findings.append(Finding(file, rule.column, rule.statement, rule.remedy, count or None))
+    outcomes = (*read, *outcomes)
+    if findings:
+        return DeclaredCheck(outcomes, tuple(findings), None)
+    histograms = {name: counts[name] for name in schemas}
+    totals = {
+        name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
+        for name in schemas
+    }
+    return DeclaredCheck(
+        outcomes, (), DeclaredInput(areas, histograms, multiples, totals, outcomes)
+    )
+
+
+def input_files(table: str, path: str) -> tuple[InputFile, ...]:
+    """The files that a path stands for: itself, those of a folder, or those that match a glob."""
+    found = [path]
+    if not is_url(path):
+        if os.path.isdir(path):
+            entries = sorted(Path(path).rglob("*"))
+            found = [str(p) for p in entries if p.suffix in FILE_ENDINGS and p.is_file()] or [path]
+        elif any(character in path for character in "*?["):
+            found = sorted(glob.glob(path, recursive=True)) or [path]
+    return tuple(InputFile(table, each, each.rpartition("/")[2]) for each in found)
+
+
+def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:
+    """Universes that are counted: those of the run, those that bounds are per, and those that
+    relations name.
+    """
+    needed = set(schemas)
+    for name in schemas:
+        universe = census.universes[name]
+        needed |= {bound.per for bound in universe.bounds}
+        needed |= {side.universe for relation in universe.relations for side in relation.others}
+    return [name for name in census.universes if name in needed]
+
+
+def multiples_of(
+    bound: Bound, schema: Schema, per: Schema, records: sparse.csr_array
+) -> np.ndarray:
+    """Records `(n_areas, n_rows)` of the other universe that each answer's bounds multiply."""
+    n_rows = marginal_query(schema, bound.query).n_rows
+    if bound.by is None:
+        total = np.asarray(records.sum(axis=1)).reshape(-1, 1)
+        return np.repeat(total, n_rows, axis=1)
+    return (records @ marginal_query(per, bound.by).matrix.T).toarray()
+
+
+def _multiples(
+    census: Census, schemas: Mapping[str, Schema], counts: Mapping[str, sparse.csr_array]
+) -> dict[tuple[str, int], np.ndarray]:
+    found = {}
+    for name, schema in schemas.items():
+        for number, bound in enumerate(census.universes[name].bounds):
+            per = schemas.get(bound.per, census.universes[bound.per].schema)
+            found[name, number] = multiples_of(bound, schema, per, counts[bound.per])
+    return found
+
+
+def _tally_constraints(
+    census: Census,
+    schemas: Mapping[str, Schema],
+    counts: Mapping[str, sparse.csr_array],
+    multiples: Mapping[tuple[str, int], np.ndarray],
+    evidence: EvidenceTally,
+) -> None:
+    """Add to the evidence whether each area meets each bound and relation."""
+    for name, schema in schemas.items():
+        universe = census.universes[name]
+        for number, bound in enumerate(universe.bounds):
+            answers, n = bounded_answers(bound, schema, counts[name]), multiples[name, number]
+            broken = np.zeros(len(n), dtype=bool)
+            if bound.at_least is not None:
+                broken |= (answers < bound.at_least * n).any(axis=1)
+            if bound.at_most is not None:
+                broken |= (answers > bound.at_most * n).any(axis=1)
+            evidence.add_mask(name, f"outside_bound_{number}", broken)
+        for relation in universe.relations:
+            left = counts[name] @ relation.own
+            for side in relation.others:
+                left = left + counts[side.universe] @ side.weights
+            broken = {"=": left != 0, "<=": left > 0, ">=": left < 0}[relation.sign]
+            evidence.add_mask(name, f"breaks_{relation.name}", broken)
+
+
+def bounded_answers(bound: Bound, schema: Schema, records: sparse.csr_array) -> np.ndarray:
+    """Answers `(n_areas, n_rows)` to a bounded query, of the cells that the bound is on."""
+    inside = schema.cells_where(bound.where).astype(np.int64)
+    matrix = marginal_query(schema, bound.query).matrix.T.multiply(inside[:, None])
+    return (records @ sparse.csr_array(matrix)).toarray()
+
+
+def invariant_totals(
+    universe: Universe, schema: Schema, areas: Areas, records: sparse.csr_array
+) -> dict[str, dict[str, np.ndarray]]:
+    """The answers of every geounit, by its path, to each invariant query."""
+    found = {}
+    for invariant in universe.invariants:
+        units = areas.units[invariant.geolevel]
+        answers = (records @ marginal_query(schema, invariant.query).matrix.T).toarray()
+        sums = np.zeros((len(units.path), answers.shape[1]), dtype=np.int64)
+        np.add.at(sums, units.number, answers)
+        found[invariant.name] = dict(zip(units.path.tolist(), sums, strict=True))
+    return found
+
+
+def multiples_frame(result: DeclaredInput) -> pd.DataFrame:
+    """The public numbers of records as a frame: the path of an area, and a column for each."""
+    columns = {
+        f"{universe}/{number}/{row}": values[:, row]
+        for (universe, number), values in result.multiples.items()
+        for row in range(values.shape[1])
+    }
+    return pd.DataFrame({"block_geocode": result.areas.frame["block_geocode"], **columns})
+
+
+def read_multiples(frame: pd.DataFrame, universe: str, number: int) -> np.ndarray:
+    """What `multiples_frame` wrote of one bound, `(n_areas, n_rows)`."""
+    prefix = f"{universe}/{number}/"
+    names = [name for name in frame.columns if name.startswith(prefix)]
+    names.sort(key=lambda name: int(name.rpartition("/")[2]))
+    return frame[names].to_numpy(dtype=np.int64)
+
+
+def row_labels(schema: Schema, query: str) -> Sequence[tuple[str, ...]]:
+    """Labels of a query's rows."""
+    return query_labels(schema, query)

@@ -1,0 +1,101 @@
+"""What the declaration of a census promises of a release, in plain facts, and its checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from spineflow.geography.declared import declared_units
+from spineflow.tasks.census.declared_input import read_multiples
+from spineflow.tasks.census.invariants import read_geography
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.measurement.constrain_declared import read_declared_totals
+from spineflow.tasks.topdown.paths import (
+    geography_file,
+    invariants_file,
+    spine_folder,
+    state_totals_file,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.validation.outcome import Outcome
+from spineflow.validation.topdown.cells import Cells
+from spineflow.validation.topdown.declared import (
+    SEPARATOR,
+    DeclaredUniverse,
+    ExpectedBound,
+    check_declared,
+)
+from spineflow.validation.topdown.run_files import ExpectedUniverse
+
+
+def cells_of(schema: Schema) -> Cells:
+    """A schema in plain facts, from which the checks number its cells anew."""
+    sizes = dict(zip(schema.attributes, schema.shape, strict=True))
+    groups = {c.name: (c.attribute, c.groups) for c in schema.coarsenings}
+    return Cells(schema.universe, sizes, groups)
+
+
+def check_declared_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:
+    """Outcomes of all checks of a run of a declared census."""
+    areas = read_geography(geography_file(run))
+    universes = {name: _promised(run, settings, name, areas) for name in settings.run.universes}
+    return check_declared(
+        run.root, universes, areas, run.unchecked_release, is_private=settings.is_private
+    )
+
+
+def _promised(
+    run: RunDirectory, settings: TopdownSettings, name: str, areas: pd.DataFrame
+) -> DeclaredUniverse:
+    census, schema = settings.compiled_census, settings.schema_of(name)
+    universe, budget = census.universes[name], settings.budget_of(name)
+    geolevels = census.geography.geolevels
+    columns = tuple(level for level in geolevels[1:] if level in areas.columns)
+    public = pq.read_table(invariants_file(run)).to_pandas()
+    exact = {}
+    for invariant in universe.invariants:
+        answers = read_declared_totals(state_totals_file(run))[name][invariant.name]
+        depth = geolevels.index(invariant.geolevel)
+        named = tuple(level for level in geolevels[1 : depth + 1] if level in areas.columns)
+        unit = declared_units(areas, geolevels)[invariant.geolevel]
+        first = np.unique(unit.number, return_index=True)[1]
+        keys = [SEPARATOR.join(areas[level].iloc[row] for level in named) for row in first]
+        exact[invariant.name] = (
+            invariant.query,
+            named,
+            {key: answers[path] for key, path in zip(keys, unit.path.tolist(), strict=True)},
+        )
+    bounds = []
+    for number, bound in enumerate(universe.bounds):
+        counted = read_multiples(public, name, number)
+        low, high = (
+            None if factor is None else factor * counted
+            for factor in (bound.at_least, bound.at_most)
+        )
+        inside = schema.cells_where(bound.where)
+        bounds.append(ExpectedBound(bound.name, bound.query, inside, low, high))
+    return DeclaredUniverse(
+        expected=ExpectedUniverse(
+            cells=cells_of(schema),
+            geolevels=read_spine(spine_folder(run, name)).names,
+            total=None if budget.infinite else budget.total,
+            query_shares=budget.query_shares,
+            constraints={},
+            structural_zeros={},
+        ),
+        labels={attribute: schema.labels(attribute) for attribute in schema.attributes},
+        columns=columns,
+        count=universe.declared.count,
+        zeros={zero.name: schema.cells_where(zero.where) for zero in settings.zeros_of(name)},
+        exact=exact,
+        bounds=tuple(bounds),
+        relations={
+            relation.name: (
+                relation.sign,
+                {name: relation.own, **{s.universe: s.weights for s in relation.others}},
+            )
+            for relation in universe.relations
+        },
+    )

@@ -1,0 +1,105 @@
+"""Constraints of a declared census: what a run holds, from its public files to constraint files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from spineflow.geography.declared import declared_units
+from spineflow.tasks.answers.estimates import read_estimates
+from spineflow.tasks.answers.noisy import write_constraints
+from spineflow.tasks.census.census import Universe
+from spineflow.tasks.census.declared_input import read_multiples
+from spineflow.tasks.census.invariants import read_geography
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.measurement.declared_constraints import (
+    declared_constraints,
+    declared_resolution,
+)
+from spineflow.tasks.topdown.paths import (
+    constraints_file,
+    geography_file,
+    invariants_file,
+    spine_folder,
+    state_totals_file,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import universe_spine
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
+
+
+def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Raise InputRefused for an invariant that the run's spine cannot hold."""
+    geolevels = settings.compiled_census.geography.geolevels
+    units = declared_units(read_geography(geography_file(run)), geolevels)
+    for universe in settings.run.universes:
+        declared = settings.compiled_census.universes[universe]
+        declared_resolution(read_spine(spine_folder(run, universe)), declared, units)
+
+
+def check_declared_spines(settings: TopdownSettings, areas: pd.DataFrame) -> None:
+    """Build the spines of a declared census, and refuse what they cannot hold."""
+    units = declared_units(areas, settings.compiled_census.geography.geolevels)
+    for universe in settings.run.universes:
+        spine = universe_spine(settings, universe, areas, areas)
+        declared_resolution(spine, settings.compiled_census.universes[universe], units)
+
+
+def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+    """`constrain_universe` for a declared census; earlier universes must have been estimated."""
+    spine = read_spine(spine_folder(run, universe))
+    declared = settings.compiled_census.universes[universe]
+    areas = read_geography(geography_file(run))
+    units = declared_units(areas, settings.compiled_census.geography.geolevels)
+    public = pq.read_table(invariants_file(run)).to_pandas()
+    released = released_sums(run, settings, declared, areas)
+    resolved = declared_resolution(spine, declared, units)
+    totals = read_declared_totals(state_totals_file(run))[universe]
+    shards = read_shards(spine_folder(run, universe))
+    for shard in shards:
+        rows = declared_constraints(
+            spine,
+            shard,
+            declared,
+            settings.zeros_of(universe),
+            multiples=[
+                read_multiples(public, universe, number) for number in range(len(declared.bounds))
+            ],
+            units=units,
+            resolved=resolved,
+            totals=totals,
+            released=released,
+        )
+        write_constraints(constraints_file(run, universe, shard.geolevel, shard.name), rows)
+    return len(shards)
+
+
+def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+    """By universe and invariant, the exact answers of every unit by its path."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def released_sums(
+    run: RunDirectory, settings: TopdownSettings, universe: Universe, areas: pd.DataFrame
+) -> dict[str, np.ndarray]:
+    """By relation, `(n_areas,)` the weighted sum of the released counts of earlier universes."""
+    found = {}
+    for relation in universe.relations:
+        for side in relation.others:
+            spine = read_spine(spine_folder(run, side.universe))
+            last = spine.geolevels[-1]
+            schema = settings.schema_of(side.universe)
+            files = [
+                run.estimates(side.universe, last.name, shard.name)
+                for shard in read_shards(spine_folder(run, side.universe))
+                if shard.geolevel == last.name
+            ]
+            estimates = read_estimates(files, last.geocode, schema.n_cells)
+            sums = np.zeros(len(areas), dtype=np.int64)
+            sums[spine.block_row] = estimates @ side.weights
+            found[relation.name] = found.get(relation.name, 0) + sums
+    return found

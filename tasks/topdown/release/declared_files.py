@@ -1,0 +1,227 @@
+"""Microdata and tables of a declared census: labels of levels, codes of areas.
+
+`mdf_<universe>.parquet` and `.csv` have a column for each geolevel that is a column of the areas,
+and one for each attribute with the label of the level. A universe whose records are rows gets a row
+for each record; one whose rows have a count gets a row for each area and cell with records, and the
+column that counts them. Rows are ordered by area, then by cell.
+
+`tables/<name>.parquet` and `.csv` have a row for each entity of each summary level of the table and
+each answer to its query, zeros included: `level`, `code` (the path of a geounit, the value of any
+other column), a label for each attribute or coarsening that the query names, and `count`.
+
+Both are text with pipes between the fields and a header, and follow from the estimates of the last
+geolevel alone. A run that is not private is stamped as its other files are: the Parquet metadata
+has the stamp, and the text files begin with a line `# NOT PRIVATE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.geography.declared import declared_units
+from spineflow.tasks.answers.estimates import read_estimates
+from spineflow.tasks.census.census import label_parts
+from spineflow.tasks.census.declarations import TableDeclaration
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
+
+TABLES = "tables"
+COUNT = "count"
+ROWS_PER_BATCH = 1 << 18
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """The two files of one universe or table, and their number of rows."""
+
+    parquet: Path
+    csv: Path
+    n_rows: int
+
+
+def area_estimates(
+    run: RunDirectory, universe: str, n_cells: int, n_areas: int
+) -> sparse.csr_array:
+    """Released counts `(n_areas, n_cells)`, in the order of the geography frame."""
+    spine = read_spine(spine_folder(run, universe))
+    last = spine.geolevels[-1]
+    files = [
+        run.estimates(universe, last.name, shard.name)
+        for shard in read_shards(spine_folder(run, universe))
+        if shard.geolevel == last.name
+    ]
+    found = sparse.coo_array(read_estimates(files, last.geocode, n_cells))
+    rows = spine.block_row[found.row]
+    counts = sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
+    counts.sum_duplicates()
+    return counts
+
+
+def write_declared_microdata(
+    counts: sparse.csr_array,
+    areas: pd.DataFrame,
+    geolevels: Sequence[str],
+    schema: Schema,
+    directory: Path,
+    *,
+    count: str | None,
+    is_private: bool = True,
+) -> WrittenFiles:
+    """Write the microdata of one universe; see the module's docstring.
+
+    `count` names the column that counts records; None for one row a record.
+    """
+    columns = [name for name in geolevels[1:] if name in areas.columns]
+    labels = [schema.labels(name) for name in schema.attributes]
+    entries = sparse.coo_array(counts)
+    levels = np.unravel_index(entries.col, schema.shape)
+    times = np.ones(entries.nnz, dtype=np.int64) if count else entries.data
+    codes = {name: _dictionary(areas[name]) for name in columns}
+    texts = {
+        name: pa.array(values, pa.string())
+        for name, values in zip(schema.attributes, labels, strict=True)
+    }
+
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        for start, stop in _runs(times):
+            rows = np.repeat(np.arange(start, stop), times[start:stop])
+            batch = {
+                name: pa.DictionaryArray.from_arrays(pa.array(code[entries.row[rows]]), values)
+                for name, (code, values) in codes.items()
+            }
+            for name, level in zip(schema.attributes, levels, strict=True):
+                index = pa.array(level[rows].astype(np.int32))
+                batch[name] = pa.DictionaryArray.from_arrays(index, texts[name])
+            if count:
+                batch[count] = pa.array(entries.data[rows], pa.int64())
+            yield batch
+
+    names = [*columns, *schema.attributes]
+    kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
+    if count:
+        kinds[count] = pa.int64()
+    return _write(directory / f"mdf_{schema.universe}", kinds, batches(), is_private)
+
+
+def write_declared_table(
+    table: TableDeclaration,
+    counts: sparse.csr_array,
+    areas: pd.DataFrame,
+    geolevels: Sequence[str],
+    schema: Schema,
+    directory: Path,
+    *,
+    is_private: bool = True,
+) -> WrittenFiles:
+    """Write one declared table; see the module's docstring. Areas with no code of a further column
+    are in none of its entities.
+    """
+    query = marginal_query(schema, table.query)
+    inside = schema.cells_where(table.where)
+    rows_of_query = np.unique(query.row_of_cell[inside])
+    matrix = sparse.csr_array(query.matrix.multiply(inside[None, :]))[rows_of_query]
+    answers = counts @ matrix.T
+    parts = label_parts(schema, table.query)
+    axes = np.unravel_index(rows_of_query, query.shape)
+    names = ["level", "code", *(name for name, _, _ in parts)]
+    kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in names} | {COUNT: pa.int64()}
+
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        for level in table.levels:
+            number, code = entities(areas, geolevels, level)
+            used = number >= 0
+            sums = np.zeros((len(code), answers.shape[1]), dtype=np.int64)
+            for start in range(0, len(number), 1 << 14):
+                rows = slice(start, start + (1 << 14))
+                dense = answers[rows].toarray()
+                np.add.at(sums, number[rows][used[rows]], dense[used[rows]])
+            n, m = sums.shape
+            batch = {
+                "level": _repeated(np.zeros(n * m), [level]),
+                "code": _repeated(np.repeat(np.arange(n), m), code),
+            }
+            for name, attribute, labels in parts:
+                axis = axes[schema.attributes.index(attribute)]
+                batch[name] = _repeated(np.tile(axis, n), labels)
+            yield batch | {COUNT: pa.array(sums.ravel(), pa.int64())}
+
+    folder = directory / TABLES
+    folder.mkdir(parents=True, exist_ok=True)
+    return _write(folder / table.name, kinds, batches(), is_private)
+
+
+def entities(
+    areas: pd.DataFrame, geolevels: Sequence[str], level: str
+) -> tuple[np.ndarray, Sequence[str]]:
+    """Number of each area's entity of a summary level, -1 for none, and the entities' codes."""
+    if level in geolevels:
+        units = declared_units(areas, geolevels)[level]
+        return units.number, units.path.tolist()
+    code, distinct = pd.factorize(areas[level].replace("", None), sort=True)
+    return code, distinct.tolist()
+
+
+def _dictionary(values: pd.Series) -> tuple[np.ndarray, pa.Array]:
+    code, distinct = pd.factorize(values)
+    return code.astype(np.int32), pa.array(distinct.tolist(), pa.string())
+
+
+def _repeated(index: np.ndarray, values: Sequence[str]) -> pa.Array:
+    codes = pa.array(np.asarray(index).astype(np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(list(values), pa.string()))
+
+
+def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Runs of entries that make up about a batch of rows each."""
+    ends = np.cumsum(times)
+    start = 0
+    while start < times.size:
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + ROWS_PER_BATCH, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _write(
+    stem: Path,
+    kinds: Mapping[str, pa.DataType],
+    batches: Iterator[dict[str, pa.Array]],
+    is_private: bool,
+) -> WrittenFiles:
+    """Write batches as Parquet and as text; the text file appears last."""
+    parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+    schema = pa.schema(list(kinds.items()))
+    options = pyarrow.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="needed")
+    n_rows = 0
+    with ExitStack() as stack:
+        text = stack.enter_context(stack.enter_context(replacing(csv)).open("wb"))
+        if not is_private:
+            text.write(f"# {NOT_PRIVATE}\n".encode())
+        text.write(("|".join(kinds) + "\n").encode())
+        path = stack.enter_context(replacing(parquet))
+        writer = stack.enter_context(
+            pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
+        )
+        if not is_private:
+            writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
+        lines = stack.enter_context(pyarrow.csv.CSVWriter(text, schema, write_options=options))
+        for batch in batches:
+            rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
+            writer.write_batch(rows)
+            lines.write_batch(rows)
+            n_rows += rows.num_rows
+    return WrittenFiles(parquet, csv, n_rows)

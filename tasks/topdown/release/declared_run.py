@@ -1,0 +1,61 @@
+"""The files of a declared census's release: microdata by universe, and the declared tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spineflow.tasks.census.invariants import read_geography
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.paths import geography_file
+from spineflow.tasks.topdown.release.declared_files import (
+    TABLES,
+    WrittenFiles,
+    area_estimates,
+    write_declared_microdata,
+    write_declared_table,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+
+def write_declared_universe(
+    run: RunDirectory, settings: TopdownSettings, universe: str
+) -> WrittenFiles:
+    """Write the microdata of one universe."""
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    areas = read_geography(geography_file(run))
+    return write_declared_microdata(
+        area_estimates(run, universe, schema.n_cells, len(areas)),
+        areas,
+        census.geography.geolevels,
+        schema,
+        run.unchecked_release,
+        count=census.universes[universe].declared.count,
+        is_private=settings.is_private,
+    )
+
+
+def write_declared_tables(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
+    """Write the tables that the census declares, if tables are asked for; returns the files."""
+    census, areas = settings.compiled_census, read_geography(geography_file(run))
+    files = []
+    for table in census.tables:
+        schema = settings.schema_of(table.universe)
+        written = write_declared_table(
+            table,
+            area_estimates(run, table.universe, schema.n_cells, len(areas)),
+            areas,
+            census.geography.geolevels,
+            schema,
+            run.unchecked_release,
+            is_private=settings.is_private,
+        )
+        files += [written.parquet, written.csv]
+    return files
+
+
+def declared_table_files(directory: Path, settings: TopdownSettings) -> list[Path]:
+    """Paths of the declared tables in the order in which they are written."""
+    names = [table.name for table in settings.compiled_census.tables]
+    return [
+        directory / TABLES / f"{name}{ending}" for name in names for ending in (".parquet", ".csv")
+    ]

@@ -1,0 +1,325 @@
+"""Checks of a declared census: its microdata against the estimates and every declaration.
+
+The released rows are counted anew by area and level, from their labels and codes alone, and these
+counts are held to structural zeros, exact answers, bounds and relations, and compared with the
+estimates. What is declared comes as plain facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from spineflow.validation.outcome import Failures, Outcome
+from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
+from spineflow.validation.topdown.cells import Cells
+from spineflow.validation.topdown.conservation import (
+    check_children_add_to_parents,
+    read_estimates,
+)
+from spineflow.validation.topdown.privacy_loss import check_measurements, check_paths, check_shares
+from spineflow.validation.topdown.run_files import ExpectedUniverse, read_spine
+from spineflow.validation.topdown.spine_structure import check_spine
+
+NOT_PRIVATE = "NOT PRIVATE"
+GEOCODE = "block_geocode"
+_ROWS = "rows of the file"
+
+DECLARED_CHECKS: Mapping[str, str] = {
+    "spine_is_a_tree": "both spine files describe one tree of all areas",
+    "estimates_are_counts": "positive integers in cells of the schema and geounits of the spine",
+    "children_add_to_parents": "in every cell of every geounit",
+    "shares_add_to_one": "on the path from the root to every area",
+    "measurements_are_complete": "every geounit with a share has each query exactly once",
+    "measured_loss_is_the_budget": "each measurement's, and their sum on the path to every area",
+    "microdata_tabulate_to_estimates": "Parquet and text rows agree and give the area estimates",
+    "structural_zeros_hold": "impossible cells are empty",
+    "equality_constraints_hold": "invariants are met exactly",
+    "bounds_hold": "lower and upper bounds are met by every area",
+    "relations_hold": "linear relations are met by every area",
+}
+"""Each check's name, and what it found when it passed."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedBound:
+    """Bounds on the rows of a query, on the cells `inside` (n_cells,), in every area: `lower` and
+    `upper` are (n_areas, n_rows), None for no bound.
+    """
+
+    name: str
+    query: str
+    inside: np.ndarray
+    lower: np.ndarray | None
+    upper: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredUniverse:
+    """What a declaration promises of a universe's release.
+
+    labels : of the levels, by attribute, in the order of the cells' numbers.
+    columns : geolevels that are columns of the microdata, from the largest units down.
+    count : column that says how many records a row stands for; None for one.
+    zeros : masks (n_cells,) of structural zeros by name.
+    exact : by name, a query, columns that name a unit, and the answers of each unit by the codes
+        in these columns, joined by the unit separator.
+    relations : by name, a sign, and weights (n_cells,) of each universe.
+    """
+
+    expected: ExpectedUniverse
+    labels: Mapping[str, Sequence[str]]
+    columns: tuple[str, ...]
+    count: str | None
+    zeros: Mapping[str, np.ndarray]
+    exact: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Sequence[int]]]]
+    bounds: tuple[ExpectedBound, ...]
+    relations: Mapping[str, tuple[str, Mapping[str, np.ndarray]]]
+
+    @property
+    def cells(self) -> Cells:
+        """The cells of the universe."""
+        return self.expected.cells
+
+
+SEPARATOR = "\x1f"
+
+
+def check_declared(
+    run_directory: Path,
+    universes: Mapping[str, DeclaredUniverse],
+    areas: pd.DataFrame,
+    release_directory: Path,
+    *,
+    is_private: bool = True,
+) -> tuple[Outcome, ...]:
+    """Check every universe of a declared census; returns the outcomes of `DECLARED_CHECKS`.
+
+    `areas` is the frame of areas, whose rows bounds are in the order of.
+    """
+    counted: dict[str, np.ndarray] = {}
+    failures = {name: {check: Failures() for check in DECLARED_CHECKS} for name in universes}
+    for name, universe in universes.items():
+        found = failures[name]
+        with unusable_files_fail(found["microdata_tabulate_to_estimates"]):
+            counted[name] = released_counts(
+                release_directory / f"mdf_{name}",
+                universe,
+                areas,
+                is_private,
+                found["microdata_tabulate_to_estimates"],
+            )
+    for name, universe in universes.items():
+        found = failures[name]
+        with unusable_files_fail(*found.values()):
+            _check_files(run_directory, universe, areas, counted.get(name), found)
+            if name not in counted:
+                raise UnusableRunFile(f"the microdata of {name} could not be counted")
+            _check_declarations(universe, areas, counted, name, found)
+    return tuple(
+        failures[name][check].outcome(check, name, passed)
+        for name in universes
+        for check, passed in DECLARED_CHECKS.items()
+    )
+
+
+def released_counts(
+    stem: Path,
+    universe: DeclaredUniverse,
+    areas: pd.DataFrame,
+    is_private: bool,
+    failures: Failures,
+) -> np.ndarray:
+    """Counts `(n_areas, n_cells)` of the released rows, from the Parquet file; the text file must
+    have the same rows, and the stamp stand exactly where it is due.
+    """
+    parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
+    names = [*universe.columns, *universe.labels]
+    first = _counted(_parquet_batches(parquet, names, universe.count), names)
+    with text.open("rb") as file:
+        has_stamp = file.readline() == f"# {NOT_PRIVATE}\n".encode()
+    metadata = pq.read_metadata(parquet).metadata or {}
+    for stamped in (has_stamp, metadata.get(b"spineflow") == NOT_PRIVATE.encode()):
+        if stamped == is_private:
+            failures.add("the stamp of a run that is not private is missing, or is there undue")
+    second = _counted(_text_batches(text, names, universe.count, has_stamp), names)
+    if not first.equals(second):
+        failures.add("the rows of the Parquet and of the text file differ")
+    area = _position(areas, universe.columns, first, failures)
+    cell = np.zeros(len(first), dtype=np.int64)
+    for attribute, labels in universe.labels.items():
+        level = pd.Index(labels).get_indexer(first[attribute])
+        failures.add_each(level < 0, lambda _, a=attribute: f"a label of {a} is none of its levels")
+        cell = cell * len(labels) + np.maximum(level, 0)
+    counts = np.zeros((len(areas), universe.cells.n), dtype=np.int64)
+    np.add.at(counts, (np.maximum(area, 0), cell), first[_ROWS].to_numpy())
+    return counts
+
+
+def _parquet_batches(path: Path, names: Sequence[str], count: str | None):
+    wanted = [*names, *([count] if count else [])]
+    with pq.ParquetFile(path) as file:
+        if file.schema_arrow.names != wanted:
+            raise UnusableRunFile(f"{path.name} has other columns than {', '.join(wanted)}")
+        for batch in file.iter_batches(batch_size=1 << 20):
+            yield _with_rows(pa.table(batch), count)
+
+
+def _text_batches(path: Path, names: Sequence[str], count: str | None, has_stamp: bool):
+    wanted = [*names, *([count] if count else [])]
+    kinds = {name: pa.string() for name in names} | ({count: pa.int64()} if count else {})
+    reader = pyarrow.csv.open_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(skip_rows=int(has_stamp), block_size=1 << 24),
+        parse_options=pyarrow.csv.ParseOptions(delimiter="|", newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
+    )
+    if reader.schema.names != wanted:
+        raise UnusableRunFile(f"{path.name} has other columns than {', '.join(wanted)}")
+    for batch in reader:
+        yield _with_rows(pa.table(batch), count)
+
+
+def _with_rows(table: pa.Table, count: str | None) -> pa.Table:
+    rows = table[count] if count else pa.array(np.ones(table.num_rows, dtype=np.int64))
+    kept = table.drop_columns([count]) if count else table
+    return kept.append_column(_ROWS, rows.cast(pa.int64()))
+
+
+def _counted(batches, names: Sequence[str]) -> pd.DataFrame:
+    """Rows per combination of labels and codes, sorted."""
+    parts = [_summed(batch, names) for batch in batches]
+    if not parts:
+        return pd.DataFrame({name: [] for name in (*names, _ROWS)})
+    frame = _summed(pa.concat_tables(parts), names).to_pandas()
+    return frame.sort_values(list(names)).reset_index(drop=True)
+
+
+def _summed(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows of each combination of labels and codes."""
+    table = table.cast(pa.schema([*((name, pa.string()) for name in names), (_ROWS, pa.int64())]))
+    sums = table.group_by(list(names)).aggregate([(_ROWS, "sum")])
+    return sums.select([*names, f"{_ROWS}_sum"]).rename_columns([*names, _ROWS])
+
+
+def _position(
+    areas: pd.DataFrame, columns: Sequence[str], rows: pd.DataFrame, failures: Failures
+) -> np.ndarray:
+    """Row of each combination's area; -1, and a failure, for codes that no area has."""
+    known = pd.Index(_joined(areas, columns))
+    found = known.get_indexer(_joined(rows, columns))
+    failures.add_each(found < 0, lambda _: "a row has the codes of no area")
+    return found
+
+
+def _joined(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    text = frame[columns[0]].to_numpy(dtype=object)
+    for name in columns[1:]:
+        text = text + SEPARATOR + frame[name].to_numpy(dtype=object)
+    return text
+
+
+def _check_files(
+    run_directory: Path,
+    universe: DeclaredUniverse,
+    areas: pd.DataFrame,
+    counted: np.ndarray | None,
+    failures: Mapping[str, Failures],
+) -> None:
+    """Spine, measurements and estimates, geolevel by geolevel; the last is the microdata's."""
+    expected, cells = universe.expected, universe.cells
+    spine = read_spine(run_directory, cells.universe, expected.geolevels)
+    check_spine(spine, failures["spine_is_a_tree"], with_digits=False)
+    check_shares(spine, failures["shares_add_to_one"])
+    above = estimates_above = None
+    losses = []
+    for level in spine.levels:
+        estimates = read_estimates(
+            run_directory, cells.universe, level, cells.n, failures["estimates_are_counts"]
+        )
+        losses.append(
+            check_measurements(
+                run_directory,
+                expected,
+                level,
+                failures["measurements_are_complete"],
+                failures["measured_loss_is_the_budget"],
+            )
+        )
+        if above is not None:
+            check_children_add_to_parents(
+                above, estimates_above, level, estimates, failures["children_add_to_parents"]
+            )
+        above, estimates_above = level, estimates
+    if expected.total is not None:
+        check_paths(spine, losses, expected.total, failures["measured_loss_is_the_budget"])
+    if counted is None:
+        return
+    area_of_block = pd.Index(areas[GEOCODE]).get_indexer(spine.block_geocode.to_pylist())
+    area = np.full(above.n, -1)
+    area[spine.ancestors[-1]] = area_of_block
+    released = np.zeros_like(counted)
+    np.add.at(
+        released, (area[estimates_above.geounit], estimates_above.cell), estimates_above.count
+    )
+    failures["microdata_tabulate_to_estimates"].add_each(
+        (released != counted).any(axis=1),
+        lambda i: f"the rows of area {areas[GEOCODE].iloc[i]} are not those of its estimates",
+    )
+
+
+def _check_declarations(
+    universe: DeclaredUniverse,
+    areas: pd.DataFrame,
+    counted: Mapping[str, np.ndarray],
+    name: str,
+    failures: Mapping[str, Failures],
+) -> None:
+    counts, paths = counted[name], areas[GEOCODE]
+    for zero, mask in universe.zeros.items():
+        failures["structural_zeros_hold"].add_each(
+            counts[:, mask].any(axis=1),
+            lambda i, zero=zero: f"{zero} has records in area {paths.iloc[i]}",
+        )
+    for exact, (query, columns, answers) in universe.exact.items():
+        units = pd.Index(answers)
+        key = _joined(areas, columns) if columns else np.full(len(areas), "", dtype=object)
+        unit = units.get_indexer(key)
+        margin = universe.cells.margin(query)
+        due = np.array(list(answers.values()), dtype=np.int64).reshape(len(units), -1)
+        sums = np.zeros((len(units), margin.n_rows), dtype=np.int64)
+        np.add.at(sums, unit, _answers(counts, margin.row_of_cell, margin.n_rows))
+        failures["equality_constraints_hold"].add_each(
+            (sums != due).any(axis=1),
+            lambda _, exact=exact, of=columns: f"{exact} is not met by a unit of {', '.join(of)}",
+        )
+    for bound in universe.bounds:
+        margin = universe.cells.margin(bound.query)
+        answers = _answers(counts * bound.inside, margin.row_of_cell, margin.n_rows)
+        is_out = np.zeros(len(areas), dtype=bool)
+        if bound.lower is not None:
+            is_out |= (answers < bound.lower).any(axis=1)
+        if bound.upper is not None:
+            is_out |= (answers > bound.upper).any(axis=1)
+        failures["bounds_hold"].add_each(
+            is_out, lambda i, bound=bound: f"{bound.name} is not met by area {paths.iloc[i]}"
+        )
+    for relation, (sign, weights) in universe.relations.items():
+        total = sum(counted[other] @ values for other, values in weights.items())
+        is_out = {"=": total != 0, "<=": total > 0, ">=": total < 0}[sign]
+        failures["relations_hold"].add_each(
+            is_out, lambda i, relation=relation: f"{relation} is not met by area {paths.iloc[i]}"
+        )
+
+
+def _answers(counts: np.ndarray, row_of_cell: np.ndarray, n_rows: int) -> np.ndarray:
+    """Sums `(n_areas, n_rows)` of the cells of each row."""
+    answers = np.zeros((len(counts), n_rows), dtype=np.int64)
+    np.add.at(answers.T, row_of_cell, counts.T)
+    return answers
