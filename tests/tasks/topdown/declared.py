@@ -1,0 +1,54 @@
+"""Runs of declared censuses without Prefect: every stage as its plain functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spineflow.flows.running import PRESETS
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.topdown.checks.declared import check_declared_run
+from spineflow.tasks.topdown.estimation.estimate import estimate_shard
+from spineflow.tasks.topdown.ingest.ingest import ingest_input
+from spineflow.tasks.topdown.measurement.charge import charge_run
+from spineflow.tasks.topdown.measurement.constraints import constrain_universe
+from spineflow.tasks.topdown.measurement.measure import measure_once
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.release.declared_run import (
+    write_declared_tables,
+    write_declared_universe,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
+from spineflow.tasks.topdown.spine.build import check_spine_settings, write_universe_spine
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.validation.outcome import Outcome
+
+
+def load(path: Path) -> TopdownSettings:
+    """The settings of a file, checked as the command checks them."""
+    settings = load_settings(TopdownSettings, path, presets=PRESETS)
+    check_spine_settings(settings)
+    return settings
+
+
+def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory, list[Outcome]]:
+    """All stages up to the checks, whose outcomes are returned; the release stays unchecked."""
+    run = RunDirectory(folder)
+    start_run(run, product="topdown", settings_text=dump_settings(settings), stamp=settings.stamp)
+    ingest_input(run, settings)
+    for universe in settings.run.universes:
+        write_universe_spine(run, settings, universe)
+    charge_run(run, settings)
+    for wave in universe_waves(settings):
+        for universe in wave:
+            constrain_universe(run, settings, universe)
+            spine = read_spine(spine_folder(run, universe))
+            for shard in read_shards(spine_folder(run, universe)):
+                measure_once(run, settings, universe, shard)
+                estimate_shard(run, settings, universe, spine, shard)
+    run.unchecked_release.mkdir(exist_ok=True)
+    for universe in settings.run.universes:
+        write_declared_universe(run, settings, universe)
+    write_declared_tables(run, settings)
+    return run, list(check_declared_run(run, settings))

@@ -1,0 +1,298 @@
+"""Declared censuses: releases keep every declaration, and contradictions are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.ingest.generate_country import generate_country
+
+from tests.tasks.topdown.declared import load, run_declared
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
+ALPHABET = np.array(list("aZ0.-_~/ é%"))
+
+
+def code(rng: np.random.Generator, number: int) -> str:
+    """A code of any alphabet and width that no other number has."""
+    return "".join(rng.choice(ALPHABET, rng.integers(0, 4))).strip() + f"x{number}"
+
+
+def draw_census(folder: Path, seed: int) -> dict:
+    """Settings, with tables in `folder`, of a census whose data meet all that it declares."""
+    rng = np.random.default_rng(seed)
+    depth = int(rng.integers(1, 4))
+    levels = ["all", "region", "province", "area"][:1] + ["region", "province", "area"][3 - depth :]
+    rows = [()]
+    for level in range(depth):
+        rows = [
+            (*row, code(rng, i + 100 * level))
+            for row in rows
+            for i in range(int(rng.integers(1, 4)))
+        ]
+    areas = pd.DataFrame(rows, columns=levels[1:])
+    areas["zone"] = rng.choice(["north", "south", ""], len(areas))
+    areas.to_csv(folder / "areas.csv", index=False)
+    n_kinds, n_ages = int(rng.integers(2, 5)), int(rng.integers(2, 5))
+    dwellings, persons = [], []
+    for _, area in areas.iterrows():
+        for _ in range(int(rng.integers(0, 6))):
+            key, occupied = f"d{len(dwellings)}", rng.random() < 0.8
+            dwellings.append({"id": key, "state": "1" if occupied else "0", **area[levels[1:]]})
+            for i in range(int(rng.integers(1, 5)) if occupied else 0):
+                age = int(rng.integers(18, 90)) if i == 0 else int(rng.integers(0, 90))
+                rel = "h" if i == 0 else ("s" if i == 1 and rng.random() < 0.5 else "o")
+                kind = str(rng.integers(0, n_kinds))
+                persons.append({"home": key, "age": age, "rel": rel, "kind": kind})
+    pd.DataFrame(dwellings).to_parquet(folder / "dwellings.parquet")
+    pd.DataFrame(persons).to_parquet(folder / "persons.parquet")
+    below = levels[1:]
+    universe = {
+        "table": "persons",
+        "attributes": ["role", "kind", "age"],
+        "through": {"column": "home", "table": "dwellings", "key": "id"},
+        "area": below,
+        "structural_zeros": [{"name": "young_heads", "where": {"role": ["head"], "age": ["0-17"]}}],
+        "bounds": [{"query": "total", "per": "dwellings", "at_least": 0, "at_most": 4}],
+        "invariants": [],
+        "relations": [],
+    }
+    if rng.random() < 0.7:
+        universe["invariants"].append({"query": "total", "geolevel": str(rng.choice(levels))})
+    if rng.random() < 0.5:
+        universe["invariants"].append({"query": "kind", "geolevel": str(rng.choice(levels))})
+    if rng.random() < 0.5:
+        universe["relations"].append(
+            {
+                "name": "spouses_have_heads",
+                "left": [{"where": {"role": ["spouse"]}}],
+                "sign": "<=",
+                "right": [{"where": {"role": ["head"]}}],
+            }
+        )
+    if rng.random() < 0.5:
+        universe["relations"].append(
+            {
+                "name": "heads",
+                "left": [{"where": {"role": ["head"]}}],
+                "sign": "=",
+                "right": [{"universe": "dwellings", "where": {"state": ["occupied"]}}],
+            }
+        )
+    edges = [0, 18, *sorted(rng.choice(np.arange(19, 80), n_ages - 2, replace=False).tolist())]
+    return {
+        "census": {
+            "geography": {"table": "areas", "geolevels": levels},
+            "attributes": {
+                "kind": {
+                    "column": "kind",
+                    "levels": {f"kind {i}": [str(i)] for i in range(n_kinds)},
+                },
+                "age": {"column": "age", "bins": edges[:n_ages], "largest": 99},
+                "role": {
+                    "rules": [
+                        {"level": "head", "where": {"rel": ["h"]}},
+                        {"level": "spouse", "where": {"rel": ["s"]}},
+                        {"level": "other", "where": {}},
+                    ]
+                },
+                "state": {"column": "state", "levels": {"vacant": ["0"], "occupied": ["1"]}},
+            },
+            "coarsenings": {
+                "family": {
+                    "attribute": "role",
+                    "levels": {"couple": ["head", "spouse"], "rest": ["other"]},
+                }
+            },
+            "universes": {
+                "dwellings": {
+                    "table": "dwellings",
+                    "attributes": ["state"],
+                    "area": below,
+                    "invariants": [{"query": "total", "geolevel": levels[-1]}],
+                },
+                "persons": universe,
+            },
+            "tables": [
+                {
+                    "name": "T",
+                    "universe": "persons",
+                    "query": "family * kind",
+                    "levels": [*levels, "zone"],
+                }
+            ],
+        },
+        "input": {
+            "areas": "areas.csv",
+            "persons": "persons.parquet",
+            "dwellings": "dwellings.parquet",
+            "confidential": False,
+        },
+        "privacy": {"dataset": "drawn", "seed": seed},
+        "geography": {"spine": "conventional"},
+        "budget": {
+            "persons": {
+                "rho": "1",
+                "delta": "1e-10",
+                "queries": {"other": {"total": "1/3", "family": "1/3", "detailed": "1/3"}},
+            },
+            "dwellings": {
+                "rho": "1/2",
+                "delta": "1e-10",
+                "queries": {"other": {"detailed": "1"}},
+            },
+        },
+    }
+
+
+def truth_of(folder: Path, levels: list[str]) -> pd.DataFrame:
+    persons = pd.read_parquet(folder / "persons.parquet")
+    dwellings = pd.read_parquet(folder / "dwellings.parquet")
+    return persons.merge(dwellings, left_on="home", right_on="id")[[*levels, "kind"]]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_releases_keep_all_that_is_declared(tmp_path: Path, seed: int) -> None:
+    tree = draw_census(tmp_path, seed)
+    (tmp_path / "settings.toml").write_text(tomli_w.dumps(tree), encoding="utf-8")
+    run, outcomes = run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
+    assert not [outcome for outcome in outcomes if not outcome.passed]
+
+    levels = tree["census"]["geography"]["geolevels"][1:]
+    people = pd.read_parquet(run.unchecked_release / "mdf_persons.parquet")
+    homes = pd.read_parquet(run.unchecked_release / "mdf_dwellings.parquet")
+    declared = tree["census"]["universes"]["persons"]
+    truth = truth_of(tmp_path, levels)
+    truth["kind"] = "kind " + truth["kind"]
+    for invariant in declared["invariants"]:
+        geolevel = invariant["geolevel"]
+        keys = levels[: levels.index(geolevel) + 1] if geolevel in levels else []
+        keys = [*keys, *(["kind"] if invariant["query"] == "kind" else [])]
+        if keys:
+            pd.testing.assert_series_equal(people.groupby(keys).size(), truth.groupby(keys).size())
+        else:
+            assert len(people) == len(truth)
+    assert not ((people["role"] == "head") & (people["age"] == "0-17")).any()
+    n_homes = homes.groupby(levels).size()
+    n_people = people.groupby(levels).size().reindex(n_homes.index, fill_value=0)
+    assert (n_people <= 4 * n_homes).all()
+    roles = people.groupby([*levels, "role"]).size().unstack(fill_value=0)
+    roles = roles.reindex(columns=["head", "spouse"], fill_value=0)
+    for relation in declared["relations"]:
+        if relation["name"] == "spouses_have_heads":
+            assert (roles["spouse"] <= roles["head"]).all()
+        else:
+            occupied = homes[homes["state"] == "occupied"].groupby(levels).size()
+            heads = roles["head"][roles["head"] > 0]
+            pd.testing.assert_series_equal(heads, occupied, check_names=False, check_dtype=False)
+    own = pd.read_parquet(tmp_path / "dwellings.parquet").groupby(levels).size()
+    pd.testing.assert_series_equal(n_homes, own)
+
+
+@pytest.mark.parametrize("spine", ["conventional", "optimized"])
+def test_tables_without_noise_are_those_of_sql(tmp_path: Path, spine: str) -> None:
+    (tmp_path / "input").mkdir()
+    generate_country(tmp_path / "input")
+    text = COUNTRY.replace('dataset = "demo-country"', 'dataset = "c"\ninfinite = true')
+    text = text.replace('spine = "conventional"', f'spine = "{spine}"')
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    run, outcomes = run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
+    assert not [outcome for outcome in outcomes if not outcome.passed]
+    table = pd.read_parquet(run.unchecked_release / "tables" / "AGE_SEX.parquet")
+    sql = duckdb.sql(f"""
+        select a.region, case p.sex when 'F' then 'female' else 'male' end as sex,
+               case when age < 6 then '0-5' when age < 15 then '6-14' when age < 18 then '15-17'
+                    when age < 25 then '18-24' when age < 40 then '25-39' when age < 65 then '40-64'
+                    when age < 80 then '65-79' else '80-110' end as age, count(*)::bigint as n
+        from '{tmp_path}/input/persons.parquet' p
+        join '{tmp_path}/input/dwellings.parquet' d on p.dwelling = d.id
+        join read_csv('{tmp_path}/input/areas.csv', all_varchar = true) a using (section)
+        group by all""").df()
+    paths = {"Nord": "Nord", "Süd": "S%C3%BCd", "Île-Ouest": "%C3%8Ele-Ouest", "Est/2": "Est%2F2"}
+    sql["code"] = sql["region"].map(paths)
+    counted = table[(table["level"] == "region") & (table["count"] > 0)]
+    keys = ["code", "sex", "age"]
+    pd.testing.assert_series_equal(
+        counted.set_index(keys)["count"].sort_index(),
+        sql.set_index(keys)["n"].sort_index(),
+        check_names=False,
+    )
+    adults = pd.read_parquet(run.unchecked_release / "tables" / "ADULTS.parquet")
+    schools = adults[adults["level"] == "school"].groupby("code")["count"].sum()
+    sql = duckdb.sql(f"""
+        select a.school, count(*)::bigint as n
+        from '{tmp_path}/input/persons.parquet' p
+        join '{tmp_path}/input/dwellings.parquet' d on p.dwelling = d.id
+        join read_csv('{tmp_path}/input/areas.csv', all_varchar = true) a using (section)
+        where age >= 18 group by all""").df()
+    pd.testing.assert_series_equal(
+        schools, sql.set_index("school")["n"].sort_index(), check_names=False
+    )
+
+
+CLASHES = {
+    "a bound of what a zero forbids": (
+        'bounds = [{ query = "total", per = "dwellings", at_least = 0, at_most = 40 }]',
+        'bounds = [{ name = "babies", query = "age", where = { age = ["0-5"] }, per = "dwellings", '
+        "at_least = 1 }]",
+        'where = { age = ["0-5", "6-14"], marital = ["married", "formerly married"] }',
+        'where = { age = ["0-5"] }',
+        "structural zero 'children_marry' of persons and bound 'babies' of persons contradict",
+    ),
+    "a level in no group": (
+        'levels = { minor = ["0-5", "6-14", "15-17"],',
+        'levels = { minor = ["0-5", "6-14"],',
+        "",
+        "",
+        "coarsening 'adult' leaves out the level '15-17'",
+    ),
+    "a geolevel that is not declared": (
+        'invariants = [{ query = "total", geolevel = "region" }]',
+        'invariants = [{ query = "total", geolevel = "State" }]',
+        "",
+        "",
+        "'State', which is no geolevel",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CLASHES)
+def test_contradictions_are_refused_with_the_names_that_clash(tmp_path: Path, case: str) -> None:
+    first, other, second, another, message = CLASHES[case]
+    assert first in COUNTRY and second in COUNTRY
+    text = COUNTRY.replace(first, other)
+    text = text.replace(second, another) if second else text
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputRefused) as refused:
+        load(tmp_path / "settings.toml")
+    assert message in str(refused.value)
+
+
+def test_a_code_of_no_level_is_refused_without_its_value(tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    generate_country(tmp_path / "input")
+    persons = pd.read_parquet(tmp_path / "input" / "persons.parquet")
+    persons.loc[5, "citizenship"] = "secret"
+    persons.to_parquet(tmp_path / "input" / "persons.parquet")
+    (tmp_path / "settings.toml").write_text(COUNTRY, encoding="utf-8")
+    with pytest.raises(InputRefused) as refused:
+        run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
+    assert "citizenship must have a level" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_an_invariant_that_a_spine_cuts_through_is_refused(tmp_path: Path) -> None:
+    """Groups of sections reach across municipalities, so that their totals cannot be held."""
+    (tmp_path / "input").mkdir()
+    generate_country(tmp_path / "input")
+    text = COUNTRY.replace('geolevel = "region"', 'geolevel = "municipality"')
+    text = text.replace('spine = "conventional"', 'spine = "optimized"')
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputRefused, match="total at municipality of persons cannot be held"):
+        run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
