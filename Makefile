@@ -40,9 +40,11 @@ $(TYPED):
 	mkdir -p $@
 	ln -sfn $(addprefix ../../../,flows tasks geography validation library/__init__.py library/py.typed) $@
 
-# Make the map of docs/design.md anew, from the docstrings of the packages.
+# Make the map of docs/design.md anew, from the docstrings of the packages, and the reference of
+# docs/declared_censuses.md from the models of the language.
 map:
 	$(PYTHON) docs/design_map.py
+	$(PYTHON) docs/declared_page.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

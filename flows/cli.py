@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--directory", default="spineflow-demo", help="where to put it (default: %(default)s)"
     )
+    demo.add_argument(
+        "--country",
+        action="store_true",
+        help="a generated country abroad instead, declared in its settings file",
+    )
 
     published = add(
         "from-pl94171",
@@ -252,14 +257,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from spineflow.flows.demo import DEMO_CAP, write_demo
+    from spineflow.flows.demo import DEMO_CAP, write_demo, write_demo_country
 
-    folder = Path(options.directory)
-    settings_file = write_demo(folder)
+    folder, what = Path(options.directory), "county"
+    if options.country:
+        what = "country"
+        folder = folder if options.directory != "spineflow-demo" else Path("spineflow-country")
+    settings_file = write_demo_country(folder) if options.country else write_demo(folder)
     ledger = folder / "ledger.db"
     if not ledger.exists():
         main(["ledger", "init", "--ledger", str(ledger), "--cap", DEMO_CAP])
-    print(f"A generated county and its settings are in {folder}/")
+    print(f"A generated {what} and its settings are in {folder}/")
     again = f"spineflow run topdown {settings_file} --run-dir {folder / 'run'}"
     print(f"Running: {again}")
     return main(["run", "topdown", str(settings_file), "--run-dir", str(folder / "run")])

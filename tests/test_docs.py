@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 from pydantic import BaseModel
+from spineflow.flows.demo import COUNTRY
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.running import PRESETS
 from spineflow.flows.tune import TopdownTuneSettings
@@ -72,6 +73,7 @@ def loaded(path: Path) -> ModuleType:
 
 
 design_map = loaded(DOCS / "design_map.py")
+declared_page = loaded(DOCS / "declared_page.py")
 
 WHOLE_FILE = """\
 preset = "pl94_2020_us"
@@ -200,6 +202,20 @@ def test_settings_in_the_pages_are_accepted(page: Path, tmp_path: Path) -> None:
         if "privacy" not in own and text is block:
             text = 'preset = "pl94_2020_us"\n' + text + '[privacy]\ndataset = "d"\n'
         settings_of(tmp_path, text)
+
+
+def test_the_reference_of_declared_censuses_is_current_and_whole() -> None:
+    page = declared_page.PAGE.read_text(encoding="utf-8")
+    assert page == declared_page.with_reference(page), "run `make map`"
+    for name in declared_page.PLACES:
+        model = getattr(declared_page.declarations, name)
+        assert set(declared_page.field_notes(model)) >= set(model.model_fields), name
+
+
+def test_the_settings_of_the_country_are_short_and_accepted(tmp_path: Path) -> None:
+    text = COUNTRY.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 80
+    settings_of(tmp_path, text)
 
 
 def test_the_map_of_the_design_is_current() -> None:

@@ -27,7 +27,9 @@ class CodeRange(Part):
     """Whole numbers from one to another, both included."""
 
     first: int = Field(alias="from")
+    """First number; written `from`."""
     last: int = Field(alias="to")
+    """Last number; written `to`."""
 
     @model_validator(mode="after")
     def _ascends(self) -> CodeRange:
@@ -44,6 +46,7 @@ class LevelRule(Part):
     """A level, and the codes that columns must have for it; without columns, all rows fit."""
 
     level: str
+    """Label of the level; several rules may lead to one."""
     where: dict[str, Codes] = {}
     """By column of the universe's table, or `table.column` of one that `through` leads to."""
 
@@ -91,6 +94,7 @@ class CoarseningDeclaration(Part):
     """A partition of an attribute's levels, usable wherever the attribute is."""
 
     attribute: str
+    """Attribute whose levels are put together."""
     levels: dict[str, tuple[str, ...]] = Field(min_length=1)
     """Labels of the attribute's levels, by the label of the coarse level; each stands once."""
 
@@ -99,30 +103,40 @@ class Step(Part):
     """From a table to another: `column` here has the value of `key` there."""
 
     column: str
+    """Column of the table that the way comes from."""
     table: str
+    """Table that the way leads to."""
     key: str
+    """Column that tells its rows apart."""
 
 
 class StructuralZeroDeclaration(Part):
     """Cells that are zero by definition: those whose attributes take the given levels."""
 
     name: str | None = None
+    """Name in files, reports and messages."""
     where: Where = Field(min_length=1)
+    """Levels of attributes or coarsenings that together hold nobody."""
 
 
 class InvariantDeclaration(Part):
     """The answers to a query that are released exactly in every geounit of a geolevel."""
 
     name: str | None = None
+    """Name in files, reports and messages."""
     query: str = "total"
+    """Query whose answers are exact."""
     geolevel: str
+    """Geolevel of the census, whatever the spine makes of it."""
 
 
 class BoundDeclaration(Part):
     """Bounds on the answers to a query: so many for each record of another universe."""
 
     name: str | None = None
+    """Name in reports and messages."""
     query: str = "total"
+    """Query whose answers are bounded."""
     where: Where = {}
     """The cells that the bounds are on; by default all."""
     per: str
@@ -130,7 +144,9 @@ class BoundDeclaration(Part):
     by: str | None = None
     """Query on that universe, whose rows are matched with those of this query."""
     at_least: int | None = Field(default=None, ge=0)
+    """Fewest records for each record of the other universe."""
     at_most: int | None = Field(default=None, ge=0)
+    """Most records for each record of the other universe."""
 
     @model_validator(mode="after")
     def _bounds_something(self) -> BoundDeclaration:
@@ -143,7 +159,9 @@ class Term(Part):
     """Records of a universe with some levels, several times."""
 
     where: Where = {}
+    """Levels of the records that are counted; by default all."""
     times: int = Field(default=1, ge=1)
+    """Whole number that the count is multiplied by."""
     universe: str | None = None
     """An earlier universe of run.universes; its released counts are taken as they are."""
 
@@ -152,8 +170,11 @@ class RelationDeclaration(Part):
     """A linear equality or inequality that every geounit meets: left, sign, right."""
 
     name: str
+    """Name in files, reports and messages."""
     left: tuple[Term, ...] = Field(min_length=1)
+    """Counts that are added up; at least one of the universe itself."""
     sign: Literal["=", "<=", ">="]
+    """`=`, `<=` or `>=`."""
     right: tuple[Term, ...] = ()
     """Nothing stands for 0."""
 
@@ -177,15 +198,20 @@ class UniverseDeclaration(Part):
     count: str | None = None
     """Column that says how many records a row stands for; by default one."""
     structural_zeros: tuple[StructuralZeroDeclaration, ...] = ()
+    """Cells that hold nobody."""
     invariants: tuple[InvariantDeclaration, ...] = ()
+    """Answers that are released exactly."""
     bounds: tuple[BoundDeclaration, ...] = ()
+    """Bounds per record of another universe."""
     relations: tuple[RelationDeclaration, ...] = ()
+    """Linear equalities and inequalities."""
 
 
 class CategoryDeclaration(Part):
     """Off-spine entities that optimised spines bring closer, told by a column of the areas."""
 
     column: str
+    """Column of the table of areas."""
     within: str | None = None
     """Geolevel within which the codes are unique; by default everywhere."""
     outside: tuple[str, ...] = ("",)
@@ -196,26 +222,34 @@ class BranchDeclaration(Part):
     """Areas that form a branch of their own below the root: the rows with one of these codes."""
 
     column: str
+    """Column of the table of areas."""
     codes: Codes = Field(min_length=1)
+    """Codes of the areas of the branch."""
 
 
 class CensusGeography(Part):
     """The table of areas, and the geolevels that its columns make."""
 
     table: str = "geography"
+    """Table of areas under `[input]`."""
     geolevels: tuple[str, ...] = Field(min_length=2)
     """Root first. The root is all of the table; every other is a column, whose codes need only be
     unique within the geolevel above. The last is one row of the table."""
     categories: dict[str, CategoryDeclaration] = {}
+    """Off-spine entities by name."""
     branch: BranchDeclaration | None = None
+    """Areas that form a branch of their own."""
 
 
 class TableDeclaration(Part):
     """A released table: answers to a query for every entity of some summary levels."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    """Name of the files; letters, digits, `_` and `-`."""
     universe: str
+    """Universe that is counted."""
     query: str = "total"
+    """Query whose answers the table has."""
     where: Where = {}
     """The records that the table counts; by default all."""
     levels: tuple[str, ...] = Field(min_length=1)
@@ -228,10 +262,15 @@ class CensusDeclaration(Part):
     layout: Literal["declared", "cef"] = "declared"
     """Who reads the tables: the declaration alone, or the reader of the Census Edited File."""
     geography: CensusGeography | None = None
+    """Areas and geolevels."""
     attributes: dict[str, AttributeDeclaration] = Field(min_length=1)
+    """Attributes by name."""
     coarsenings: dict[str, CoarseningDeclaration] = {}
+    """Coarsenings by name."""
     universes: dict[str, UniverseDeclaration] = Field(min_length=1)
+    """Universes by name; earlier ones are released first."""
     tables: tuple[TableDeclaration, ...] = ()
+    """Tables to release."""
 
     @model_validator(mode="after")
     def _says_where(self) -> CensusDeclaration:
