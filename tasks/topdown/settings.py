@@ -13,6 +13,7 @@ from spineflow.geography.rules import GEOLEVELS
 from spineflow.tasks.census.census import Census, Zero, compiled, preset_census
 from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration, StructuralZeroDeclaration
+from spineflow.tasks.census.declared_input import input_files
 from spineflow.tasks.census.queries import (
     marginal_query,
     normalize_query_name,
@@ -59,6 +60,12 @@ class CensusTables(InputSettings):
     def paths(self) -> dict[str, FilePath]:
         """The tables' paths by name."""
         return dict(self.__pydantic_extra__)
+
+    def files(self) -> tuple[str, ...]:
+        """Files and folders that hold the input, globs spelt out."""
+        return tuple(
+            file.path for name, path in self.paths().items() for file in input_files(name, path)
+        )
 
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
         """These settings with `absolute` applied to every path."""

@@ -79,8 +79,10 @@ class TopdownTrials:
     settings: type[TopdownSettings] = TopdownSettings
 
     def universes(self, settings: TopdownSettings) -> tuple[str, ...]:
-        """The universes that the settings measure."""
-        return tuple(settings.run.universes)
+        """The universes that the settings measure; none of a declared census, whose quantities a
+        search does not know.
+        """
+        return () if settings.is_declared else tuple(settings.run.universes)
 
     def attributes(self, settings: TopdownSettings, universe: str) -> tuple[str, ...]:
         """The attributes of a universe's schema."""

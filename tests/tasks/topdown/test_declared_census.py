@@ -16,6 +16,31 @@ from tests.tasks.topdown.declared import load, run_declared
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
+PEOPLE = """
+[census.geography]
+table = "areas"
+geolevels = ["all", "r", "s"]
+[census.attributes]
+sex = { column = "sex", levels = { male = ["1"], female = ["2"] } }
+[census.universes.people]
+table = "people"
+attributes = ["sex"]
+area = ["r", "s"]
+count = "n"
+[input]
+areas = "areas.csv"
+people = "people"
+confidential = false
+[privacy]
+dataset = "p"
+infinite = true
+[geography]
+spine = "conventional"
+[budget.people]
+rho = "1"
+delta = "1e-10"
+queries.other = { detailed = "1" }
+"""
 ALPHABET = np.array(list("aZ0.-_~/ é%"))
 
 
@@ -233,6 +258,37 @@ def test_tables_without_noise_are_those_of_sql(tmp_path: Path, spine: str) -> No
         where age >= 18 group by all""").df()
     pd.testing.assert_series_equal(
         schools, sql.set_index("school")["n"].sort_index(), check_names=False
+    )
+
+
+def test_partitions_of_rows_with_counts_are_added_up(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    (tmp_path / "people").mkdir()
+    pd.DataFrame({"r": ["a", "a", "b"], "s": ["1", "2", "1"]}).to_csv(
+        tmp_path / "areas.csv", index=False
+    )
+    parts = []
+    for number in range(2):
+        region = rng.choice(["a", "b"], 200)
+        part = pd.DataFrame(
+            {
+                "r": region,
+                "s": np.where(region == "a", rng.choice(["1", "2"], 200), "1"),
+                "sex": rng.choice([1, 2], 200),
+                "n": rng.integers(0, 50, 200),
+            }
+        )
+        part.to_parquet(tmp_path / "people" / f"part-{number}.parquet")
+        parts.append(part)
+    (tmp_path / "settings.toml").write_text(PEOPLE, encoding="utf-8")
+    run, outcomes = run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
+    assert not [outcome for outcome in outcomes if not outcome.passed]
+    released = pd.read_parquet(run.unchecked_release / "mdf_people.parquet")
+    truth = pd.concat(parts).replace({"sex": {1: "male", 2: "female"}})
+    pd.testing.assert_series_equal(
+        released.set_index(["r", "s", "sex"])["n"].sort_index(),
+        truth.groupby(["r", "s", "sex"])["n"].sum(),
+        check_index_type=False,
     )
 
 
