@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.answers.noisy import ConstrainedQuery, read_constraints
+from spineflow.tasks.answers.noisy import Constraint, read_constraints
 from spineflow.tasks.census.census import Bound, Universe
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
@@ -201,7 +201,7 @@ def _matrix(schema: Schema, query: str, inside: np.ndarray | None = None) -> spa
 
 
 def _bound_values(
-    found: Mapping[tuple[str, str], ConstrainedQuery], number: int, n_rows: int, n: int
+    found: Mapping[tuple[str, str], Constraint], number: int, n_rows: int, n: int
 ) -> tuple[np.ndarray, np.ndarray]:
     lower = found.get((constraint_name(f"bound_{number}", "_lb"), ">="))
     upper = found.get((constraint_name(f"bound_{number}", "_ub"), "<="))
