@@ -36,10 +36,10 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
+from spineflow.tasks.census.declared_input import DeclaredInput
 from spineflow.tasks.census.queries import normalize_query_name
 from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
-from spineflow.tasks.census.declared_input import DeclaredInput
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
