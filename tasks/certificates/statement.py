@@ -29,13 +29,12 @@ HOW_TO_READ = (
 class Loss:
     """What one part of a release costs: `name` is a universe or a product.
 
-    `guarantee` is None where nothing is guaranteed. `delta` is the one at which the epsilon of a
-    zCDP guarantee is shown.
+    `delta` is the one at which the epsilon of a zCDP guarantee is shown.
     """
 
     name: str
     mechanism: str
-    guarantee: Guarantee | None
+    guarantee: Guarantee
     delta: Fraction = REPORT_DELTA
 
 
@@ -68,7 +67,7 @@ def guarantee_section(statement: Statement) -> Section:
             "What is guaranteed",
             (f"Nothing is guaranteed: {statement.why_not}. These files protect nobody.",),
         )
-    guarantees = [loss.guarantee for loss in statement.losses if loss.guarantee is not None]
+    guarantees = [loss.guarantee for loss in statement.losses]
     texts = [*statement.protected, *statement.change]
     texts += [_meaning(pure) for pure in dict.fromkeys(g.definition == PURE_DP for g in guarantees)]
     if any(guarantee.delta for guarantee in guarantees):
@@ -96,7 +95,7 @@ def losses_table(losses: Sequence[Loss]) -> Table:
         "at delta",
         "rho of bounded zCDP per person",
     )
-    return Table(headers, tuple(_row(loss) for loss in losses if loss.guarantee is not None))
+    return Table(headers, tuple(_row(loss) for loss in losses))
 
 
 def _row(loss: Loss) -> tuple[str, ...]:

@@ -91,29 +91,41 @@ def check_measured_noise(
         due = [n_rows.get(name, -1) for name in queries.dictionary.to_pylist()]
         due_rows = np.array(due, dtype=np.int64)[queries.indices.to_numpy()]
         lengths = _lengths(batch.column("value"))
-        failures.add_each(
-            (due_rows >= 0) & (lengths != due_rows),
-            lambda i, due_rows=due_rows, lengths=lengths: (
-                f"a measurement at {level.name} has {lengths[i]} values instead of {due_rows[i]}"
-            ),
-        )
+        _add_lengths(failures, level, lengths, due_rows)
         for text in losses.dictionary.to_pylist():
             if text not in variances:
                 variances[text] = variance_of_loss(text, is_pure=expected.is_pure)
         wanted = np.array([variances[text] for text in losses.dictionary.to_pylist()])
         wanted = wanted[losses.indices.to_numpy()]
         found = batch.column("variance").cast(pa.float64()).to_numpy()
-        failures.add_each(
-            ~(np.abs(found - wanted) <= RELATIVE_TOLERANCE * wanted),
-            lambda i, found=found, wanted=wanted: (
-                f"a measurement at {level.name} has variance {found[i]:g}, "
-                f"its loss pays for {wanted[i]:g}"
-            ),
-        )
+        _add_variances(failures, level, found, wanted)
         if expected.total is not None:
             failures.add_each(
                 found <= 0, lambda _: f"a measurement at {level.name} carries no noise"
             )
+
+
+def _add_lengths(
+    failures: Failures, level: SpineLevel, lengths: np.ndarray, due: np.ndarray
+) -> None:
+    """Record measurements of another number of values than is `due`, where that is known."""
+    failures.add_each(
+        (due >= 0) & (lengths != due),
+        lambda i: f"a measurement at {level.name} has {lengths[i]} values instead of {due[i]}",
+    )
+
+
+def _add_variances(
+    failures: Failures, level: SpineLevel, found: np.ndarray, wanted: np.ndarray
+) -> None:
+    """Record measurements of another variance than their loss pays for."""
+    failures.add_each(
+        ~(np.abs(found - wanted) <= RELATIVE_TOLERANCE * wanted),
+        lambda i: (
+            f"a measurement at {level.name} has variance {found[i]:g}, its loss pays for "
+            f"{wanted[i]:g}"
+        ),
+    )
 
 
 def _lengths(values: pa.Array) -> np.ndarray:

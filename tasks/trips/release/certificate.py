@@ -51,7 +51,7 @@ def facts_of(
 
 def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None) -> Statement:
     """The guarantee for one person with all trips."""
-    if not settings.is_private:
+    if plan.guarantee is None or not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     is_stability = plan.budget is None
     change = [f"The guarantee compares two tables that differ by {change_text(plan.guarantee)}."]
