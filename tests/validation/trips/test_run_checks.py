@@ -16,10 +16,12 @@ from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.ingest.files import read_tree as read_run_tree
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
+from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.promise import expected_of
 from spineflow.validation.outcome import Failures
 from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_noise
@@ -187,7 +189,7 @@ def test_noise_must_cost_the_budget_before_it_is_drawn(
     settings = load_settings(
         TripsSettings, root / "settings.toml", presets=root, overrides=overrides
     )
-    plan = plan_of(RunDirectory(root), settings)
+    plan = make_plan(settings, read_run_tree(RunDirectory(root)).tree)
     noise = {level: parameter * factor for level, parameter in plan.noise.items()}
     failures = Failures()
     check_noise(read_tree(root), noise, expected_of(settings, plan), failures)
