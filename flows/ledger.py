@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -79,7 +79,9 @@ def _set(
             set_cap(ledger, name, delta_cap=cap)
 
 
-def _caps(texts: Sequence[str], parse) -> Iterator[tuple[str | None, Fraction]]:
+def _caps(
+    texts: Sequence[str], parse: Callable[[str], Fraction]
+) -> Iterator[tuple[str | None, Fraction]]:
     """Dataset, None for all others, and cap of texts CAP and DATASET=CAP."""
     for text in texts:
         name, _, cap = text.rpartition("=")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ _listeners: list[Listener] = []
 
 
 @contextmanager
-def listening(listener: Listener):
+def listening(listener: Listener) -> Iterator[None]:
     """Have a listener told of every stage's progress while the block runs."""
     _listeners.append(listener)
     try:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect import Flow, tags
 from prefect.context import TagsContext
@@ -185,10 +185,11 @@ def stages_run_name() -> str:
     return f"{flow_name}-{named.name}"
 
 
+Settings = TypeVar("Settings", bound=ProductSettings)
+
+
 @contextmanager
-def entered(
-    run_directory: str, model: type[ProductSettings]
-) -> Iterator[tuple[RunDirectory, ProductSettings]]:
+def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
     """Hold a prepared run while its stages run; its manifest tells how they ended.
 
     Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use.

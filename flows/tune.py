@@ -106,6 +106,7 @@ class _Search:
             outcome = self.tried(variant, own)
             return outcome if outcome.met else None
         grid = loss_grid(search.lowest, search.highest, search.step)
+        losses: Losses | None
         if search.method == "total":
             found = smallest(grid, lambda total: meets(at(total)))
             losses = None if found is None else at(grid[found])

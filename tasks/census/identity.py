@@ -20,6 +20,6 @@ def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
     }
     if "units" in result.histograms:
         units = sparse.coo_array(result.histograms["units"])
-        columns = {"block_geocode": geocode[units.row], "cell": units.col, "units": units.data}
-        digests["units"] = input_digest("units", columns, key)
+        of_units = {"block_geocode": geocode[units.row], "cell": units.col, "units": units.data}
+        digests["units"] = input_digest("units", of_units, key)
     return digests

@@ -120,9 +120,9 @@ def compiled_recode(name: str, declared: AttributeDeclaration) -> Recode:
                         f"attribute {name!r}: levels {labels[i]!r} and {labels[j]!r} share a code"
                     )
     elif declared.numbers is not None:
-        first, last = declared.numbers
-        labels = tuple(str(number) for number in range(first, last + 1))
-        sets = [CodeSet(frozenset(), ((n, n),)) for n in range(first, last + 1)]
+        least, most = declared.numbers
+        labels = tuple(str(number) for number in range(least, most + 1))
+        sets = [CodeSet(frozenset(), ((n, n),)) for n in range(least, most + 1)]
     else:
         ends = [*(start - 1 for start in declared.bins[1:]), declared.largest]
         pairs = list(zip(declared.bins, ends, strict=True))

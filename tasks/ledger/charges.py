@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from typing import Any
 
 from spineflow.tasks.ledger.accounting import Guarantee, compose
 from spineflow.tasks.ledger.digests import InputDigest
@@ -178,7 +179,7 @@ def caps_of(connection: sqlite3.Connection, dataset: str) -> Caps:
     return Caps(*(None if text is None else parsed(text, "a cap") for text in found))
 
 
-def guarantee_of(row: Mapping[str, str] | sqlite3.Row) -> Guarantee:
+def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
     """The native guarantee of a row; raises Damaged if the row contradicts itself."""
     name = f"draw {row['name']!r} of run {row['run_id']}"
     guarantee = Guarantee(

@@ -74,10 +74,10 @@ def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> In
         rows = np.empty(end - start, dtype=dtype)
         for (name, _), array in zip(dtype, arrays, strict=True):
             rows[name] = array[start:end] if order is None else array[order[start:end]]
-        whole.update(rows.view(np.uint8))
+        whole.update(rows.view(np.uint8).data)
         if has_blocks:
             part = _begun(head, len(rows), key)
-            part.update(rows.view(np.uint8))
+            part.update(rows.view(np.uint8).data)
             parts.append(part.hexdigest())
     return InputDigest(whole.hexdigest(), tuple(parts))
 

@@ -171,7 +171,7 @@ def _initial_state(tree: _Tree) -> _State:
 
 
 @njit(cache=True, nogil=True)
-def _solve(total, tree, state):
+def _solve(total: int, tree: _Tree, state: _State) -> np.ndarray:
     """Counts of the finest level, laid out as `noisy_leaf`."""
     count = state.count
     root = count.size - 1
@@ -209,7 +209,7 @@ def _solve(total, tree, state):
 
 
 @njit(cache=True, nogil=True)
-def _exchange(v, step, tree, state):
+def _exchange(v: int, step: int, tree: _Tree, state: _State) -> None:
     """Play a node's tournaments, then move steps between its children while that pays."""
     first, n = tree.first_child[v], tree.n_children[v]
     base, places = state.board[v], state.places[v]
@@ -229,7 +229,7 @@ def _exchange(v, step, tree, state):
 
 
 @njit(cache=True, nogil=True)
-def _approach(total, step, tree, state):
+def _approach(total: int, step: int, tree: _Tree, state: _State) -> None:
     """Add or take steps at the root until it is less than one away from the total."""
     root = state.count.size - 1
     top = state.board[root] + 1
@@ -245,7 +245,7 @@ def _approach(total, step, tree, state):
 
 
 @njit(cache=True, nogil=True)
-def _move(v, change, step, ancestor, tree, state):
+def _move(v: int, change: int, step: int, ancestor: int, tree: _Tree, state: _State) -> None:
     """Add `change`, a step up or down, to a node and its cheapest descendants.
 
     Prices and tournaments are put right from there up to those of `ancestor`, the parent of v.
@@ -272,14 +272,14 @@ def _move(v, change, step, ancestor, tree, state):
 
 
 @njit(cache=True, nogil=True)
-def _play(base, place, winner, cost):
+def _play(base: int, place: int, winner: np.ndarray, cost: np.ndarray) -> None:
     """Decide one match; the left side wins ties, and empty places lose."""
     left, right = winner[base + 2 * place], winner[base + 2 * place + 1]
     winner[base + place] = left if right < 0 or cost[left] <= cost[right] else right
 
 
 @njit(cache=True, nogil=True)
-def _price_bottom(v, step, tree, state):
+def _price_bottom(v: int, step: int, tree: _Tree, state: _State) -> None:
     """Cost per unit of a step of a bottom node, up and down.
 
     Of a step's units below, the middle one stands for all. At length 1 that is exact, and at any
@@ -300,7 +300,7 @@ def _price_bottom(v, step, tree, state):
 
 
 @njit(cache=True, nogil=True)
-def _price_node(v, step, tree, state):
+def _price_node(v: int, step: int, tree: _Tree, state: _State) -> None:
     """Cost per unit of a step of a node above the bottom: its own and its cheapest child's."""
     top = state.board[v] + 1
     own = 2 * (state.count[v] - tree.noisy[v])

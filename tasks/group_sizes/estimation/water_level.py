@@ -18,7 +18,9 @@ UNBOUNDED = np.int64(1) << 61
 
 
 @njit(cache=True, nogil=True)
-def sort_segment(noisy, start, stop, prefix, breakpoint_):
+def sort_segment(
+    noisy: np.ndarray, start: int, stop: int, prefix: np.ndarray, breakpoint_: np.ndarray
+) -> None:
     """Prepare the siblings noisy[start:stop] for `unit_level`.
 
     Writes the prefix sums of their values in descending order, and the breakpoints.
@@ -37,7 +39,9 @@ def sort_segment(noisy, start, stop, prefix, breakpoint_):
 
 
 @njit(cache=True, nogil=True)
-def unit_level(unit, start, stop, prefix, breakpoint_):
+def unit_level(
+    unit: int, start: int, stop: int, prefix: np.ndarray, breakpoint_: np.ndarray
+) -> int:
     """The level t of the `unit`-th unit (from 1): its marginal cost is 2 t - 1."""
     low, high = start, stop - 1
     while low < high:
@@ -51,7 +55,9 @@ def unit_level(unit, start, stop, prefix, breakpoint_):
 
 
 @njit(cache=True, nogil=True)
-def fill(noisy, start, stop, total, level, first, result):
+def fill(
+    noisy: np.ndarray, start: int, stop: int, total: int, level: int, first: int, result: np.ndarray
+) -> None:
     """Write the siblings' integers, which add to `total`, whose last unit has that level.
 
     Units that cost the same go to siblings by position, beginning with the `first`-th.
@@ -71,7 +77,13 @@ def fill(noisy, start, stop, total, level, first, result):
 
 
 @njit(cache=True, nogil=True)
-def _share_out(noisy, offsets, totals, first, result):
+def _share_out(
+    noisy: np.ndarray,
+    offsets: np.ndarray,
+    totals: np.ndarray,
+    first: np.ndarray,
+    result: np.ndarray,
+) -> None:
     prefix = np.empty_like(noisy)
     breakpoint_ = np.empty_like(noisy)
     for family in range(offsets.size - 1):

@@ -106,7 +106,9 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
     run = _linked(measured, folder, "confidential", "spine", "measurements")
     estimator = estimator_of(settings)
-    steps = {COMBINE: estimator.combine, ESTIMATE: estimator.estimate}
+    steps = {ESTIMATE: estimator.estimate}
+    if estimator.combine is not None:
+        steps[COMBINE] = estimator.combine
     for universe in settings.run.universes:
         spine = read_spine(spine_folder(run, universe))
         shards = shards_by_geolevel(spine_folder(run, universe))

@@ -141,16 +141,17 @@ def _linear_terms_by_covariance(
     """Terms (c, k) by which the mean matrix has every child's own gradient at its centre."""
     covariance = quadratic.covariance
     classes, levels = covariance.class_of_cell, covariance.level_of_cell
-    linear = np.empty(covariance.centre.shape)
-    for i in range(linear.shape[0]):
+    c, k = covariance.centre.shape
+    linear = np.empty((c, k))
+    for i in range(c):
         sums = np.zeros(within.shape[0])
         by_level = np.zeros((levels.max() + 1, within.shape[0]))
-        for j in range(linear.shape[1]):
+        for j in range(k):
             sums[classes[j]] += covariance.centre[i, j]
             by_level[levels[j], classes[j]] += covariance.centre[i, j]
         moved = np.dot(across, sums)
         products = np.dot(by_level, within)
-        for j in range(linear.shape[1]):
+        for j in range(k):
             linear[i, j] = (
                 covariance.pull[i, j] / quadratic.scale[i]
                 + moved[classes[j]]

@@ -114,22 +114,32 @@ def margins_first(
 
 
 @dataclass(frozen=True)
+class StateStep:
+    """States between a shard's geounits and their parents, whose totals are invariants.
+
+    states, exact : the states' estimates without and with their totals.
+    state, country : the state of each geounit, and the parent of each state.
+    """
+
+    states: GroupedEstimates
+    exact: GroupedEstimates
+    state: np.ndarray
+    country: np.ndarray
+
+
+@dataclass(frozen=True)
 class SpineStep:
     """One step of the spine, from a shard's geounits to their parents.
 
     own, parents : estimates from the subtrees of either; a single parent stands above the root.
     parent : (n,) position of each geounit's parent.
-    states, exact, state, country : where state totals are invariants, the states' estimates
-        without and with them, the state of each geounit and the parent of each state.
+    of_states : the step by way of the states, where their totals are invariants.
     """
 
     own: GroupedEstimates
     parents: GroupedEstimates
     parent: np.ndarray
-    states: GroupedEstimates | None = None
-    exact: GroupedEstimates | None = None
-    state: np.ndarray | None = None
-    country: np.ndarray | None = None
+    of_states: StateStep | None = None
 
     @classmethod
     def up(cls, given: ShardInput) -> SpineStep:
@@ -140,27 +150,29 @@ class SpineStep:
         parent = np.maximum(level.parent[shard.start : shard.stop] - shard.parent_start, 0)
         n_parents = max(shard.parent_stop - shard.parent_start, 1)
         state, totals = given.constraints.state, given.constraints.state_total
-        if state is None:
+        if state is None or totals is None:
             return cls(own, own.summed(parent, n_parents), parent)
         country = np.zeros(len(totals), dtype=np.int64)
         country[state] = parent
         states = own.summed(state, len(totals))
         exact = states.with_totals(totals.astype(np.float64))
-        return cls(own, exact.summed(country, n_parents), parent, states, exact, state, country)
+        of_states = StateStep(states, exact, state, country)
+        return cls(own, exact.summed(country, n_parents), parent, of_states)
 
     def down(self, histograms: np.ndarray | None) -> np.ndarray:
         """Best linear unbiased estimates `(n, n_cells)` given the parents' histograms
         `(n_parents, n_cells)`; without, given nothing above.
         """
-        if self.states is None:
+        if self.of_states is None:
             if histograms is None:
                 return self.own.means()
             return self.own.given_wholes(self.parents, self.parent, histograms)
+        step = self.of_states
         if histograms is None:
-            of_states = self.exact.means()
+            found = step.exact.means()
         else:
-            of_states = self.exact.given_wholes(self.parents, self.country, histograms)
-        return self.own.given_wholes(self.states, self.state, of_states)
+            found = step.exact.given_wholes(self.parents, step.country, histograms)
+        return self.own.given_wholes(step.states, step.state, found)
 
 
 def query_algebra(given: ShardInput) -> QueryAlgebra:

@@ -94,7 +94,7 @@ def with_measurements(
     diffuse = prior.diffuse.copy()
 
     is_diffuse = prior.diffuse.any(axis=(2, 3))
-    is_unknown = np.asarray(
+    is_unknown: np.ndarray = np.asarray(
         (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
     )
     for component, columns in enumerate(components):

@@ -141,7 +141,7 @@ def _up(step: Step, sums: Sums, parts: _Parts, n_areas: int) -> _Parts:
             product = part @ regression.swapaxes(-1, -2)
             again = regression @ total @ regression.swapaxes(-1, -2)
             into[chosen] += again - product - product.swapaxes(-1, -2)
-        found[np.ix_(chosen, range(shape[1]), range(shape[2]), group.cells)] = regression
+        found[np.ix_(chosen, np.arange(shape[1]), np.arange(shape[2]), group.cells)] = regression
     return _Parts(unit, area, found, own, own_diffuse)
 
 
@@ -173,4 +173,4 @@ def _add(
     if cells is None:
         into[rows] += total
     else:
-        into[np.ix_(rows, range(into.shape[1]), range(into.shape[2]), cells)] += total
+        into[np.ix_(rows, np.arange(into.shape[1]), np.arange(into.shape[2]), cells)] += total

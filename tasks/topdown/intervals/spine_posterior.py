@@ -93,7 +93,7 @@ class SpinePosterior:
             level = levels[depth]
             own = _from_subtrees(algebra, level, below)
             n_above = len(levels[depth - 1].parent) if depth else 1
-            if level.state is not None:
+            if level.state is not None and level.state_totals is not None:
                 n_states = len(level.state_totals)
                 country = np.zeros(n_states, dtype=np.int64)
                 country[level.state] = level.parent
@@ -169,7 +169,7 @@ def _given_wholes(step: Step, wholes: GroupedEstimates) -> GroupedEstimates:
                     gain = gain + d @ along_diffuse[at, component][:, where]
                 distance = posterior.mean[:, :, columns]
                 distance = (distance - sums.estimates.mean[:, :, columns])[at]
-                found[number].mean[np.ix_(chosen, range(len(part.cells)), columns)] += (
+                found[number].mean[np.ix_(chosen, np.arange(len(part.cells)), columns)] += (
                     gain @ distance
                 )
                 found[number].variance[chosen, component] = _conditional(

@@ -141,7 +141,13 @@ def _sum_that_fits(counts: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def _add_answers(indptr, indices, data, row_of_cell, answers):
+def _add_answers(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+    row_of_cell: np.ndarray,
+    answers: np.ndarray,
+) -> None:
     for i in range(answers.shape[0]):
         for j in range(indptr[i], indptr[i + 1]):
             answers[i, row_of_cell[indices[j]]] += data[j]

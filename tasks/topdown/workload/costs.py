@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from spineflow.tasks.census.queries import marginal_query
@@ -102,7 +102,11 @@ def budget_report(budget: Budget, schema: Schema) -> dict:
     }
 
 
-def _epsilon_of_share(budget: Budget, share: Fraction, convert=epsilon_tight) -> float | str:
+def _epsilon_of_share(
+    budget: Budget,
+    share: Fraction,
+    convert: Callable[[Fraction, Fraction], float] = epsilon_tight,
+) -> float | str:
     if budget.infinite:
         return "inf" if share > 0 else 0.0
     if budget.is_pure:

@@ -71,7 +71,7 @@ def _optimum(
 ) -> np.ndarray:
     """The solution, brought to integers where it is one to within `ROUNDING`."""
     found = solve(cost, program.matrix(), *program.bounds(), lower, upper)
-    if found.status is not SolveStatus.OPTIMAL:
+    if found.status is not SolveStatus.OPTIMAL or found.x is None:
         raise SolveFailed(
             f"HiGHS ended a Chebyshev projection as {found.status}; use the mechanism 'inftda'."
         )

@@ -53,7 +53,13 @@ def euclidean_projection(
     return _project(values, offsets, totals, smallest_first, False)
 
 
-def _project(values, offsets, totals, smallest_first: bool, chebyshev: bool) -> np.ndarray:
+def _project(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    totals: np.ndarray,
+    smallest_first: bool,
+    chebyshev: bool,
+) -> np.ndarray:
     values, offsets, totals = (
         np.ascontiguousarray(array, dtype=np.int64) for array in (values, offsets, totals)
     )
@@ -67,7 +73,14 @@ def _project(values, offsets, totals, smallest_first: bool, chebyshev: bool) -> 
 
 
 @njit(nogil=True, cache=True)
-def _project_segments(values, offsets, totals, smallest_first, chebyshev, result):
+def _project_segments(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    totals: np.ndarray,
+    smallest_first: bool,
+    chebyshev: bool,
+    result: np.ndarray,
+) -> None:
     longest = 0
     for p in range(totals.size):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -86,7 +99,9 @@ def _project_segments(values, offsets, totals, smallest_first, chebyshev, result
 
 
 @njit(nogil=True, cache=True)
-def _project_chebyshev(x, total, smallest_first, order, y):
+def _project_chebyshev(
+    x: np.ndarray, total: int, smallest_first: bool, order: np.ndarray, y: np.ndarray
+) -> None:
     """Lines 2 to 12 of Algorithm 2; `level` is its t."""
     missing = total - x.sum()
     step = -(-missing // x.size)
@@ -110,7 +125,7 @@ def _project_chebyshev(x, total, smallest_first, order, y):
 
 
 @njit(nogil=True, cache=True)
-def _fill_to_level(x, total, level, order, y):
+def _fill_to_level(x: np.ndarray, total: int, level: int, order: np.ndarray, y: np.ndarray) -> None:
     """y = max(0, x - level) where the sum allows it: the last pass, from the level before."""
     excess = -total
     for i in range(x.size):
@@ -120,7 +135,7 @@ def _fill_to_level(x, total, level, order, y):
 
 
 @njit(nogil=True, cache=True)
-def _take(x, excess, level, order, y):
+def _take(x: np.ndarray, excess: int, level: int, order: np.ndarray, y: np.ndarray) -> None:
     """Lower y in the given order, no further than max(0, x - level), until `excess` is gone."""
     for i in order:
         if excess == 0:
@@ -131,7 +146,7 @@ def _take(x, excess, level, order, y):
 
 
 @njit(nogil=True, cache=True)
-def _water_level(x, total, smallest_first, order):
+def _water_level(x: np.ndarray, total: int, smallest_first: bool, order: np.ndarray) -> int:
     """The smallest integer t with sum max(0, x - t) <= total.
 
     While t is no less than the (k + 1)-th largest value, the sum is that of the k largest less
@@ -150,7 +165,7 @@ def _water_level(x, total, smallest_first, order):
 
 
 @njit(nogil=True, cache=True)
-def _sort(x, smallest_first, order):
+def _sort(x: np.ndarray, smallest_first: bool, order: np.ndarray) -> None:
     """Indices of x in ascending or descending order, equal values in the order they stand."""
     if x.size > INSERTION_SORT_LENGTH:
         keys = x if smallest_first else -x

@@ -61,7 +61,9 @@ def tree_least_squares(levels: Sequence[MeasuredLevel]) -> list[np.ndarray]:
 
 
 @njit(nogil=True, cache=True)
-def _family_sums(offsets, estimates, variances):
+def _family_sums(
+    offsets: np.ndarray, estimates: np.ndarray, variances: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     n = offsets.size - 1
     totals, sums = np.zeros(n), np.zeros(n)
     for j in range(n):
@@ -72,7 +74,13 @@ def _family_sums(offsets, estimates, variances):
 
 
 @njit(nogil=True, cache=True)
-def _combine(parent, totals, total_variances, estimates, variances):
+def _combine(
+    parent: np.ndarray,
+    totals: np.ndarray,
+    total_variances: np.ndarray,
+    estimates: np.ndarray,
+    variances: np.ndarray,
+) -> None:
     for j in range(parent.size):
         u = parent[j]
         if variances[u] == 0:
@@ -86,7 +94,9 @@ def _combine(parent, totals, total_variances, estimates, variances):
 
 
 @njit(nogil=True, cache=True)
-def _share_out(offsets, surplus, estimates, variances):
+def _share_out(
+    offsets: np.ndarray, surplus: np.ndarray, estimates: np.ndarray, variances: np.ndarray
+) -> None:
     for j in range(offsets.size - 1):
         for i in range(offsets[j], offsets[j + 1]):
             estimates[i] += variances[i] * surplus[j]

@@ -60,6 +60,8 @@ def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
 
 def _queries(plan: Plan) -> list[dict]:
     if plan.budget is None:
+        if plan.histogram is None:
+            raise ValueError("a plan has a budget of its levels, or a stability histogram")
         return [
             {
                 "geolevel": plan.tree.level_name(plan.tree.depth),

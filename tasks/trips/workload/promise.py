@@ -10,10 +10,9 @@ from spineflow.validation.trips.privacy_loss import ExpectedTrips
 def expected_of(settings: TripsSettings, plan: Plan) -> ExpectedTrips:
     """What the independent checks may take for granted about a run."""
     contribution = settings.contribution
-    is_histogram = plan.histogram is not None
     return ExpectedTrips(
         loss=None if plan.guarantee is None else plan.guarantee.parameter,
-        threshold=plan.histogram.threshold if is_histogram else None,
+        threshold=None if plan.histogram is None else plan.histogram.threshold,
         levels=plan.levels,
         top_down=plan.is_top_down,
         children_measured=plan.is_top_down and not plan.measures_all and not plan.is_selected,

@@ -160,7 +160,9 @@ def column_tree(columns: Sequence[Hierarchy]) -> Tree:
 
 
 @njit(nogil=True, cache=True)
-def _parent_keys(keys, parent, size, size_above, inner):
+def _parent_keys(
+    keys: np.ndarray, parent: np.ndarray, size: int, size_above: int, inner: int
+) -> np.ndarray:
     parents = np.empty_like(keys)
     for i in range(keys.size):
         outer, low = divmod(keys[i], inner)
@@ -170,7 +172,15 @@ def _parent_keys(keys, parent, size, size_above, inner):
 
 
 @njit(nogil=True, cache=True)
-def _children(keys, child_offsets, offsets, size_above, size, inner, children):
+def _children(
+    keys: np.ndarray,
+    child_offsets: np.ndarray,
+    offsets: np.ndarray,
+    size_above: int,
+    size: int,
+    inner: int,
+    children: np.ndarray,
+) -> None:
     for i in range(keys.size):
         outer, low = divmod(keys[i], inner)
         outer, position = divmod(outer, size_above)

@@ -9,6 +9,10 @@ import numpy as np
 from numba import njit
 from spineflow.tasks.trips.workload.tree import Tree
 
+Families = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Of one level: parents (n,), where the children of each begin (n + 1,), and those children's keys
+and counts."""
+
 
 @dataclass(frozen=True, eq=False)
 class TrueLevel:
@@ -47,7 +51,7 @@ class TrueTree:
         return tuple(reversed(levels))
 
     @cached_property
-    def _families(self) -> tuple[tuple[np.ndarray, ...], ...]:
+    def _families(self) -> tuple[Families, ...]:
         """For every level but the root: sorted parents with positive children, and the children."""
         families = []
         for level in range(1, self.tree.depth + 1):
@@ -72,7 +76,8 @@ class TrueTree:
             family[family == families[0].size] = 0
             family[families[0][family] != parents] = -1
             stride = self.tree.stride(level)
-            _fill_counts(keys, offsets, family, *families[1:], stride, counts)
+            _, own_offsets, own_keys, own_counts = families
+            _fill_counts(keys, offsets, family, own_offsets, own_keys, own_counts, stride, counts)
         return keys, offsets, counts
 
 
@@ -85,7 +90,16 @@ def summed(keys: np.ndarray, counts: np.ndarray) -> TrueLevel:
 
 
 @njit(nogil=True, cache=True)
-def _fill_counts(keys, offsets, family, own_offsets, own_keys, own_counts, stride, counts):
+def _fill_counts(
+    keys: np.ndarray,
+    offsets: np.ndarray,
+    family: np.ndarray,
+    own_offsets: np.ndarray,
+    own_keys: np.ndarray,
+    own_counts: np.ndarray,
+    stride: int,
+    counts: np.ndarray,
+) -> None:
     """Children of one parent have keys `stride` apart, which gives every child's place."""
     for i in range(family.size):
         if family[i] < 0:
