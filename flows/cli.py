@@ -7,12 +7,17 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spineflow.flows.registry import MODULES, product
+from spineflow.flows.registry import MODULES, Product, product
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+
+if TYPE_CHECKING:
+    from spineflow.tasks.runs.directory import RunDirectory
+    from spineflow.tasks.runs.settings import ProductSettings
 
 EPILOG = """\
 flows: topdown, microdata and redistricting tables; detailed-groups, tables for detailed race and
@@ -59,7 +64,8 @@ def _quieten(level: str) -> None:
     """Keep off the console what libraries log below a level, and that they could not log it."""
     for handler in ("CONSOLE", "DEBUG"):
         os.environ.setdefault(f"PREFECT_LOGGING_HANDLERS_{handler}_LEVEL", level)
-    logging.lastResort.setLevel(level)
+    if logging.lastResort is not None:
+        logging.lastResort.setLevel(level)
     logging.raiseExceptions = level != "CRITICAL"
 
 
@@ -72,7 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def add(name: str, command, help: str, description: str | None = None):
+    def add(
+        name: str,
+        command: Callable[[argparse.Namespace], int],
+        help: str,
+        description: str | None = None,
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=help, description=description or help)
         sub.add_argument("--debug", action="store_true", help="show tracebacks and flow logs")
         sub.set_defaults(command=command)
@@ -316,7 +327,7 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_altered(run, settings) -> None:
+def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
     """Refuse to report on a run whose settings, spine or plan are not those that were charged.
 
     Its parts are compared too, and what reports write in confidence is closed to others first.
@@ -354,7 +365,7 @@ def _intervals(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stamp(run, settings) -> None:
+def _stamp(run: RunDirectory, settings: ProductSettings) -> None:
     """Stamp what a report of a run that is not private has written again."""
     from spineflow.tasks.runs.gate import stamp_files
 
@@ -362,7 +373,7 @@ def _stamp(run, settings) -> None:
         stamp_files(run)
 
 
-def _compare(existing) -> int:
+def _compare(existing: list[tuple[RunDirectory, Product, ProductSettings]]) -> int:
     from spineflow.tasks.runs.directory import RunDirectory
 
     products = {asked.name: asked for _, asked, _ in existing}
@@ -382,7 +393,7 @@ def _compare(existing) -> int:
     return 0
 
 
-def _existing(folder: str):
+def _existing(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
     """A run that has been started: its directory, its product and its frozen settings."""
     from spineflow.tasks.runs.directory import RunDirectory
     from spineflow.tasks.runs.settings_files import frozen_settings
@@ -395,7 +406,7 @@ def _existing(folder: str):
     return run, asked, frozen_settings(asked.settings, run.settings)
 
 
-def _run_and_report(asked, settings, folder: str | Path) -> int:
+def _run_and_report(asked: Product, settings: ProductSettings, folder: str | Path) -> int:
     from spineflow.flows.console import shown_progress
     from spineflow.flows.running import prepare, run_stages
 
@@ -429,7 +440,7 @@ def _budget(options: argparse.Namespace) -> int:
     return 0
 
 
-def _needed(asked, settings, target: str) -> str:
+def _needed(asked: Product, settings: ProductSettings, target: str) -> str:
     what, equals, margin = target.rpartition("=")
     if asked.needed is None:
         raise InputRefused(f"Margins cannot be turned into a budget for {asked.name}.")
@@ -438,10 +449,11 @@ def _needed(asked, settings, target: str) -> str:
     return asked.needed(settings, what.strip(), int(margin))
 
 
-def _draw_curve(settings, file: Path) -> None:
+def _draw_curve(settings: ProductSettings, file: Path) -> None:
+    from spineflow.tasks.topdown.settings import TopdownSettings
     from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
 
-    if settings.PRODUCT != "topdown":
+    if not isinstance(settings, TopdownSettings):
         raise InputRefused("The curve of epsilon against delta is drawn for topdown only.")
     curve = privacy_curve([settings.budget_of(u) for u in settings.run.universes])
     if curve is None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -18,11 +19,12 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
-from spineflow.tasks.census.inputs import InputCheck
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.publication import marker_address
 from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.tables.findings import Finding
+from spineflow.validation.expectations import RuleOutcome
 
 WIDTH_WHEN_PIPED = 160
 
@@ -82,7 +84,19 @@ def print_finished(run: RunDirectory, settings: ProductSettings, lines: Sequence
         print(f"published: {marker_address(settings.published_to, settings.PRODUCT)}")
 
 
-def print_rules(check: InputCheck, *, with_counts: bool) -> None:
+class CheckedInput(Protocol):
+    """What every product's check of its input tells."""
+
+    @property
+    def outcomes(self) -> tuple[RuleOutcome, ...]:
+        """The public outcome of every rule."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong, in sentences."""
+
+
+def print_rules(check: CheckedInput, *, with_counts: bool) -> None:
     """Pass or fail of every rule on the input, then what is wrong with it."""
     console = page()
     table = Table("table", "rule", "outcome", title="Rules on the input")

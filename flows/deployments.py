@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import cast
 
 from prefect import serve as serve_deployments
 from prefect.client.orchestration import get_client
@@ -45,13 +46,15 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
 
 def _deployment(name: str, work_pool: str | None = None) -> RunnerDeployment:
     flow = product(name).flow
-    return flow.to_deployment(
+    made = flow.to_deployment(
         DEPLOYMENT,
         description=flow.description,
         tags=["spineflow"],
         work_pool_name=work_pool,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
+    # Prefect answers with a coroutine only where an event loop runs.
+    return cast(RunnerDeployment, made)
 
 
 def _make_pool(name: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prefect import State, Task
+from prefect import Task
 from prefect.futures import PrefectFuture
 from spineflow.flows.progress import finish_stage
 from spineflow.tasks.runs.directory import RunDirectory
@@ -87,7 +87,7 @@ def run_in_process(run: RunDirectory, order: Iterable[Wave]) -> None:
 def call_here(run: RunDirectory, one: Call) -> Artifact:
     """What a step makes when it is called as a function."""
     made = one.step.fn(str(run.root), *one.keys)
-    return made.data if isinstance(made, State) else made
+    return made if isinstance(made, Artifact) else made.data
 
 
 def finish(run: RunDirectory, stages: Mapping[str, Sequence[PrefectFuture]]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.exceptions import UnfinishedRun
@@ -39,7 +40,11 @@ def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
     owner = {future: stage for stage, futures in stages.items() for future in futures}
     done = dict.fromkeys(stages, 0)
     artifacts = {
-        stage: create_progress_artifact(0.0, key=_key(stage), description=f"{stage}: started")
+        # Prefect answers with a coroutine only where an event loop runs.
+        stage: cast(
+            UUID,
+            create_progress_artifact(0.0, key=_key(stage), description=f"{stage}: started"),
+        )
         for stage, futures in stages.items()
         if len(futures) > 1
     }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 from spineflow.tasks.runs.settings import RunnerSettings
 
 
-def task_runner(settings: RunnerSettings) -> TaskRunner:
+def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
     """The runner that the settings name; ImportError if Dask is not installed."""
     if settings.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=settings.workers)
@@ -26,7 +27,7 @@ def task_runner(settings: RunnerSettings) -> TaskRunner:
             "n_workers": settings.workers,
             "threads_per_worker": 1,
             # A lost worker is no news to the others: they say no more than this process does.
-            "silence_logs": logging.lastResort.level,
+            "silence_logs": logging.lastResort.level if logging.lastResort else logging.WARNING,
         }
     )
 

@@ -128,7 +128,7 @@ class Census:
         """Names of the tables that the input must give."""
         if not self.is_declared:
             return ("persons", "units", "geography")
-        names = [self.geography.table]
+        names = [] if self.geography is None else [self.geography.table]
         for universe in self.universes.values():
             names += [universe.declared.table, *(step.table for step in universe.steps)]
         return tuple(dict.fromkeys(names))

@@ -123,12 +123,17 @@ def compiled_recode(name: str, declared: AttributeDeclaration) -> Recode:
         least, most = declared.numbers
         labels = tuple(str(number) for number in range(least, most + 1))
         sets = [CodeSet(frozenset(), ((n, n),)) for n in range(least, most + 1)]
-    else:
+    elif declared.bins is not None and declared.largest is not None:
         ends = [*(start - 1 for start in declared.bins[1:]), declared.largest]
         pairs = list(zip(declared.bins, ends, strict=True))
         labels = declared.labels or tuple(f"{a}-{b}" if b > a else str(a) for a, b in pairs)
         sets = [CodeSet(frozenset(), (pair,)) for pair in pairs]
+    else:
+        raise ValueError(f"attribute {name!r} has neither levels, numbers nor bins")
+    if declared.column is None:
+        raise ValueError(f"attribute {name!r} has no column")
     if len(set(labels)) < len(labels):
         raise ValueError(f"attribute {name!r} gives two levels one label")
-    rules = tuple((level, {declared.column: codes}) for level, codes in enumerate(sets))
+    column = declared.column
+    rules = tuple((level, {column: codes}) for level, codes in enumerate(sets))
     return Recode(name, labels, rules)

@@ -66,14 +66,14 @@ class _Tree(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where the search stands: counts, and the cost per unit of a step of each node up and down.
+    """Where the search stands: counts held, and the cost per unit of a step of each node up and down.
 
     A node's tournaments stand at `board`: the overall winner first, from 1 on; the children at
     `places` and after, a power of two; -1 where there is none. `prefix` and `breakpoint_` are those
     of `water_level`.
     """
 
-    count: np.ndarray
+    held: np.ndarray
     cost_up: np.ndarray
     cost_down: np.ndarray
     board: np.ndarray
@@ -158,7 +158,7 @@ def _initial_state(tree: _Tree) -> _State:
     board = np.cumsum(2 * places) - 2 * places
     nothing = np.full(2 * int(places.sum()), -1, dtype=np.int64)
     return _State(
-        count=np.zeros(n_nodes, np.int64),
+        held=np.zeros(n_nodes, np.int64),
         cost_up=np.zeros(n_nodes, np.int64),
         cost_down=np.zeros(n_nodes, np.int64),
         board=board,
@@ -173,7 +173,7 @@ def _initial_state(tree: _Tree) -> _State:
 @njit(cache=True, nogil=True)
 def _solve(total: int, tree: _Tree, state: _State) -> np.ndarray:
     """Counts of the finest level, laid out as `noisy_leaf`."""
-    count = state.count
+    count = state.held
     root = count.size - 1
     bottom, bottom_stop = tree.level_start[-2], tree.level_start[-1]
     for v in range(bottom, bottom_stop):
@@ -209,7 +209,7 @@ def _solve(total: int, tree: _Tree, state: _State) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _exchange(v: int, step: int, tree: _Tree, state: _State) -> None:
+def _exchange(v: int, step: np.int64, tree: _Tree, state: _State) -> None:
     """Play a node's tournaments, then move steps between its children while that pays."""
     first, n = tree.first_child[v], tree.n_children[v]
     base, places = state.board[v], state.places[v]
@@ -229,23 +229,25 @@ def _exchange(v: int, step: int, tree: _Tree, state: _State) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _approach(total: int, step: int, tree: _Tree, state: _State) -> None:
+def _approach(total: int, step: np.int64, tree: _Tree, state: _State) -> None:
     """Add or take steps at the root until it is less than one away from the total."""
-    root = state.count.size - 1
+    root = state.held.size - 1
     top = state.board[root] + 1
-    while abs(total - state.count[root]) >= step:
-        if total > state.count[root]:
+    while abs(total - state.held[root]) >= step:
+        if total > state.held[root]:
             child, change = state.winner_up[top], step
         else:
             child, change = state.winner_down[top], -step
             if state.cost_down[child] >= NEVER:
                 break
-        state.count[root] += change
+        state.held[root] += change
         _move(child, change, step, root, tree, state)
 
 
 @njit(cache=True, nogil=True)
-def _move(v: int, change: int, step: int, ancestor: int, tree: _Tree, state: _State) -> None:
+def _move(
+    v: int, change: np.int64, step: np.int64, ancestor: int, tree: _Tree, state: _State
+) -> None:
     """Add `change`, a step up or down, to a node and its cheapest descendants.
 
     Prices and tournaments are put right from there up to those of `ancestor`, the parent of v.
@@ -253,9 +255,9 @@ def _move(v: int, change: int, step: int, ancestor: int, tree: _Tree, state: _St
     bottom = tree.level_start[-2]
     winner = state.winner_up if change > 0 else state.winner_down
     while v < bottom:
-        state.count[v] += change
+        state.held[v] += change
         v = winner[state.board[v] + 1]
-    state.count[v] += change
+    state.held[v] += change
     _price_bottom(v, step, tree, state)
     while True:
         above = tree.parent[v]
@@ -279,7 +281,7 @@ def _play(base: int, place: int, winner: np.ndarray, cost: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _price_bottom(v: int, step: int, tree: _Tree, state: _State) -> None:
+def _price_bottom(v: int, step: np.int64, tree: _Tree, state: _State) -> None:
     """Cost per unit of a step of a bottom node, up and down.
 
     Of a step's units below, the middle one stands for all. At length 1 that is exact, and at any
@@ -287,7 +289,7 @@ def _price_bottom(v: int, step: int, tree: _Tree, state: _State) -> None:
     """
     i = v - tree.level_start[-2]
     start, stop = tree.leaf_start[i], tree.leaf_start[i + 1]
-    n, middle = state.count[v], (step + 1) // 2
+    n, middle = state.held[v], (step + 1) // 2
     own = 2 * (n - tree.noisy[v])
     below = 2 * unit_level(n + middle, start, stop, state.prefix, state.breakpoint_) - 1
     state.cost_up[v] = tree.weight[v] * (own + step) + tree.leaf_weight * below
@@ -300,10 +302,10 @@ def _price_bottom(v: int, step: int, tree: _Tree, state: _State) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _price_node(v: int, step: int, tree: _Tree, state: _State) -> None:
+def _price_node(v: int, step: np.int64, tree: _Tree, state: _State) -> None:
     """Cost per unit of a step of a node above the bottom: its own and its cheapest child's."""
     top = state.board[v] + 1
-    own = 2 * (state.count[v] - tree.noisy[v])
+    own = 2 * (state.held[v] - tree.noisy[v])
     state.cost_up[v] = tree.weight[v] * (own + step) + state.cost_up[state.winner_up[top]]
     below = state.cost_down[state.winner_down[top]]
     if below >= NEVER:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
+from spineflow.geography.levels import Spine
 from spineflow.tasks.census.invariants import (
     read_state_totals,
     write_state_totals,
@@ -44,7 +45,7 @@ from spineflow.tasks.topdown.paths import (
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards, shards_by_geolevel
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards, shards_by_geolevel
 
 
 def with_seed(settings: TopdownSettings, seed: int) -> TopdownSettings:
@@ -106,6 +107,7 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
     run = _linked(measured, folder, "confidential", "spine", "measurements")
     estimator = estimator_of(settings)
+    steps: dict[str, Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], object]]
     steps = {ESTIMATE: estimator.estimate}
     if estimator.combine is not None:
         steps[COMBINE] = estimator.combine

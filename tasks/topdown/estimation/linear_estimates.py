@@ -93,10 +93,8 @@ def with_measurements(
         mean[:, :, columns] += variance[:, component] @ (b[:, :, columns] - a[:, component] @ x)
     diffuse = prior.diffuse.copy()
 
-    is_diffuse = prior.diffuse.any(axis=(2, 3))
-    is_unknown: np.ndarray = np.asarray(
-        (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
-    )
+    is_diffuse = np.asarray(prior.diffuse.any(axis=(2, 3)))
+    is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
     for component, columns in enumerate(components):
         rows = np.flatnonzero(is_unknown[:, component])
         inverse, null = _pseudo_inverse(a[rows, component])

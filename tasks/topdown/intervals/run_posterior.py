@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -113,28 +113,32 @@ def _inputs(
     settings: TopdownSettings,
     universe: str,
     spine: Spine,
-    shards: list[Shard],
+    shards: Sequence[Shard],
 ) -> Iterator[ShardInput]:
     for shard in shards:
         yield ShardInput.read(run, settings, universe, spine, shard)
 
 
-def _level(spine: Spine, geolevel: str, given) -> tuple[LevelInput, LevelBounds]:
+def _level(
+    spine: Spine, geolevel: str, given: Callable[[], Iterator[ShardInput]]
+) -> tuple[LevelInput, LevelBounds]:
     """A geolevel's input, whose measurements are read shard by shard when they are asked for."""
-    lower, upper, totals, states, of_state = [], [], [], [], {}
+    lower, upper, totals, states = [], [], [], []
+    of_state: dict[str, int] = {}
     for shard in given():
         constraints = shard.constraints
         lower.append(constraints.lower)
         upper.append(constraints.upper)
-        totals.append(constraints.total)
-        if constraints.state is not None:
+        if constraints.total is not None:
+            totals.append(constraints.total)
+        if constraints.state is not None and constraints.state_total is not None:
             names = np.asarray(state_of(shard.geocode))
             states.append(names)
             of_state.update(zip(names, constraints.state_total[constraints.state], strict=True))
     bounds = LevelBounds(
         np.concatenate(lower),
         np.concatenate(upper),
-        None if totals[0] is None else np.concatenate(totals),
+        np.concatenate(totals) if totals else None,
     )
     state = state_totals = None
     if states:

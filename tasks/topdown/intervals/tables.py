@@ -19,6 +19,7 @@ from spineflow.tasks.census.queries import DETAILED, TOTAL, MarginalQuery
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
 from spineflow.tasks.topdown.intervals.answers import answers_of, sums_of
 from spineflow.tasks.topdown.intervals.areas import area_estimates, area_variances
 from spineflow.tasks.topdown.intervals.intervals import intervals_of
@@ -74,9 +75,11 @@ def area_intervals(
     """
     names, layers = layers_of(areas, found.spine.block_geocode)
     bounds = found.bounds[-1]
-    blocks = None
+    blocks: GroupedEstimates | None = None
     for _, estimates in found.posterior.down():
         blocks = estimates
+    if blocks is None:
+        raise ValueError("a spine without geolevels has no blocks")
     tables = []
     for query in queries:
         answers = [np.zeros((len(names), query.n_rows)) for _ in range(2)]
@@ -90,10 +93,11 @@ def area_intervals(
             is_known[number] = covariances.is_known()
             of_layer = bounds.summed(area, len(number))
             lower[0][number], lower[1][number] = of_layer.lower, of_layer.upper
-            if total is not None:
+            if total is not None and of_layer.total is not None:
                 total[number] = of_layer.total
         of_areas = LevelBounds(lower[0], lower[1], total)
-        tables.append(_table(found, schema, query, names, (*answers, is_known), of_areas, level))
+        of_query = answers[0], answers[1], is_known
+        tables.append(_table(found, schema, query, names, of_query, of_areas, level))
     return pd.concat(tables, ignore_index=True)
 
 

@@ -111,6 +111,8 @@ def _epsilon_of_share(
         return "inf" if share > 0 else 0.0
     if budget.is_pure:
         return float(budget.total * share)
+    if budget.delta is None:
+        raise ValueError("an epsilon of zCDP needs a delta")
     return convert(budget.total * share, budget.delta)
 
 
