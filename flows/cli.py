@@ -12,10 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spineflow.flows.registry import MODULES, Product, product
+from spineflow.flows.registry import MODULES, product
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 
 if TYPE_CHECKING:
+    from spineflow.flows.running import Product
     from spineflow.tasks.runs.directory import RunDirectory
     from spineflow.tasks.runs.settings import ProductSettings
 

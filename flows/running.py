@@ -57,7 +57,7 @@ class Product:
 
     settings: type[ProductSettings]
     flow: Flow
-    stages: Flow
+    stages: Flow[[str], str]
     check: Callable[[Any], None]
     costs: Callable[[Any], dict[str, Any]]
     print_costs: Callable[[Any], None]

@@ -131,7 +131,7 @@ def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
 
 
 def read_measurements(
-    paths: Path | Iterable[Path], geocodes: Sequence[str]
+    paths: Path | Iterable[Path], geocodes: Sequence[str] | np.ndarray
 ) -> dict[str, NoisyAnswers]:
     """Noisy answers of the given geounits by query name, aligned to `geocodes`.
 
@@ -159,7 +159,7 @@ def read_measurements(
 
 
 def read_constraints(
-    paths: Path | Iterable[Path], geocodes: Sequence[str]
+    paths: Path | Iterable[Path], geocodes: Sequence[str] | np.ndarray
 ) -> dict[tuple[str, str], Constraint]:
     """Constraints of the given geounits by query name and sign, aligned to `geocodes`.
 
@@ -210,7 +210,7 @@ def _strings(values: np.ndarray) -> pa.Array:
 
 
 def _runs(
-    paths: Path | Iterable[Path], geocodes: Sequence[str], schema: pa.Schema
+    paths: Path | Iterable[Path], geocodes: Sequence[str] | np.ndarray, schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, str, np.ndarray, np.ndarray]]:
     """Runs of rows of one query, those of the geounits asked for.
 

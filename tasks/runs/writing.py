@@ -27,7 +27,7 @@ UNFINISHED_SUFFIX = ".unpublished"
 
 def write_once(
     path: Path,
-    write: Callable[[BinaryIO], None],
+    write: Callable[[BinaryIO], object],
     record: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write a file through `write` and name it `path`, unless one stands there already.

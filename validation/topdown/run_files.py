@@ -136,13 +136,13 @@ def read_batches(
     ascending = [] if among is None else sorted(among.to_pylist())
     for path in sorted(folder.glob("*.parquet")):
         with opened(path, columns, as_dictionary) as file:
-            row_groups = range(file.num_row_groups)
+            row_groups = list(range(file.num_row_groups))
             if among is not None:
                 row_groups = [i for i in row_groups if _may_hold(file, i, ascending)]
                 if not row_groups:
                     continue
             for batch in file.iter_batches(
-                batch_size=rows_per_batch, row_groups=list(row_groups), columns=list(columns)
+                batch_size=rows_per_batch, row_groups=row_groups, columns=list(columns)
             ):
                 for name in columns:
                     if batch.column(name).null_count:

@@ -66,7 +66,7 @@ class _Tree(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where the search stands: counts held, and the cost per unit of a step of each node up and down.
+    """Where the search stands: counts held, and each node's cost per unit of a step up and down.
 
     A node's tournaments stand at `board`: the overall winner first, from 1 on; the children at
     `places` and after, a power of two; -1 where there is none. `prefix` and `breakpoint_` are those
