@@ -113,11 +113,12 @@ class RunSettings(RunnerSettings):
     estimator: Estimator = "topdown"
     """How noisy measurements become counts; see `tasks.topdown.estimation.estimators`."""
 
-    @model_validator(mode="after")
-    def _universes_are_distinct(self) -> RunSettings:
-        if len(set(self.universes)) != len(self.universes):
-            raise ValueError("universes must name each universe once")
-        return self
+    @field_validator("universes")
+    @classmethod
+    def _distinct(cls, universes: tuple[Universe, ...]) -> tuple[Universe, ...]:
+        if not universes or len(set(universes)) != len(universes):
+            raise ValueError("must name at least one universe, and each once")
+        return universes
 
 
 class BudgetSettings(Section):

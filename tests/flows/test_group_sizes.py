@@ -191,6 +191,7 @@ def test_refusals_are_one_sentence_and_exit_code_two(
     spoiled = tmp_path / file
     assert old in spoiled.read_text()
     spoiled.write_text(spoiled.read_text().replace(old, new, 1))
+    assert main(["ledger", "init", "--cap", "10", "--ledger", str(tmp_path / "ledger.db")]) == 0
     code = main(["run", "group-sizes", str(settings), "--run-dir", str(tmp_path / "run")])
     errors = capsys.readouterr().err
     assert code == 2
@@ -199,8 +200,7 @@ def test_refusals_are_one_sentence_and_exit_code_two(
     assert "77777" not in errors
     assert not (tmp_path / "run" / "measurements").exists()
     assert not (tmp_path / "run" / "release").exists()
-    spent = tmp_path / "ledger.db"
-    assert not spent.exists() or not summary(open_ledger(spent))["datasets"]
+    assert not summary(open_ledger(tmp_path / "ledger.db"))["datasets"]
 
 
 def kill_and_resume(spineflow, folder: Path, moment: str, **environment: str) -> None:

@@ -32,7 +32,7 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     else:
         declared = _preset_universes(census, budgets)
     run = found.get("run", {})
-    if isinstance(run, Mapping) and not run.get("universes"):
+    if isinstance(run, Mapping) and "universes" not in run:
         found["run"] = {**run, "universes": declared}
     if geolevels:
         found["budget"] = {
