@@ -33,6 +33,9 @@ from spineflow.tasks.runs.steps import copy_checked_release
 
 PRESETS = Path(__file__).parent / "settings"
 
+_NOTICES: dict[Path, str] = {}
+"""What runs that this process has prepared are told when they end: a refusal is one sentence."""
+
 
 @dataclass(frozen=True)
 class Product:
@@ -106,8 +109,8 @@ def prepare(
 ) -> RunDirectory:
     """Start or continue the run of these settings in a directory; nothing is measured yet.
 
-    A first run on a dataset without a cap says so on standard error, unless it `is_part` of one
-    that has said it.
+    A first run on a dataset without a cap is told so once its input has been accepted and it has
+    ended, unless it `is_part` of one that is told.
     """
     run = RunDirectory(Path(run_directory).resolve())
     # Before the lock, which leaves a file; it also tells what is wrong with a disk.
@@ -126,7 +129,7 @@ def prepare(
             raise explained(error, str(run.root)) from None
     notice = first_run_notice(settings) if is_first else None
     if notice is not None:
-        print(f"warning: {notice}", file=sys.stderr)
+        _NOTICES[run.root] = notice
     return run
 
 
@@ -151,9 +154,12 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     ):
         try:
             with one_server(settings.run):
-                return stages(str(run.root))
+                released = stages(str(run.root))
         except Exception as error:
             raise explained(error, str(run.root)) from None
+    if run.root in _NOTICES:
+        print(f"warning: {_NOTICES.pop(run.root)}", file=sys.stderr)
+    return released
 
 
 def run_settings_file(

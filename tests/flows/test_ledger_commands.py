@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.settings_files import load_settings
@@ -60,12 +61,13 @@ def begun(tmp_path: Path, capsys):
     )
     run = prepare(load_settings(TopdownSettings, file, presets=PRESETS), tmp_path / "run")
     run.release.mkdir()
-    return run, capsys.readouterr().err
+    return run, capsys.readouterr().out
 
 
 def test_a_first_run_without_a_cap_warns(tmp_path: Path, capsys) -> None:
-    _, told = begun(tmp_path, capsys)
-    assert told.startswith("warning: there is no ledger") and "ledger init" in told
+    run, _ = begun(tmp_path, capsys)
+    told = running._NOTICES[run.root]
+    assert told.startswith("there is no ledger") and "ledger init" in told
 
 
 def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None:

@@ -309,8 +309,9 @@ def without_rights(path, folder_mode, ledger_mode):
     if os.getuid() == 0:
         for item in (path, path.parent, path.with_name("ledger.db.key")):
             os.chown(item, 65534, 65534)
-        for folder in path.parents[1:4]:
-            folder.chmod(0o755)
+        for folder in path.parents[1:]:
+            if folder.name.startswith(("test", "popen", "pytest")):
+                folder.chmod(0o755)
         os.setgid(65534)
         os.setuid(65534)
     try:

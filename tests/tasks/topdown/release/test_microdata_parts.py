@@ -10,7 +10,7 @@ from spineflow.tasks.answers.estimates import write_estimates
 from spineflow.tasks.census.invariants import read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
-from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.paths import invariants_file, spine_folder
 from spineflow.tasks.topdown.release.microdata import (
     block_estimate_parts,
     read_block_estimates,
@@ -86,7 +86,7 @@ def test_microdata_do_not_depend_on_the_parts(
         if universe == "persons":
             files = write_persons(parts, schema, folder, rows_per_batch=100)
         else:
-            invariants = read_invariants(estimated.invariants)
+            invariants = read_invariants(invariants_file(estimated))
             files = write_units(parts, invariants, schema, folder, rows_per_batch=100)
         texts.append(files.csv.read_bytes())
         tables.append(pq.read_table(files.parquet))
