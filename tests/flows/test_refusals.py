@@ -196,6 +196,7 @@ def refused(
 
     assert set(folder.iterdir()) == before | {run.root}, "no ledger, as nothing was drawn"
     assert {entry.name for entry in run.root.iterdir()} <= {
+        ".identity",
         ".lock",
         "manifest.json",
         "settings.toml",
