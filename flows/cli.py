@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spineflow.flows.registry import MODULES, product
+from spineflow.flows.registry import DEMOS, MODULES, product
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 
 if TYPE_CHECKING:
@@ -102,9 +102,23 @@ def _parser() -> argparse.ArgumentParser:
             help="override one setting; may be given several times",
         )
 
-    demo = add("demo", _demo, "run everything on a generated county of 30,000 persons")
+    demo = add(
+        "demo",
+        _demo,
+        "run everything on generated input",
+        "Generate input for a flow, write settings and a ledger beside it, and run them. "
+        "'spineflow demo' alone generates a county of 30,000 persons and runs topdown.",
+    )
     demo.add_argument(
-        "--directory", default="spineflow-demo", help="where to put it (default: %(default)s)"
+        "flow",
+        choices=DEMOS,
+        default="topdown",
+        metavar="FLOW",
+        nargs="?",
+        help=f"{', '.join(DEMOS)} (default: %(default)s)",
+    )
+    demo.add_argument(
+        "--directory", help="where to put it (default: spineflow-demo, or spineflow-FLOW)"
     )
     demo.add_argument(
         "--country",
@@ -269,20 +283,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from spineflow.flows.demo import DEMO_CAP, write_demo, write_demo_country
+    from spineflow.flows.demo import DEMO_CAP, DEMO_COUNTRY, GENERATED, write_demo
 
-    folder, what = Path(options.directory), "county"
-    if options.country:
-        what = "country"
-        folder = folder if options.directory != "spineflow-demo" else Path("spineflow-country")
-    settings_file = write_demo_country(folder) if options.country else write_demo(folder)
+    if options.country and options.flow != "topdown":
+        raise InputRefused(
+            f"--country is a demonstration of topdown; leave it out of {options.flow}."
+        )
+    demo = DEMO_COUNTRY if options.country else GENERATED[options.flow]
+    folder = Path(options.directory or demo.folder)
+    settings_file = write_demo(demo, folder)
     ledger = folder / "ledger.db"
     if not ledger.exists():
         main(["ledger", "init", "--ledger", str(ledger), "--cap", DEMO_CAP])
-    print(f"A generated {what} and its settings are in {folder}/")
-    again = f"spineflow run topdown {settings_file} --run-dir {folder / 'run'}"
+    print(f"A generated {demo.what} and its settings are in {folder}/")
+    again = f"spineflow run {demo.flow} {settings_file} --run-dir {folder / 'run'}"
     print(f"Running: {again}")
-    return main(["run", "topdown", str(settings_file), "--run-dir", str(folder / "run")])
+    return main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
 
 
 def _from_pl94171(options: argparse.Namespace) -> int:

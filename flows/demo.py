@@ -1,14 +1,31 @@
-"""The demonstrations: a generated county or country, its settings, and where its run goes."""
+"""The demonstrations: for every product generated input, and settings that are ready to run."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from spineflow.tasks.detailed_groups.ingest.generate import (
+    generate_persons,
+    generate_specification,
+)
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.trips.ingest.generate import CountrySize
+from spineflow.tasks.trips.ingest.generate import generate_country as generate_commuters
 
 COUNTRY = Path(__file__).parent / "demos" / "country.toml"
 """Settings of the generated country, whose census they declare."""
+
+DETAILED_GROUPS = Path(__file__).parent / "demos" / "detailed_groups.toml"
+"""Settings of the generated persons in the production layout of detailed groups."""
+
+PRODUCTS = Path(__file__).parent / "demos" / "products.toml"
+"""Settings of several products of the generated county."""
 
 SETTINGS = """\
 # A generated county; nobody lives there, so counts may be shown.
@@ -34,27 +51,97 @@ workers = 2
 """
 
 DEMO_CAP = "10"
-"""Cap of what may be spent on the generated county: some three runs of the demonstration."""
+"""Cap of what may be spent on what was generated: one run of a demonstration at least."""
+
+STATES = ("44", "09")
+"""States of the generated persons of detailed groups."""
+COMMUTERS = CountrySize(
+    regions=5, provinces=20, municipalities=400, pairs=10_000, commuters=500_000
+)
 
 
-def write_demo(folder: Path, *, seed: int = 2020) -> Path:
-    """Write the county's tables and settings below `folder`, and return the settings file.
+@dataclass(frozen=True)
+class Demo:
+    """A demonstration.
+
+    flow : the flow that it runs.
+    what : what is generated, in words.
+    folder : where it goes unless another is named.
+    write : writes the input and then the settings into a folder, from a seed.
+    """
+
+    flow: str
+    what: str
+    folder: str
+    write: Callable[[Path, int], None]
+
+
+def _county(folder: Path, seed: int) -> None:
+    (folder / "input").mkdir(exist_ok=True)
+    generate_county(folder / "input", seed=seed)
+    (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+
+
+def _products(folder: Path, seed: int) -> None:
+    (folder / "input").mkdir(exist_ok=True)
+    generate_county(folder / "input", seed=seed)
+    shutil.copyfile(PRODUCTS, folder / "settings.toml")
+
+
+def _country(folder: Path, seed: int) -> None:
+    (folder / "input").mkdir(exist_ok=True)
+    generate_country(folder / "input", seed=seed)
+    shutil.copyfile(COUNTRY, folder / "settings.toml")
+
+
+def _detailed_groups(folder: Path, seed: int) -> None:
+    generate_specification(folder / "params", states=STATES)
+    codes = tuple(read_specification(str(folder / "params")).names)
+    generate_persons(folder / "data", codes, persons=60_000, tracts=60, states=STATES, seed=seed)
+    shutil.copyfile(DETAILED_GROUPS, folder / "settings.toml")
+
+
+def _group_sizes(folder: Path, seed: int) -> None:
+    write_dataset(folder, census_like(groups=2_000_000, counties=60, states=6, seed=seed))
+
+
+def _trips(folder: Path, seed: int) -> None:
+    generate_commuters(folder, COMMUTERS, seed=seed)
+
+
+DEMO_COUNTRY = Demo("topdown", "country abroad", "spineflow-country", _country)
+"""The country abroad, whose census its settings declare."""
+
+GENERATED = {
+    demo.flow: demo
+    for demo in (
+        Demo("topdown", "county of 30,000 persons", "spineflow-demo", _county),
+        Demo(
+            "detailed-groups",
+            "population of 60,000 persons in two states",
+            "spineflow-detailed-groups",
+            _detailed_groups,
+        ),
+        Demo(
+            "group-sizes",
+            "nation of two million households in 60 counties",
+            "spineflow-group-sizes",
+            _group_sizes,
+        ),
+        Demo("products", "county of 30,000 persons", "spineflow-products", _products),
+        Demo("trips", "country of 500,000 commuters in 400 towns", "spineflow-trips", _trips),
+    )
+}
+"""The demonstration of every product, by the name of its flow."""
+
+
+def write_demo(demo: Demo, folder: Path, *, seed: int = 2020) -> Path:
+    """Write a demonstration's input and settings into `folder`, and return the settings file.
 
     What is there already is kept, so that a second demonstration continues the first.
     """
     settings = folder / "settings.toml"
     if not settings.exists():
-        (folder / "input").mkdir(parents=True, exist_ok=True)
-        generate_county(folder / "input", seed=seed)
-        settings.write_text(SETTINGS, encoding="utf-8")
-    return settings
-
-
-def write_demo_country(folder: Path, *, seed: int = 2020) -> Path:
-    """Write the tables and settings of a country abroad below `folder`, as `write_demo` does."""
-    settings = folder / "settings.toml"
-    if not settings.exists():
-        (folder / "input").mkdir(parents=True, exist_ok=True)
-        generate_country(folder / "input", seed=seed)
-        settings.write_text(COUNTRY.read_text(encoding="utf-8"), encoding="utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        demo.write(folder, seed)
     return settings

@@ -22,6 +22,10 @@ TOGETHER = ("topdown", "detailed-groups", "group-sizes")
 """Products of the census tables, which the flow `products` can run on one dataset."""
 
 
+DEMOS = ("topdown", "detailed-groups", "group-sizes", "trips", "products")
+"""Products whose input `spineflow demo` can generate."""
+
+
 def product(name: str) -> Product:
     """The product of a flow; raises KeyError for a name that is not in `MODULES`."""
     return import_module(MODULES[name]).PRODUCT
