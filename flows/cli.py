@@ -189,6 +189,17 @@ def _parser() -> argparse.ArgumentParser:
         help="areas off the spine: CSV or Parquet with the columns area and block (16 digits)",
     )
     intervals.add_argument(
+        "--share-of",
+        metavar="Q",
+        help="also the share that each answer has of the one of this query that it is a part of",
+    )
+    intervals.add_argument(
+        "--compare",
+        metavar="FILE",
+        help="differences and ratios of pairs instead: CSV or Parquet with the columns first and "
+        "second, geocodes of --geolevel or areas of --entities",
+    )
+    intervals.add_argument(
         "--level", type=float, default=0.9, help="probability to hold the truth (%(default)s)"
     )
     intervals.add_argument(
@@ -375,6 +386,8 @@ def _intervals(options: argparse.Namespace) -> int:
         universe=options.universe,
         geolevel=options.geolevel,
         entities=options.entities,
+        share_of=options.share_of,
+        compare=options.compare,
         level=options.level,
         out=options.out,
     ):

@@ -103,7 +103,7 @@ class QueryAlgebra:
         return tuple(np.flatnonzero(code == c) for c in range(1 << len(self.free)))
 
     @cached_property
-    def _bases(self) -> tuple[np.ndarray, ...]:
+    def bases(self) -> tuple[np.ndarray, ...]:
         """Orthonormal basis of each free attribute, one vector a row, the first constant."""
         return tuple(
             helmert(size, full=True) if size > 1 else np.ones((1, 1)) for size in self.free_shape
@@ -126,7 +126,7 @@ class QueryAlgebra:
     def histograms(self, x: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Histograms `(N, n_cells)` from coordinates `(N, n, m)`; other cells are 0."""
         part = x.reshape(*x.shape[:2], *self.free_shape)
-        for position, basis in enumerate(self._bases, 2):
+        for position, basis in enumerate(self.bases, 2):
             part = np.moveaxis(np.moveaxis(part, position, -1) @ basis, -1, position)
         cube = np.zeros((len(x), len(self.cell_type), *self.free_shape))
         cube[:, cells] = part
@@ -193,7 +193,7 @@ class QueryAlgebra:
     def _on_bases(self, cube: np.ndarray, query: MarginalQuery | None = None) -> np.ndarray:
         """(N, n, free...) to coordinates along each free attribute; where the query sums over
         one, its answers to the one coordinate that they bear on."""
-        for position, (axis, basis) in enumerate(zip(self.free, self._bases, strict=True), 2):
+        for position, (axis, basis) in enumerate(zip(self.free, self.bases, strict=True), 2):
             if query is not None and query.shape[axis] < len(basis):
                 cube = cube * math.sqrt(len(basis))
             else:

@@ -1,114 +1,270 @@
-"""Answers of marginal queries: best linear unbiased estimates and their covariances.
+"""Answers that count products of sets of levels: best linear unbiased estimates and covariances.
 
-In the coordinates of `query_algebra` the covariance of a query's answers is one matrix on the
-combinations of all attributes but the longest free one (`Sums`), between answers of the same level
-of that one, plus another between answers of any two levels. Variances are read off these without
-a matrix on all answers ever being made.
+An answer counts the cells of a set of core cells c, and on every free attribute b of a set of
+levels w_b. In the coordinates of `query_algebra` it is the product of c and of the w_b on their
+bases, and its covariance with another answer (c', w_b') is
+
+    sum over components S of (c V_S c') times the product over b of u_b,
+
+where u_b is the product of the first coordinates of w_b and w_b' for b outside S, and the inner
+product of the others for b in S. So an answer may take levels of a free attribute together, as the
+variables of published tables do, although no measured query does, and variances need no matrix on
+all answers.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.estimation.exact_weights import Sums
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
 
 ROUNDING = 1e-9
 """Variance, in squared records, below which it is what rounding left of 0."""
+UNKNOWN = 1e-9
+"""What nothing measured determines of an answer, above which the answer counts as unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProductAnswers:
+    """Answers of histograms, each the product of a set of core cells and sets of free levels.
+
+    core : (z, n) 0/1 matrix, the sets of core cells that occur.
+    free : for each free attribute, of d levels, the sets of levels that occur, (F, d).
+    core_of_answer : (a,) number of each answer's set of core cells.
+    free_of_answer : (B, a) number of each answer's set of levels of the B free attributes.
+    """
+
+    algebra: QueryAlgebra
+    core: np.ndarray
+    free: tuple[np.ndarray, ...]
+    core_of_answer: np.ndarray
+    free_of_answer: np.ndarray
+
+    @classmethod
+    def of_query(cls, algebra: QueryAlgebra, query: MarginalQuery) -> ProductAnswers:
+        """The answers of a marginal query, in its order."""
+        levels = np.unravel_index(np.arange(query.n_rows), query.shape)
+        row = algebra.core_row(query, np.arange(len(algebra.cell_type)))
+        n_rows = math.prod(query.shape[axis] for axis in algebra.core)
+        core_of_answer = np.zeros(query.n_rows, dtype=np.int64)
+        for axis in algebra.core:
+            core_of_answer = core_of_answer * query.shape[axis] + levels[axis]
+        return cls(
+            algebra,
+            _indicators(row, n_rows),
+            tuple(
+                _indicators(np.array(query.factors[axis]), query.shape[axis])
+                for axis in algebra.free
+            ),
+            core_of_answer,
+            np.array([levels[axis] for axis in algebra.free], dtype=np.int64).reshape(
+                len(algebra.free), query.n_rows
+            ),
+        )
+
+    @classmethod
+    def of_matrix(cls, algebra: QueryAlgebra, matrix: sparse.sparray) -> ProductAnswers:
+        """The answers that the rows of a 0/1 matrix (a, n_cells) count.
+
+        Raises ValueError for a row that counts no product of sets.
+        """
+        shape = algebra.schema.shape
+        core_shape = tuple(shape[axis] for axis in algebra.core)
+        rows = sparse.csr_array(matrix)
+        sets: list[dict[bytes, int]] = [{} for _ in range(1 + len(algebra.free))]
+        numbers = np.zeros((1 + len(algebra.free), rows.shape[0]), dtype=np.int64)
+        for answer in range(rows.shape[0]):
+            cells = rows.indices[rows.indptr[answer] : rows.indptr[answer + 1]]
+            levels = np.unravel_index(cells, shape)
+            core_cell = np.zeros(cells.size, dtype=np.int64)
+            for axis in algebra.core:
+                core_cell = core_cell * shape[axis] + levels[axis]
+            parts = [_marked(core_cell, math.prod(core_shape))]
+            parts += [_marked(levels[axis], shape[axis]) for axis in algebra.free]
+            if math.prod(int(part.sum()) for part in parts) != cells.size:
+                raise ValueError("an answer must count a product of sets of levels")
+            for place, part in enumerate(parts):
+                known = sets[place]
+                numbers[place, answer] = known.setdefault(part.tobytes(), len(known))
+        core, *free = (
+            np.array([np.frombuffer(mark, dtype=bool) for mark in known], dtype=np.float64)
+            for known in sets
+        )
+        return cls(algebra, core, tuple(free), numbers[0], numbers[1:])
+
+    @classmethod
+    def joined(cls, first: ProductAnswers, second: ProductAnswers) -> ProductAnswers:
+        """The answers of both, one after the other."""
+        core, core_numbers = _together(first.core, second.core)
+        free, free_numbers = [], []
+        for one, other in zip(first.free, second.free, strict=True):
+            sets, numbers = _together(one, other)
+            free.append(sets)
+            free_numbers.append(numbers)
+        n = first.n_answers
+        core_of_answer = np.append(first.core_of_answer, len(first.core) + second.core_of_answer)
+        free_of_answer = np.zeros((len(free), n + second.n_answers), dtype=np.int64)
+        for place, numbers in enumerate(free_numbers):
+            own, other = first.free_of_answer[place], second.free_of_answer[place]
+            free_of_answer[place] = numbers[np.append(own, len(first.free[place]) + other)]
+        return cls(first.algebra, core, tuple(free), core_numbers[core_of_answer], free_of_answer)
+
+    @property
+    def n_answers(self) -> int:
+        """a, the number of answers."""
+        return len(self.core_of_answer)
+
+    @cached_property
+    def coordinates(self) -> tuple[np.ndarray, ...]:
+        """The sets of free levels on the bases, (F, d) for each free attribute."""
+        bases = self.algebra.bases
+        return tuple(sets @ basis.T for sets, basis in zip(self.free, bases, strict=True))
+
+    @cached_property
+    def codes(self) -> list[int]:
+        """Numbers of the algebra's components that an answer sees."""
+        sees = [np.abs(part[:, 1:]).max(initial=0.0) > 1e-12 for part in self.coordinates]
+        return [
+            code
+            for code in range(1 << len(self.free))
+            if all(sees[bit] for bit in range(len(self.free)) if code >> bit & 1)
+        ]
+
+    def coupling(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """(S, ...) the product over free attributes of u_b for two arrays of answers (...), for the
+        components `codes`; see the module's docstring."""
+        shape = np.broadcast_shapes(np.shape(first), np.shape(second))
+        found = np.ones((len(self.codes), *shape))
+        for bit, part in enumerate(self.coordinates):
+            constant = np.outer(part[:, 0], part[:, 0])
+            contrast = part[:, 1:] @ part[:, 1:].T
+            one, other = self.free_of_answer[bit][first], self.free_of_answer[bit][second]
+            for place, code in enumerate(self.codes):
+                found[place] *= (contrast if code >> bit & 1 else constant)[one, other]
+        return found
+
+    def on_core(self, mean: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """(N, z, m) coordinates of the sums over core sets, from those (N, k, m) of some core cells
+        (k,)."""
+        return self.core[:, cells] @ mean
+
+    def estimates(self, on_core: np.ndarray) -> np.ndarray:
+        """(N, a) answers from `on_core`."""
+        part = on_core.reshape(*on_core.shape[:2], *self.algebra.free_shape)
+        for position, sets in enumerate(self.coordinates, 2):
+            part = np.moveaxis(np.moveaxis(part, position, -1) @ sets.T, -1, position)
+        return part[:, self.core_of_answer, *self.free_of_answer]
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerCovariances:
-    """Covariances of a query's answers for N geounits or areas.
+    """Covariances of answers for N geounits, or for N tuples of areas.
 
-    within, across : (N, U, U), between answers of the classes u and v, of the same level and of
-        any two levels.
-    unknown_within, unknown_across : (N, U, U) the same of what nothing measured determines.
+    variance, diffuse : (N, S, slots * z, slots * z) of the sums over core sets, by component in
+        `answers.codes` and for each area of a tuple, and the same of what nothing measured
+        determines.
     """
 
-    sums: Sums
-    within: np.ndarray
-    across: np.ndarray
-    unknown_within: np.ndarray
-    unknown_across: np.ndarray
+    answers: ProductAnswers
+    variance: np.ndarray
+    diffuse: np.ndarray
 
-    @classmethod
-    def of_components(
-        cls, sums: Sums, variance: np.ndarray, diffuse: np.ndarray
-    ) -> AnswerCovariances:
-        """From the components' matrices (N, 2^kept, n_rows, n_rows)."""
-        return cls(sums, *sums.on_classes(variance), *sums.on_classes(diffuse))
+    def variances(self, slot: int = 0) -> np.ndarray:
+        """(N, a), exact zeros where an answer is known exactly."""
+        answers = np.arange(self.answers.n_answers)
+        return self.covariance((slot, answers), (slot, answers))
 
-    def variances(self) -> np.ndarray:
-        """(N, n_answers), exact zeros where an answer is known exactly."""
-        found = self._diagonals(self.within + self.across)
-        return np.where(found > ROUNDING, found, 0.0)
+    def covariance(
+        self, first: tuple[int, np.ndarray], second: tuple[int, np.ndarray]
+    ) -> np.ndarray:
+        """(N, k) between answers (k,) of an area of the tuple and as many of the same or another;
+        exact zeros where rounding left something."""
+        found = self._picked(self.variance, first, second)
+        return np.where(np.abs(found) > ROUNDING, found, 0.0)
 
-    def is_known(self) -> np.ndarray:
-        """(N, n_answers) whether the measurements determine an answer."""
-        return self._diagonals(self.unknown_within + self.unknown_across) <= 1e-9
+    def is_known(self, slot: int = 0) -> np.ndarray:
+        """(N, a) whether the measurements determine an answer."""
+        if not self.diffuse.any():
+            return np.ones((len(self.diffuse), self.answers.n_answers), dtype=bool)
+        answers = np.arange(self.answers.n_answers)
+        return self._picked(self.diffuse, (slot, answers), (slot, answers)) <= UNKNOWN
 
     def matrices(self) -> np.ndarray:
-        """(N, n_answers, n_answers)."""
-        place = self.sums.place_of_row
-        classes, levels = place // self.sums.n_levels, place % self.sums.n_levels
-        pairs = np.ix_(np.arange(len(self.within)), classes, classes)
-        is_same = levels[:, None] == levels[None, :]
-        return self.across[pairs] + is_same * self.within[pairs]
+        """(N, a, a) between all answers of a geounit or area."""
+        n = self.answers.n_answers
+        pairs = np.indices((n, n)).reshape(2, -1)
+        return self.covariance((0, pairs[0]), (0, pairs[1])).reshape(-1, n, n)
 
-    def _diagonals(self, matrices: np.ndarray) -> np.ndarray:
-        diagonal = np.diagonal(matrices, axis1=1, axis2=2)
-        return diagonal[:, self.sums.place_of_row // self.sums.n_levels]
-
-
-def sums_of(algebra: QueryAlgebra, query: MarginalQuery) -> Sums:
-    """The query in the algebra's coordinates.
-
-    Raises InputRefused if it coarsens an attribute that no measured query coarsens.
-    """
-    for axis in algebra.free:
-        size = query.shape[axis]
-        if size not in (1, algebra.schema.shape[axis]):
-            name = algebra.schema.attributes[axis]
-            raise InputRefused(
-                f"The query {query.name!r} takes levels of {name} together, which no measured "
-                f"query does; ask for a query with {name} itself and add its answers up."
-            )
-    return Sums(algebra, query)
+    def _picked(
+        self,
+        matrices: np.ndarray,
+        first: tuple[int, np.ndarray],
+        second: tuple[int, np.ndarray],
+    ) -> np.ndarray:
+        z, core = len(self.answers.core), self.answers.core_of_answer
+        (slot, one), (other_slot, other) = first, second
+        coupling = self.answers.coupling(one, other)
+        row, column = slot * z + core[one], other_slot * z + core[other]
+        found = np.zeros((len(matrices), len(one)))
+        for place in range(len(self.answers.codes)):
+            found += matrices[:, place, row, column] * coupling[place]
+        return found
 
 
-def answer_covariances(
-    level: GroupedEstimates, query: MarginalQuery, rows: np.ndarray
+def covariances_of(
+    level: GroupedEstimates, answers: ProductAnswers, rows: np.ndarray
 ) -> AnswerCovariances:
-    """Of the geounits `rows` of a geolevel."""
-    sums = sums_of(level.algebra, query)
-    variance, diffuse, _ = level.covariances(rows)
-    return AnswerCovariances.of_components(
-        sums, sums.covariance(variance), sums.covariance(diffuse)
-    )
+    """Covariances of the answers of geounits `rows` (N,) of a geolevel."""
+    z = len(answers.core)
+    shape = (len(rows), len(answers.codes), z, z)
+    variance, diffuse = np.zeros(shape), np.zeros(shape)
+    for chosen, group, place in level.meeting(rows):
+        core = answers.core[:, group.cells]
+        for into, matrices in (
+            (variance, group.estimates.variance),
+            (diffuse, group.estimates.diffuse),
+        ):
+            part = matrices[place][:, answers.codes]
+            if part.any():
+                into[chosen] = core @ part @ core.T
+    return AnswerCovariances(answers, variance, diffuse)
 
 
-def covariances_of_answers(
-    level: GroupedEstimates, query: MarginalQuery, rows: np.ndarray
-) -> np.ndarray:
-    """(N, n_answers, n_answers) between a geounit's answers."""
-    return answer_covariances(level, query, rows).matrices()
-
-
-def estimates_of(level: GroupedEstimates, query: MarginalQuery, rows: np.ndarray) -> np.ndarray:
-    """(N, n_answers) best linear unbiased estimates."""
-    cells = np.arange(len(level.algebra.cell_type))
-    means = level.at(rows, cells).mean
-    return query.answer(level.algebra.histograms(means, cells))
+def estimates_of(level: GroupedEstimates, answers: ProductAnswers, rows: np.ndarray) -> np.ndarray:
+    """(N, a) best linear unbiased estimates of geounits `rows` (N,) of a geolevel."""
+    found = np.zeros((len(rows), answers.n_answers))
+    for chosen, group, place in level.meeting(rows):
+        found[chosen] = answers.estimates(answers.on_core(group.estimates.mean[place], group.cells))
+    return found
 
 
 def answers_of(
     level: GroupedEstimates, query: MarginalQuery, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Estimates, variances, and whether the measurements determine them, each (N, n_answers)."""
-    found = answer_covariances(level, query, rows)
-    return estimates_of(level, query, rows), found.variances(), found.is_known()
+    answers = ProductAnswers.of_query(level.algebra, query)
+    found = covariances_of(level, answers, rows)
+    return estimates_of(level, answers, rows), found.variances(), found.is_known()
+
+
+def _indicators(number: np.ndarray, size: int) -> np.ndarray:
+    """(size, n) 0/1 matrix with a 1 where a column has the number of the row."""
+    return (number == np.arange(size)[:, None]).astype(np.float64)
+
+
+def _marked(numbers: np.ndarray, size: int) -> np.ndarray:
+    mark = np.zeros(size, dtype=bool)
+    mark[numbers] = True
+    return mark
+
+
+def _together(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows of both, and the number of each row among them."""
+    sets, numbers = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
+    return sets, numbers.reshape(-1)

@@ -1,4 +1,4 @@
-"""Covariances of areas off the spine: districts, places, any lists of blocks.
+"""Estimates and covariances of areas off the spine: districts, places, any lists of blocks.
 
 For an area E write z_u for the part of its answers that lies in geounit u, and x_u for the whole of
 u. Given x_u and the measurements below u, z_u has the mean R_u x_u and a covariance N_u that
@@ -8,120 +8,170 @@ K = S^-1 of `spine_posterior`,
     R_u = (sum of R_c V_c) S^-1,
     N_u = sum of N_c + sum over all children of (R_c - R_u) V_c (R_c - R_u)',
 
-where R_c is the query itself for a block of the area and 0 for another. At the root, whose
+where R_c is the answers themselves for a block of the area and 0 for another. At the root, whose
 covariance from everything is C, the area's answers have the covariance N + R C R'. Only geounits
-that the area cuts are ever looked at.
+that the area cuts are ever looked at. What two areas have in common comes out by taking the answers
+of both as those of one, a block's R_c having rows for each of them that it belongs to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.topdown.estimation.exact_weights import Sums
+from scipy import sparse
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
-from spineflow.tasks.topdown.intervals.answers import AnswerCovariances, estimates_of, sums_of
+from spineflow.tasks.topdown.intervals.answers import AnswerCovariances, ProductAnswers
 from spineflow.tasks.topdown.intervals.spine_posterior import SpinePosterior, Step
 
 MOST_NUMBERS = 1 << 25
 """Areas are taken together while their matrices have no more entries (256 MiB)."""
-BLOCKS_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class BlockAreas:
+    """Areas, or tuples of areas, as lists of blocks; they may overlap.
+
+    block, area : (p,) a block's row on the spine and a number from 0 to n_areas - 1, ascending.
+    inside : (p, slots) which areas of the tuple the block is in; of single areas, ones.
+    """
+
+    n_areas: int
+    block: np.ndarray
+    area: np.ndarray
+    inside: np.ndarray
+
+    @classmethod
+    def of_pairs(cls, n_areas: int, block: np.ndarray, area: np.ndarray) -> BlockAreas:
+        """From pairs of a block and an area, in any order; rows of blocks below 0 are left out."""
+        kept = np.flatnonzero((block >= 0) & (area >= 0))
+        pairs = np.unique(np.stack([area[kept], block[kept]]), axis=1)
+        return cls(n_areas, pairs[1], pairs[0], np.ones((pairs.shape[1], 1)))
+
+    def part(self, start: int, stop: int) -> BlockAreas:
+        """The areas from `start` to `stop`, numbered from 0."""
+        first, last = np.searchsorted(self.area, [start, stop])
+        kept = slice(first, last)
+        return BlockAreas(
+            stop - start, self.block[kept], self.area[kept] - start, self.inside[kept]
+        )
+
+    def tuples(self, chosen: Sequence[np.ndarray]) -> BlockAreas:
+        """Tuples of these areas: `chosen` has, for each slot, the area of every tuple (t,)."""
+        rows, numbers, slots = [], [], []
+        starts = np.searchsorted(self.area, np.arange(self.n_areas + 1))
+        for slot, areas in enumerate(chosen):
+            counts = starts[areas + 1] - starts[areas]
+            number = np.repeat(np.arange(len(areas)), counts)
+            before = np.repeat(np.cumsum(counts) - counts, counts)
+            rows.append(starts[areas][number] + np.arange(counts.sum()) - before)
+            numbers.append(number)
+            slots.append(np.full(counts.sum(), slot))
+        block = self.block[np.concatenate(rows)]
+        keys = np.stack([np.concatenate(numbers), block])
+        pairs, place = np.unique(keys, axis=1, return_inverse=True)
+        inside = np.zeros((pairs.shape[1], len(chosen)))
+        inside[place.reshape(-1), np.concatenate(slots)] = 1.0
+        return BlockAreas(len(chosen[0]), pairs[1], pairs[0], inside)
+
+    def sums(self, of_blocks: np.ndarray) -> np.ndarray:
+        """(n_areas, ...) sums over the blocks of each single area, from (n_blocks, ...)."""
+        shape = self.n_areas, len(of_blocks)
+        incidence = sparse.csr_array(
+            (np.ones(self.block.size, dtype=of_blocks.dtype), (self.area, self.block)), shape
+        )
+        flat = incidence @ of_blocks.reshape(len(of_blocks), -1)
+        return np.asarray(flat).reshape(self.n_areas, *of_blocks.shape[1:])
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
     """Parts of areas in the geounits of one geolevel.
 
-    unit, area : (p,). regression : (p, s, z, n) the matrices R on all core cells; None for whole
-    blocks. variance, diffuse : (p, s, z, z) the matrices N, and what is left undetermined.
+    unit, area : (p,). regression : (p, S or 1, z, n) the matrices R on all core cells, z the
+    answers' core sets in every slot. variance, diffuse : (p, S, z, z) the matrices N, and what is
+    left undetermined.
     """
 
     unit: np.ndarray
     area: np.ndarray
-    regression: np.ndarray | None
+    regression: np.ndarray
     variance: np.ndarray
     diffuse: np.ndarray
 
 
-def area_variances(
-    posterior: SpinePosterior, query: MarginalQuery, area: np.ndarray, n_areas: int
+def area_covariances(
+    posterior: SpinePosterior, answers: ProductAnswers, areas: BlockAreas
 ) -> AnswerCovariances:
-    """Covariances of the query's answers for areas 0 to n_areas - 1.
-
-    Args:
-        area: (n_blocks,) the area of each block in the order of the spine's last geolevel, -1 for
-            none.
+    """Covariances of the answers of areas, or of tuples of areas.
 
     Cost: one small matrix for each pair of an area and a geounit that it touches.
     """
-    sums = sums_of(posterior.algebra, query)
-    shape = (n_areas, len(sums.codes), len(sums.core), len(sums.core))
+    z, n_cells = answers.core.shape
+    z *= areas.inside.shape[1]
+    shape = (areas.n_areas, len(answers.codes), z, z)
     variance, diffuse = np.zeros(shape), np.zeros(shape)
-    size = len(sums.codes) * len(sums.core) * len(posterior.algebra.cell_type)
-    for first, last in _chunks(np.bincount(area[area >= 0], minlength=n_areas) * size):
-        unit = np.flatnonzero((area >= first) & (area < last))
-        nothing = np.zeros((unit.size, *shape[1:]))
-        parts = _Parts(unit, area[unit], None, nothing, nothing)
+    size = len(answers.codes) * z * n_cells
+    for first, last in _chunks(np.bincount(areas.area, minlength=areas.n_areas) * size):
+        start, stop = np.searchsorted(areas.area, [first, last])
+        inside, area = areas.inside[start:stop], areas.area[start:stop]
+        regression = np.einsum("pk,zn->pkzn", inside, answers.core).reshape(-1, 1, z, n_cells)
+        nothing = np.zeros((len(area), *shape[1:]))
+        parts = _Parts(areas.block[start:stop], area, regression, nothing, nothing)
         for step in reversed(posterior.steps):
-            parts = _up(step, sums, parts, n_areas)
-        at_root = _through(sums, parts, posterior.root)
+            parts = _up(step, answers.codes, parts, areas.n_areas)
+        at_root = _through(answers.codes, parts, posterior.root)
         np.add.at(variance, parts.area, parts.variance + at_root[0])
         np.add.at(diffuse, parts.area, parts.diffuse + at_root[1])
-    return AnswerCovariances.of_components(sums, sums.summed * variance, sums.summed * diffuse)
-
-
-def area_covariances(
-    posterior: SpinePosterior, query: MarginalQuery, area: np.ndarray, n_areas: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Covariances (n_areas, n_answers, n_answers), and whether each answer is determined."""
-    found = area_variances(posterior, query, area, n_areas)
-    return found.matrices(), found.is_known()
+    return AnswerCovariances(answers, variance, diffuse)
 
 
 def area_estimates(
-    blocks: GroupedEstimates, query: MarginalQuery, area: np.ndarray, n_areas: int
+    blocks: GroupedEstimates, answers: ProductAnswers, areas: BlockAreas
 ) -> np.ndarray:
-    """Best linear unbiased estimates (n_areas, n_answers), the sums of the blocks'."""
-    found = np.zeros((n_areas, query.n_rows))
-    inside = np.flatnonzero(area >= 0)
-    for start in range(0, inside.size, BLOCKS_AT_ONCE):
-        rows = inside[start : start + BLOCKS_AT_ONCE]
-        np.add.at(found, area[rows], estimates_of(blocks, query, rows))
-    return found
+    """Best linear unbiased estimates (n_areas, a) of single areas, the sums of the blocks'."""
+    n_blocks = len(blocks.can_have)
+    found = np.zeros((areas.n_areas, len(answers.core), blocks.algebra.n_coordinates))
+    shape = areas.n_areas, n_blocks
+    incidence = sparse.csr_array(
+        (np.ones(areas.block.size), (areas.area, areas.block)), shape
+    ).tocsc()
+    for group in blocks.groups:
+        part = incidence[:, group.rows].tocsr()
+        sums = part @ group.estimates.mean.reshape(group.rows.size, -1)
+        sums = np.asarray(sums).reshape(areas.n_areas, *group.estimates.mean.shape[1:])
+        found += answers.on_core(sums, group.cells)
+    return answers.estimates(found)
 
 
 def _chunks(cost: np.ndarray) -> Iterator[tuple[int, int]]:
     """Runs of areas whose costs add up to no more than is allowed, each of one area at least."""
-    start = 0
+    total, start = np.append(0, np.cumsum(cost)), 0
     while start < len(cost):
-        total = np.cumsum(cost[start:])
-        stop = start + max(1, int(np.searchsorted(total, MOST_NUMBERS, side="right")))
+        stop = int(np.searchsorted(total, total[start] + MOST_NUMBERS, side="right")) - 1
+        stop = min(max(stop, start + 1), len(cost))
         yield start, stop
         start = stop
 
 
-def _up(step: Step, sums: Sums, parts: _Parts, n_areas: int) -> _Parts:
+def _up(step: Step, codes: list[int], parts: _Parts, n_areas: int) -> _Parts:
     """Parts of the areas in the wholes of a step, from those in its parts."""
     pairs, place = np.unique(step.whole[parts.unit] * n_areas + parts.area, return_inverse=True)
     place = place.reshape(-1)
-    shape = (pairs.size, len(sums.codes), len(sums.core))
-    n_cells = sums.core.shape[1]
+    z, n_cells = parts.regression.shape[2:]
+    shape = (pairs.size, len(codes), z)
     cross, cross_diffuse = np.zeros((*shape, n_cells)), np.zeros((*shape, n_cells))
-    own, own_diffuse = np.zeros((*shape, shape[2])), np.zeros((*shape, shape[2]))
+    own, own_diffuse = np.zeros((*shape, z)), np.zeros((*shape, z))
     _add(own, place, parts.variance)
     _add(own_diffuse, place, parts.diffuse)
     for chosen, group, rows in step.parts.meeting(parts.unit):
-        regression = sums.core[None, None]
-        if parts.regression is not None:
-            regression = parts.regression[chosen]
-        regression = regression[..., group.cells]
+        regression = parts.regression[chosen][..., group.cells]
         for of_group, into, into_own in (
             (group.estimates.variance, cross, own),
             (group.estimates.diffuse, cross_diffuse, own_diffuse),
         ):
-            covariance = of_group[rows][:, sums.codes]
+            covariance = of_group[rows][:, codes]
             if covariance.any():
                 product = regression @ covariance
                 _add(into, place[chosen], product, group.cells)
@@ -130,32 +180,31 @@ def _up(step: Step, sums: Sums, parts: _Parts, n_areas: int) -> _Parts:
     found = np.zeros((*shape, n_cells))
     gains = {id(group): gain for group, gain in zip(step.sums.groups, step.gains, strict=True)}
     for chosen, group, rows in step.sums.meeting(unit):
-        along, along_diffuse = (part[rows][:, sums.codes] for part in gains[id(group)])
+        along, along_diffuse = (part[rows][:, codes] for part in gains[id(group)])
         seen, seen_diffuse = (c[chosen][..., group.cells] for c in (cross, cross_diffuse))
         regression = seen @ along + seen_diffuse @ along_diffuse
         for of_group, part, into in (
             (group.estimates.variance, seen, own),
             (group.estimates.diffuse, seen_diffuse, own_diffuse),
         ):
-            total = of_group[rows][:, sums.codes]
+            total = of_group[rows][:, codes]
             product = part @ regression.swapaxes(-1, -2)
             again = regression @ total @ regression.swapaxes(-1, -2)
             into[chosen] += again - product - product.swapaxes(-1, -2)
-        found[np.ix_(chosen, np.arange(shape[1]), np.arange(shape[2]), group.cells)] = regression
+        found[np.ix_(chosen, np.arange(shape[1]), np.arange(z), group.cells)] = regression
     return _Parts(unit, area, found, own, own_diffuse)
 
 
-def _through(sums: Sums, parts: _Parts, root: GroupedEstimates) -> tuple[np.ndarray, np.ndarray]:
+def _through(
+    codes: list[int], parts: _Parts, root: GroupedEstimates
+) -> tuple[np.ndarray, np.ndarray]:
     """R C R' and R D R' at the root."""
     found = np.zeros_like(parts.variance), np.zeros_like(parts.diffuse)
     for chosen, group, rows in root.meeting(parts.unit):
-        regression = sums.core[None, None]
-        if parts.regression is not None:
-            regression = parts.regression[chosen]
-        regression = regression[..., group.cells]
+        regression = parts.regression[chosen][..., group.cells]
         matrices = group.estimates.variance, group.estimates.diffuse
         for into, covariance in zip(found, matrices, strict=True):
-            product = regression @ covariance[rows][:, sums.codes]
+            product = regression @ covariance[rows][:, codes]
             into[chosen] = product @ regression.swapaxes(-1, -2)
     return found
 

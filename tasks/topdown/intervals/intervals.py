@@ -1,17 +1,25 @@
 """Confidence intervals from estimates, their variances, and what counts can be.
 
-An estimate is a sum of a great many independent discrete noises, so that its error is normal for
-all purposes: of level p, z = the normal quantile of (1 + p) / 2, the interval is estimate +- z sd.
+An estimate mostly adds up a great many independent noises, so that its error is normal for all
+purposes: of level p, z = the normal quantile of (1 + p) / 2, the interval is estimate +- z sd.
+Where it rests on one answer alone its error is that answer's noise, a whole number: the interval
+then reaches to the quantile of this noise (`whole_quantiles`), if that is farther.
+
 The truth is a whole number. Taking an interval to the whole numbers inside it loses nothing that
-could be true, and so keeps the coverage; likewise for what is below a bound or above one.
+could be true, and so keeps the coverage; likewise for what is below a bound or above one. The same
+holds for the difference of two answers.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 ROUNDING = 1e-7
 """Distance, in records, by which a whole number may miss an interval and count as inside."""
@@ -34,6 +42,7 @@ def intervals_of(
     level: float,
     at_least: np.ndarray,
     at_most: np.ndarray,
+    mechanism: str = DISCRETE_GAUSSIAN,
 ) -> Intervals:
     """Intervals that hold the truth with probability `level` at least.
 
@@ -41,11 +50,14 @@ def intervals_of(
     `at_most`, which the truth does in any case: it covers exactly as often, and is never longer.
     Where an interval holds no whole number, the nearest to the estimate stands for it.
 
+    mechanism : what the noise of the measurements is drawn from.
+
     Example: 3.6 with variance 1 at 90 %, counts from 3: from 2 to 5, and from 3 to 5.
     """
     if not 0.0 < level < 1.0:
         raise ValueError("the level of an interval is a number between 0 and 1, such as 0.9")
     reach = ndtri(0.5 + level / 2) * np.sqrt(variance)
+    reach = np.maximum(reach, whole_quantiles(variance, level, mechanism))
     lower = np.ceil(estimate - reach - ROUNDING)
     upper = np.floor(estimate + reach + ROUNDING)
     nearest = np.rint(estimate)
@@ -55,52 +67,129 @@ def intervals_of(
     return Intervals(*(end.astype(np.int64) for end in (lower, upper, *within)))
 
 
-@dataclass(frozen=True)
-class Combined:
-    """A function of two answers: its estimate, standard deviation and interval."""
+def whole_quantiles(variance: np.ndarray, level: float, mechanism: str) -> np.ndarray:
+    """The smallest whole k with P(|X| <= k) >= level for noise X of these variances.
 
-    estimate: float
-    std_dev: float
-    lower: float
-    upper: float
-
-
-def difference(
-    estimates: tuple[float, float], covariance: np.ndarray, level: float
-) -> tuple[Combined, float]:
-    """The first answer less the second, and the probability of a difference as large in size if
-    there were none: the test of its sign, exact for normal errors.
-
-    covariance : (2, 2) of the two answers.
+    Example: at 90 %, of discrete Gaussian noise with variance 0.5 a k of 1, although 1.645
+    deviations are 1.16: and of one with variance 0.3, whose deviations make 0.9, too.
     """
-    contrast = np.array([1.0, -1.0])
-    value = float(contrast @ np.asarray(estimates))
-    sd = float(np.sqrt(max(contrast @ covariance @ contrast, 0.0)))
-    reach = float(ndtri(0.5 + level / 2)) * sd
-    p_value = float(2.0 * ndtri_tail(abs(value) / sd)) if sd > 0 else float(value == 0.0)
-    return Combined(value, sd, value - reach, value + reach), p_value
+    variance = np.asarray(variance, dtype=np.float64)
+    if mechanism == DISCRETE_LAPLACE:
+        some = np.where(variance > 0, variance, 1.0)
+        rate = some / (some + 1.0 + np.sqrt(2.0 * some + 1.0))
+        k = np.ceil(np.log((1.0 - level) * (1.0 + rate) / 2.0) / np.log(rate) - 1.0 - 1e-12)
+        return np.where(variance > 0, np.maximum(k, 0.0), 0.0)
+    largest = _largest_variances(level)
+    k = np.searchsorted(largest, variance).astype(np.float64)
+    wide = np.ceil(ndtri(0.5 + level / 2) * np.sqrt(variance) - 0.5)
+    return np.where(variance > largest[-1], wide, k)
 
 
-def ratio(estimates: tuple[float, float], covariance: np.ndarray, level: float) -> Combined | None:
-    """The first answer over the second; None where the second cannot be told from zero.
+WIDE_VARIANCE = 400.0
+"""Variance up to which quantiles of discrete Gaussian noise are worked out; beyond, those of a
+rounded normal are the same."""
+
+
+@lru_cache(maxsize=16)
+def _largest_variances(level: float) -> np.ndarray:
+    """For each k, the largest variance of discrete Gaussian noise with P(|X| <= k) >= level."""
+
+    def weights(log_sigma_squared: float) -> tuple[np.ndarray, np.ndarray]:
+        sigma_squared = math.exp(log_sigma_squared)
+        x = np.arange(2 + math.ceil(12.0 * math.sqrt(sigma_squared)))
+        weight = np.exp(-x * x / (2.0 * sigma_squared)) * np.where(x > 0, 2.0, 1.0)
+        return x, weight / weight.sum()
+
+    def excess(log_sigma_squared: float, k: int) -> float:
+        return float(weights(log_sigma_squared)[1][: k + 1].sum()) - level
+
+    z = float(ndtri(0.5 + level / 2))
+    found = [0.0]
+    while found[-1] < WIDE_VARIANCE:
+        k = len(found) - 1
+        x, weight = weights(brentq(excess, -7.0, 2.0 * math.log(2.0 * (k + 1.0) / z), args=(k,)))
+        found.append(float(weight @ (x * x)))
+    return np.array(found[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Functions of two answers each, arrays of one shape: estimates, standard deviations, and the
+    ends of intervals; not a number where they cannot be told."""
+
+    estimate: np.ndarray
+    std_dev: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def differences(
+    first: np.ndarray,
+    second: np.ndarray,
+    variances: tuple[np.ndarray, np.ndarray],
+    covariance: np.ndarray,
+    level: float,
+    mechanism: str = DISCRETE_GAUSSIAN,
+) -> tuple[Compared, np.ndarray]:
+    """The first answers less the second, and the probability of a difference as large in size if
+    there were none: the two-sided test of its sign, exact for normal errors.
+
+    A difference of counts is a whole number, and so are the ends of its interval.
+
+    variances, covariance : of the two answers' errors. Example: 7 less 4 with variances of 1 and a
+    covariance of 0 is 3 with a deviation of 1.41, from 1 to 5 at 90 %, and p = 0.034.
+    """
+    estimate = np.asarray(first - second, dtype=np.float64)
+    variance = variances[0] + variances[1] - 2.0 * covariance
+    variance = np.where(variance > ROUNDING * ROUNDING, variance, 0.0)
+    nowhere = np.full(estimate.shape, np.inf)
+    found = intervals_of(estimate, variance, level, -nowhere, nowhere, mechanism)
+    sd = np.sqrt(variance)
+    scaled = np.abs(estimate) / np.where(sd > 0, sd, 1.0)
+    is_nothing = np.abs(estimate) <= ROUNDING
+    p_value = np.where(sd > 0, 2.0 * ndtr(-scaled), is_nothing.astype(np.float64))
+    return Compared(estimate, sd, found.lower, found.upper), p_value
+
+
+def ratios(
+    first: np.ndarray,
+    second: np.ndarray,
+    variances: tuple[np.ndarray, np.ndarray],
+    covariance: np.ndarray,
+    level: float,
+) -> Compared:
+    """The first answers over the second; not a number where the second cannot be told from zero.
 
     The standard deviation is that of the delta method. The interval is Fieller's: the ratios r for
     which the difference of the first and r times the second is not significant, which is exact for
     normal errors. A share of a whole is the ratio of a part to it.
     """
-    (x, y), z = estimates, float(ndtri(0.5 + level / 2))
-    (xx, xy), (_, yy) = np.asarray(covariance)
-    if y * y <= z * z * yy:
-        return None
+    z = float(ndtri(0.5 + level / 2))
+    x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    xx, yy = variances
+    xy = covariance
+    a = y * y - z * z * yy
+    is_told = (a > 0) & (np.abs(y) > ROUNDING)
+    y, a = np.where(is_told, y, 1.0), np.where(is_told, a, 1.0)
+    b, c = x * y - z * z * xy, x * x - z * z * xx
     value = x / y
-    sd = float(np.sqrt(max(xx - 2 * value * xy + value**2 * yy, 0.0)) / abs(y))
-    a, b, c = y * y - z * z * yy, x * y - z * z * xy, x * x - z * z * xx
-    root = float(np.sqrt(max(b * b - a * c, 0.0)))
-    return Combined(value, sd, (b - root) / a, (b + root) / a)
+    sd = np.sqrt(np.maximum(xx - 2 * value * xy + value**2 * yy, 0.0)) / np.abs(y)
+    root = np.sqrt(np.maximum(b * b - a * c, 0.0))
+    ends = value, sd, (b - root) / a, (b + root) / a
+    return Compared(*(np.where(is_told, end, np.nan) for end in ends))
 
 
-def ndtri_tail(z: float) -> float:
-    """Probability that a standard normal exceeds z."""
-    from scipy.special import ndtr
+def shares(
+    part: np.ndarray,
+    whole: np.ndarray,
+    variances: tuple[np.ndarray, np.ndarray],
+    covariance: np.ndarray,
+    level: float,
+) -> Compared:
+    """Ratios of parts to their wholes, which lie between 0 and 1: the ends of their intervals too.
 
-    return float(ndtr(-z))
+    What was cut off cannot be true, so that the intervals cover as often as those of `ratios`.
+    """
+    found = ratios(part, whole, variances, covariance, level)
+    lower, upper = (np.clip(end, 0.0, 1.0) for end in (found.lower, found.upper))
+    return Compared(found.estimate, found.std_dev, lower, upper)

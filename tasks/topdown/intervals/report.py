@@ -9,11 +9,13 @@ from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.intervals.area_lists import NamedAreas, read_areas, read_pairs
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.intervals.tables import (
+    Asked,
     area_intervals,
+    comparisons,
     intervals_of_geolevels,
-    read_areas,
     write_intervals,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -27,16 +29,20 @@ def write_run_intervals(
     universe: str | None = None,
     geolevel: str | None = None,
     entities: str | Path | None = None,
+    share_of: str | None = None,
+    compare: str | Path | None = None,
     level: float = 0.9,
     out: str | Path | None = None,
 ) -> Iterator[tuple[Path, int]]:
     """Write intervals of one universe; yields each file and its number of rows.
 
     Without `out` they go to `intervals/<universe>/<geolevel>.parquet` of the run, for every
-    geolevel or the one asked for, or to `intervals/entities.parquet`.
+    geolevel or the one asked for, or to `intervals/entities.parquet`; those of pairs, which the
+    file `compare` lists, to files whose names end in `_comparisons.parquet`.
 
     Raises InputRefused for a query, a universe or a geolevel that the run does not have, for a
-    level that is no probability, and for `out` without one geolevel or a file of areas.
+    level that is no probability, for `out` without one geolevel or a file of areas, and for pairs
+    without either or with shares.
     """
     universe = universe or settings.run.universes[0]
     if universe not in settings.run.universes:
@@ -45,24 +51,55 @@ def write_run_intervals(
         )
     if not 0.0 < level < 1.0:
         raise InputRefused(f"A level of {level} is no probability; 0.9 and 0.95 are usual.")
-    if out is not None and geolevel is None and entities is None:
+    is_one = geolevel is not None or entities is not None
+    if out is not None and not is_one:
         raise InputRefused("One file takes one geolevel; give --geolevel or --entities with --out.")
+    if compare is not None and not is_one:
+        raise InputRefused(
+            "Pairs are of geounits of one geolevel or of areas; give --geolevel or --entities with "
+            "--compare."
+        )
+    if compare is not None and share_of is not None:
+        raise InputRefused("Pairs have no shares; leave --share-of or --compare out.")
     schema = settings.schema_of(universe)
-    asked = [_query(schema, name) for name in queries]
-    folder = run.root / "intervals"
-    areas = None if entities is None else read_areas(Path(entities))
+    asked = Asked(
+        schema,
+        tuple(_query(schema, name) for name in queries),
+        level,
+        None if share_of is None else _query(schema, share_of),
+    )
+    listed = None if entities is None else read_areas(Path(entities))
+    pairs = None if compare is None else read_pairs(Path(compare))
     found = RunPosterior.read(run, settings, universe)
-    if areas is not None:
-        table = area_intervals(found, schema, asked, areas, level)
-        path = Path(out) if out else folder / "entities.parquet"
-        write_intervals(path, table, is_private=settings.is_private)
-        yield path, len(table)
+    folder, is_private = run.root / "intervals", settings.is_private
+    areas = None if listed is None else NamedAreas.listed(listed, found.spine.block_geocode)
+    if pairs is not None and compare is not None:
+        stem = folder / "entities"
+        if areas is None:
+            areas = NamedAreas.of_geolevel(found.spine, _known_geolevel(found, str(geolevel)))
+            stem = folder / universe / str(geolevel)
+        first, second = (areas.numbers(pairs[name], Path(compare)) for name in pairs)
+        path = Path(out) if out else stem.with_name(f"{stem.name}_comparisons.parquet")
+        table = comparisons(found, asked, areas, first, second)
+        yield path, write_intervals(path, table, is_private=is_private)
         return
-    names = found.spine.names if geolevel is None else [geolevel]
-    for name, table in intervals_of_geolevels(found, schema, asked, names, level):
+    if areas is not None:
+        path = Path(out) if out else folder / "entities.parquet"
+        table = area_intervals(found, asked, areas)
+        yield path, write_intervals(path, table, is_private=is_private)
+        return
+    names = found.spine.names if geolevel is None else [_known_geolevel(found, geolevel)]
+    for name, table in intervals_of_geolevels(found, asked, names):
         path = Path(out) if out else folder / universe / f"{name}.parquet"
-        write_intervals(path, table, is_private=settings.is_private)
-        yield path, len(table)
+        yield path, write_intervals(path, table, is_private=is_private)
+
+
+def _known_geolevel(found: RunPosterior, name: str) -> str:
+    if name not in found.spine.names:
+        raise InputRefused(
+            f"The spine has no geolevel {name!r}; it has {', '.join(found.spine.names)}."
+        )
+    return name
 
 
 def _query(schema: Schema, name: str) -> MarginalQuery:

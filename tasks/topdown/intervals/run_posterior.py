@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
+from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.full_information import query_algebra
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, QueryMeasurement
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
+from spineflow.tasks.topdown.intervals.areas import BlockAreas
 from spineflow.tasks.topdown.intervals.spine_posterior import LevelInput, SpinePosterior
 from spineflow.tasks.topdown.measurement.constraints import state_of
 from spineflow.tasks.topdown.paths import spine_folder
@@ -32,52 +36,57 @@ class LevelBounds:
     total: np.ndarray | None
 
     def of_answers(
-        self, query: MarginalQuery, type_of_cell: np.ndarray, forbidden: np.ndarray
+        self, counted: sparse.csr_array, type_of_cell: np.ndarray, forbidden: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds (n, n_answers) that every histogram meets, counts of 0 included:
-        an answer has at least all of the types that it counts in full, and at most all of those
-        that it counts at all.
+        """Lower and upper bounds (n, a) that every histogram meets, counts of 0 included: an answer
+        has at least all of the types that it counts in full, and at most all of those that it
+        counts at all.
 
+        counted : (a, n_cells) 0/1 matrix, the cells of each answer.
         type_of_cell, forbidden : (n_cells,) type of each cell, and whether it is exactly zero.
         """
         n_types = self.lower.shape[1]
-        row = query.row_of_cell[~forbidden]
-        held = np.bincount(
-            row * n_types + type_of_cell[~forbidden], minlength=query.n_rows * n_types
-        ).reshape(query.n_rows, n_types)
-        is_whole = (held == held.sum(axis=0)) & (held > 0)
+        of_type = (type_of_cell[:, None] == np.arange(n_types)) & ~forbidden[:, None]
+        held = counted @ of_type.astype(np.int64)
+        is_whole = (held == of_type.sum(axis=0)) & (held > 0)
         lower = self.lower @ is_whole.T.astype(np.int64)
         upper = np.minimum(self.upper, NO_BOUND) @ (held > 0).T.astype(np.int64)
         if self.total is not None:
             upper = np.minimum(upper, self.total[:, None])
-            if query.n_rows == 1:
-                lower = np.maximum(lower, self.total[:, None])
+            is_everyone = held.sum(axis=1) == of_type.sum()
+            lower = np.where(is_everyone, np.maximum(lower, self.total[:, None]), lower)
         return lower, np.minimum(upper, NO_BOUND)
 
-    def summed(self, area: np.ndarray, n_areas: int) -> LevelBounds:
-        """Of areas, from blocks: `area` (n,) of each, -1 for none."""
-        inside = area >= 0
-        sums = [np.zeros((n_areas, self.lower.shape[1]), dtype=np.int64) for _ in range(2)]
-        for into, values in zip(sums, (self.lower, self.upper), strict=True):
-            np.add.at(into, area[inside], np.minimum(values[inside], NO_BOUND))
-        total = None
-        if self.total is not None:
-            total = np.bincount(area[inside], self.total[inside], n_areas).astype(np.int64)
-        return LevelBounds(sums[0], np.minimum(sums[1], NO_BOUND), total)
+    def part(self, rows: np.ndarray) -> LevelBounds:
+        """Those of some geounits."""
+        total = None if self.total is None else self.total[rows]
+        return LevelBounds(self.lower[rows], self.upper[rows], total)
+
+    def summed(self, areas: BlockAreas) -> LevelBounds:
+        """Of areas, from those of blocks."""
+        lower, upper = (areas.sums(np.minimum(ends, NO_BOUND)) for ends in (self.lower, self.upper))
+        total = None if self.total is None else areas.sums(self.total.astype(np.int64))
+        return LevelBounds(lower, np.minimum(upper, NO_BOUND), total)
 
 
 @dataclass(frozen=True, eq=False)
-class RunPosterior:
-    """A universe's spine, its posterior, and the bounds of every geolevel, root first."""
+class RunLevels:
+    """What a run has measured and declared of a universe, geolevel by geolevel, root first.
+
+    type_of_cell, forbidden : (n_cells,) type of each cell, and whether it is exactly zero.
+    mechanism : what the noise is drawn from.
+    """
 
     spine: Spine
-    posterior: SpinePosterior
+    algebra: QueryAlgebra
+    levels: tuple[LevelInput, ...]
     bounds: tuple[LevelBounds, ...]
     type_of_cell: np.ndarray
     forbidden: np.ndarray
+    mechanism: str
 
     @classmethod
-    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
+    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunLevels:
         """From the measurement files of a run; nothing confidential.
 
         Raises InputRefused for a run without measurements or without noise.
@@ -101,11 +110,56 @@ class RunPosterior:
             levels.append(level)
             bounds.append(bound)
         first = next(_inputs(run, settings, universe, spine, shards[:1]))
-        algebra = query_algebra(first)
-        cells = np.arange(first.schema.n_cells)
-        possible = np.isin(cells, first.possible_cells())
-        posterior = SpinePosterior.up(algebra, levels)
-        return cls(spine, posterior, tuple(bounds), first.type_of_cell, ~possible)
+        possible = np.isin(np.arange(first.schema.n_cells), first.possible_cells())
+        return cls(
+            spine,
+            query_algebra(first),
+            tuple(levels),
+            tuple(bounds),
+            first.type_of_cell,
+            ~possible,
+            settings.budget_of(universe).mechanism,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RunPosterior:
+    """A universe's spine with its bounds, and the estimates up it."""
+
+    of_run: RunLevels
+    posterior: SpinePosterior
+
+    @classmethod
+    def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
+        """From the measurement files of a run; see `RunLevels.read`."""
+        return cls.of(RunLevels.read(run, settings, universe))
+
+    @classmethod
+    def of(cls, levels: RunLevels) -> RunPosterior:
+        """From what was measured and declared."""
+        return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels)))
+
+    @property
+    def spine(self) -> Spine:
+        """The universe's spine."""
+        return self.of_run.spine
+
+    @property
+    def bounds(self) -> tuple[LevelBounds, ...]:
+        """Of every geolevel, root first."""
+        return self.of_run.bounds
+
+    @cached_property
+    def blocks(self) -> GroupedEstimates:
+        """Estimates of the blocks."""
+        *_, (_, blocks) = self.posterior.down()
+        return blocks
+
+    def bounds_of(
+        self, bounds: LevelBounds, counted: sparse.csr_array
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`LevelBounds.of_answers` of answers that count the cells of a 0/1 matrix."""
+        return bounds.of_answers(counted, self.of_run.type_of_cell, self.of_run.forbidden)
 
 
 def _inputs(

@@ -2,210 +2,286 @@
 
 Columns: `geocode` (of areas, their name), `query`, a column for each attribute or coarsening that a
 query of the table keeps, with the labels of levels; `estimate`, `std_dev`; `lower`, `upper`, whole
-numbers; `bounded_lower`, `bounded_upper`, the same with what is known of the counts. The last six
-are null where the measurements do not determine an answer.
+numbers; `bounded_lower`, `bounded_upper`, the same with what is known of the counts; where shares
+are asked for, `share`, `share_std_dev`, `share_lower`, `share_upper`. All but the first ones are
+null where the measurements do not determine an answer.
+
+Of pairs of areas, `first` and `second` stand for the geocode; `first_estimate`, `second_estimate`;
+their `difference` and their `ratio` with `_std_dev`, `_lower` and `_upper` each; and `p_value`, the
+probability of a difference as large in size if there were none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.tasks.census.queries import DETAILED, TOTAL, MarginalQuery
+from spineflow.tasks.census.census import label_parts
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
-from spineflow.tasks.topdown.intervals.answers import answers_of, sums_of
-from spineflow.tasks.topdown.intervals.areas import area_estimates, area_variances
-from spineflow.tasks.topdown.intervals.intervals import intervals_of
+from spineflow.tasks.topdown.intervals.answers import (
+    AnswerCovariances,
+    ProductAnswers,
+    covariances_of,
+    estimates_of,
+)
+from spineflow.tasks.topdown.intervals.area_lists import NamedAreas
+from spineflow.tasks.topdown.intervals.areas import area_covariances, area_estimates
+from spineflow.tasks.topdown.intervals.intervals import differences, intervals_of, ratios, shares
 from spineflow.tasks.topdown.intervals.run_posterior import LevelBounds, RunPosterior
 
 NUMBERS = ("estimate", "std_dev", "lower", "upper", "bounded_lower", "bounded_upper")
-GEOUNITS_AT_ONCE = 1 << 13
+SHARES = ("share", "share_std_dev", "share_lower", "share_upper")
+WHOLE_NUMBERS = ("lower", "upper", "bounded_lower", "bounded_upper")
+COMPARED = ("", "_std_dev", "_lower", "_upper")
+ROWS_AT_ONCE = 1 << 20
+"""Rows of a table that are made and written together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is asked of every geounit or area: queries, the probability to hold the truth, and the
+    query of which shares are wanted, if they are.
+
+    Raises InputRefused for a query whose answers are no parts of those it should be a share of.
+    """
+
+    schema: Schema
+    queries: tuple[MarginalQuery, ...]
+    level: float
+    share_of: MarginalQuery | None = None
+
+    def __post_init__(self) -> None:
+        for query in self.queries:
+            if self.share_of is not None and not query.refines(self.share_of):
+                raise InputRefused(
+                    f"An answer of {query.name!r} is no part of one of {self.share_of.name!r}; "
+                    "take shares of a query with the same attributes or fewer."
+                )
+
+    @cached_property
+    def label_names(self) -> tuple[str, ...]:
+        """Columns of labels that some query has."""
+        parts = [part for query in self.queries for part in label_parts(self.schema, query.name)]
+        attributes = self.schema.attributes
+        ordered = sorted(parts, key=lambda part: attributes.index(part[1]))
+        return tuple(dict.fromkeys(name for name, _, _ in ordered))
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns of numbers."""
+        return NUMBERS if self.share_of is None else (*NUMBERS, *SHARES)
+
+    def labels(self, query: MarginalQuery, n: int) -> dict[str, pa.Array]:
+        """Columns of the query's name and labels for n geounits or areas."""
+        rows = np.unravel_index(np.arange(query.n_rows), query.shape)
+        columns = {"query": _texts([query.name], np.zeros(n * query.n_rows))}
+        columns |= {name: pa.nulls(n * query.n_rows, _TEXT) for name in self.label_names}
+        for name, attribute, labels in label_parts(self.schema, query.name):
+            axis = rows[self.schema.attributes.index(attribute)]
+            columns[name] = _texts(labels, np.tile(axis, n))
+        return columns
+
+    def whole_of(self, query: MarginalQuery) -> np.ndarray:
+        """(n_answers,) the answer of `share_of` that each answer of the query is a part of."""
+        if self.share_of is None:
+            raise ValueError("no shares are asked for")
+        whole = np.zeros(query.n_rows, dtype=np.int64)
+        whole[query.row_of_cell] = self.share_of.row_of_cell
+        return whole
+
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def intervals_of_geolevels(
-    found: RunPosterior,
-    schema: Schema,
-    queries: Sequence[MarginalQuery],
-    geolevels: Sequence[str],
-    level: float,
-) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Pairs of a geolevel and its table, root first.
-
-    Raises InputRefused for a geolevel that the spine does not have.
-    """
-    unknown = [name for name in geolevels if name not in found.spine.names]
-    if unknown:
-        raise InputRefused(
-            f"The spine has no geolevel {unknown[0]!r}; it has {', '.join(found.spine.names)}."
-        )
+    found: RunPosterior, asked: Asked, geolevels: Sequence[str]
+) -> Iterator[tuple[str, Iterator[pa.Table]]]:
+    """Pairs of a geolevel and the parts of its table, root first."""
+    last = max(map(found.spine.names.index, geolevels))
     for depth, estimates in found.posterior.down():
-        name = found.spine.names[depth]
-        if name not in geolevels:
-            continue
-        geocode = found.spine.geolevels[depth].geocode
-        tables = []
-        for query in queries:
-            for start in range(0, len(geocode), GEOUNITS_AT_ONCE):
-                rows = np.arange(start, min(start + GEOUNITS_AT_ONCE, len(geocode)))
-                answers = answers_of(estimates, query, rows)
-                bounds = _part(found.bounds[depth], rows)
-                tables.append(_table(found, schema, query, geocode[rows], answers, bounds, level))
-        yield name, pd.concat(tables, ignore_index=True)
-        if depth == max(map(found.spine.names.index, geolevels)):
+        if found.spine.names[depth] in geolevels:
+            yield found.spine.names[depth], _of_geolevel(found, asked, depth, estimates)
+        if depth == last:
             return
 
 
-def area_intervals(
+def _of_geolevel(
+    found: RunPosterior, asked: Asked, depth: int, estimates: GroupedEstimates
+) -> Iterator[pa.Table]:
+    geocode = found.spine.geolevels[depth].geocode
+    for query in asked.queries:
+        answers = _with_whole(found, asked, query)
+        size = max(1, ROWS_AT_ONCE // query.n_rows)
+        for start in range(0, len(geocode), size):
+            rows = np.arange(start, min(start + size, len(geocode)))
+            values = estimates_of(estimates, answers, rows)
+            covariances = covariances_of(estimates, answers, rows)
+            bounds = found.bounds[depth].part(rows)
+            yield _table(found, asked, query, geocode[rows], values, covariances, bounds)
+
+
+def area_intervals(found: RunPosterior, asked: Asked, areas: NamedAreas) -> Iterator[pa.Table]:
+    """Parts of the table for areas that are lists of blocks."""
+    bounds = found.bounds[-1].summed(areas.blocks)
+    blocks = found.blocks
+    for query in asked.queries:
+        answers = _with_whole(found, asked, query)
+        values = area_estimates(blocks, answers, areas.blocks)
+        covariances = area_covariances(found.posterior, answers, areas.blocks)
+        yield _table(found, asked, query, areas.names, values, covariances, bounds)
+
+
+def comparisons(
     found: RunPosterior,
-    schema: Schema,
-    queries: Sequence[MarginalQuery],
-    areas: pd.DataFrame,
-    level: float,
-) -> pd.DataFrame:
-    """Intervals for areas that are lists of blocks; `areas` has the columns `area` and `block`.
-
-    Areas may overlap. Blocks that are not on the spine can hold nobody, and count as none.
-    """
-    names, layers = layers_of(areas, found.spine.block_geocode)
-    bounds = found.bounds[-1]
-    blocks: GroupedEstimates | None = None
-    for _, estimates in found.posterior.down():
-        blocks = estimates
-    if blocks is None:
-        raise ValueError("a spine without geolevels has no blocks")
-    tables = []
-    for query in queries:
-        answers = [np.zeros((len(names), query.n_rows)) for _ in range(2)]
-        is_known = np.ones((len(names), query.n_rows), dtype=bool)
-        lower = [np.zeros((len(names), bounds.lower.shape[1]), dtype=np.int64) for _ in range(2)]
-        total = None if bounds.total is None else np.zeros(len(names), dtype=np.int64)
-        for number, area in layers:
-            covariances = area_variances(found.posterior, query, area, len(number))
-            answers[0][number] = area_estimates(blocks, query, area, len(number))
-            answers[1][number] = covariances.variances()
-            is_known[number] = covariances.is_known()
-            of_layer = bounds.summed(area, len(number))
-            lower[0][number], lower[1][number] = of_layer.lower, of_layer.upper
-            if total is not None and of_layer.total is not None:
-                total[number] = of_layer.total
-        of_areas = LevelBounds(lower[0], lower[1], total)
-        of_query = answers[0], answers[1], is_known
-        tables.append(_table(found, schema, query, names, of_query, of_areas, level))
-    return pd.concat(tables, ignore_index=True)
-
-
-def layers_of(
-    areas: pd.DataFrame, block_geocode: np.ndarray
-) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
-    """Names of the areas, and layers in which no areas overlap: numbers (m,) of a layer's areas,
-    and the place (n_blocks,) of each block's area among them, -1 for none.
-
-    Raises InputRefused if no block of the list is on the spine.
-    """
-    names, number = np.unique(areas["area"].to_numpy(dtype=object), return_inverse=True)
-    block = pd.Index(block_geocode).get_indexer(areas["block"])
-    if not (block >= 0).any():
-        raise InputRefused(
-            "None of the blocks that the areas list is on the run's spine; blocks are given by the "
-            "16 digits of state, county, tract, block group and block."
-        )
-    layers: list[tuple[list[int], np.ndarray]] = []
-    order = np.argsort(number, kind="stable")
-    starts = np.searchsorted(number[order], np.arange(len(names) + 1))
-    for area in range(len(names)):
-        blocks = block[order[starts[area] : starts[area + 1]]]
-        blocks = blocks[blocks >= 0]
-        layer = next((layer for layer in layers if not (layer[1][blocks] >= 0).any()), None)
-        if layer is None:
-            layer = ([], np.full(len(block_geocode), -1, dtype=np.int64))
-            layers.append(layer)
-        layer[1][blocks] = len(layer[0])
-        layer[0].append(area)
-    return names, [(np.array(numbers), place) for numbers, place in layers]
+    asked: Asked,
+    areas: NamedAreas,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> Iterator[pa.Table]:
+    """Parts of the table that compares area with area: `first` and `second` are their numbers."""
+    blocks = found.blocks
+    pairs = areas.blocks.tuples((first, second))
+    for query in asked.queries:
+        answers = ProductAnswers.of_query(found.posterior.algebra, query)
+        number = np.arange(answers.n_answers)
+        values = area_estimates(blocks, answers, areas.blocks)
+        covariances = area_covariances(found.posterior, answers, pairs)
+        variances = covariances.variances(0), covariances.variances(1)
+        between = covariances.covariance((0, number), (1, number))
+        is_known = covariances.is_known(0) & covariances.is_known(1)
+        one, other = values[first], values[second]
+        given = one, other, variances, between, asked.level
+        difference, p_value = differences(*given, found.of_run.mechanism)
+        ratio = ratios(*given)
+        n = query.n_rows
+        columns = {
+            "first": _texts(areas.names, np.repeat(first, n)),
+            "second": _texts(areas.names, np.repeat(second, n)),
+            **asked.labels(query, len(first)),
+        }
+        numbers = {"first_estimate": one, "second_estimate": other}
+        for name, compared in (("difference", difference), ("ratio", ratio)):
+            ends = compared.estimate, compared.std_dev, compared.lower, compared.upper
+            numbers |= {name + what: end for what, end in zip(COMPARED, ends, strict=True)}
+        numbers["p_value"] = p_value
+        for name, value in numbers.items():
+            is_whole = name in ("difference_lower", "difference_upper")
+            columns[name] = _numbers(value, is_known, is_whole=is_whole)
+        yield pa.table(columns)
 
 
-def read_areas(path: Path) -> pd.DataFrame:
-    """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`."""
-    try:
-        if path.suffix == ".parquet":
-            table = pd.read_parquet(path)
-        else:
-            table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError, pa.ArrowInvalid) as error:
-        raise InputRefused(f"{path} cannot be read: {type(error).__name__}.") from None
-    missing = {"area", "block"} - set(table.columns)
-    if missing:
-        raise InputRefused(
-            f"{path} has no column {sorted(missing)[0]!r}; an area is the rows with its name in "
-            "'area', each with the 16 digits of a block in 'block'."
-        )
-    return table[["area", "block"]].astype(str).drop_duplicates()
+def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> int:
+    """Write the parts of a table as CSV or, by any other name, as Parquet, stamped if not private;
+    returns the number of rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    n_rows = 0
+    part = next(parts)
+    with replacing(path) as file:
+        if path.suffix == ".csv":
+            options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
+            with file.open("wb") as sink:
+                stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
+                sink.write((stamp + ",".join(part.schema.names) + "\n").encode())
+                with pa.csv.CSVWriter(sink, part.schema, write_options=options) as lines:
+                    for table in _chain(part, parts):
+                        lines.write_table(table)
+                        n_rows += table.num_rows
+            return n_rows
+        with pq.ParquetWriter(file, part.schema, compression="zstd", store_schema=False) as writer:
+            if not is_private:
+                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
+            for table in _chain(part, parts):
+                writer.write_table(table)
+                n_rows += table.num_rows
+    return n_rows
 
 
-def write_intervals(path: Path, table: pd.DataFrame, *, is_private: bool) -> None:
-    """Write a table as CSV or, by any other name, as Parquet, stamped if not private."""
-    if path.suffix == ".csv":
-        with replacing(path) as part:
-            table.to_csv(part, index=False)
-        return
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
-    if not is_private:
-        arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, STAMP_KEY: NOT_PRIVATE})
-    with replacing(path) as part:
-        pq.write_table(arrow, part, compression="zstd")
+def _chain(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from others
 
 
-def _part(bounds: LevelBounds, rows: np.ndarray) -> LevelBounds:
-    total = None if bounds.total is None else bounds.total[rows]
-    return LevelBounds(bounds.lower[rows], bounds.upper[rows], total)
+def _with_whole(found: RunPosterior, asked: Asked, query: MarginalQuery) -> ProductAnswers:
+    """The query's answers, followed by those that shares are taken of."""
+    answers = ProductAnswers.of_query(found.posterior.algebra, query)
+    if asked.share_of is None:
+        return answers
+    whole = ProductAnswers.of_query(found.posterior.algebra, asked.share_of)
+    return ProductAnswers.joined(answers, whole)
 
 
 def _table(
     found: RunPosterior,
-    schema: Schema,
+    asked: Asked,
     query: MarginalQuery,
     geocode: np.ndarray,
-    answers: tuple[np.ndarray, np.ndarray, np.ndarray],
+    estimates: np.ndarray,
+    covariances: AnswerCovariances,
     bounds: LevelBounds,
-    level: float,
-) -> pd.DataFrame:
-    """The rows of one query for some geounits."""
-    sums_of(found.posterior.algebra, query)
-    estimate, variance, is_known = answers
-    at_least, at_most = bounds.of_answers(query, found.type_of_cell, found.forbidden)
-    ends = intervals_of(estimate, variance, level, at_least, at_most)
-    columns: dict[str, object] = {
-        "geocode": pd.array(np.repeat(geocode, query.n_rows), dtype="string"),
-        "query": pd.array([query.name] * estimate.size, dtype="string"),
+) -> pa.Table:
+    """The rows of one query for some geounits, whose answers may be followed by their wholes."""
+    n = query.n_rows
+    all_variances, all_known = covariances.variances(), covariances.is_known()
+    estimate, variance, is_known = (
+        values[:, :n] for values in (estimates, all_variances, all_known)
+    )
+    at_least, at_most = found.bounds_of(bounds, query.matrix)
+    mechanism = found.of_run.mechanism
+    ends = intervals_of(estimate, variance, asked.level, at_least, at_most, mechanism)
+    values: Mapping[str, np.ndarray] = {
+        "estimate": estimate,
+        "std_dev": np.sqrt(variance),
+        "lower": ends.lower,
+        "upper": ends.upper,
+        "bounded_lower": ends.bounded_lower,
+        "bounded_upper": ends.bounded_upper,
     }
-    for name, labels in cell_labels(schema, query).items():
-        columns[name] = pd.array(np.tile(labels, len(geocode)), dtype="string")
-    values = (estimate, np.sqrt(variance))
-    for name, value in zip(NUMBERS[:2], values, strict=True):
-        columns[name] = np.where(is_known, value, np.nan).ravel()
-    ends_of = (ends.lower, ends.upper, ends.bounded_lower, ends.bounded_upper)
-    for name, end in zip(NUMBERS[2:], ends_of, strict=True):
-        columns[name] = pd.arrays.IntegerArray(end.ravel(), ~is_known.ravel())
-    return pd.DataFrame(columns)
+    columns = {
+        "geocode": _texts(geocode, np.repeat(np.arange(len(geocode)), n)),
+        **asked.labels(query, len(geocode)),
+    }
+    for name, value in values.items():
+        columns[name] = _numbers(value, is_known, is_whole=name in WHOLE_NUMBERS)
+    if asked.share_of is not None:
+        part, whole = np.arange(n), n + asked.whole_of(query)
+        found_shares = shares(
+            estimate,
+            estimates[:, whole],
+            (variance, all_variances[:, whole]),
+            covariances.covariance((0, part), (0, whole)),
+            asked.level,
+        )
+        known = is_known & all_known[:, whole]
+        ends_of = (
+            found_shares.estimate,
+            found_shares.std_dev,
+            found_shares.lower,
+            found_shares.upper,
+        )
+        for name, value in zip(SHARES, ends_of, strict=True):
+            columns[name] = _numbers(value, known)
+    return pa.table(columns)
 
 
-def cell_labels(schema: Schema, query: MarginalQuery) -> dict[str, np.ndarray]:
-    """(n_answers,) labels of each answer, by the name of the attribute or coarsening."""
-    if query.name == TOTAL:
-        return {}
-    names = list(schema.attributes) if query.name == DETAILED else query.name.split(" * ")
-    found: dict[str, np.ndarray] = {}
-    levels = np.unravel_index(np.arange(query.n_rows), query.shape)
-    for name in names:
-        coarsening = schema.coarsening(name)
-        attribute = coarsening.attribute if coarsening else name
-        labels = coarsening.levels if coarsening else schema.labels(attribute)
-        found[name] = np.array(labels, dtype=object)[levels[schema.attributes.index(attribute)]]
-    return found
+def _texts(values: Sequence[str] | np.ndarray, index: np.ndarray) -> pa.DictionaryArray:
+    codes = pa.array(np.asarray(index).astype(np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(list(values), pa.string()))
+
+
+def _numbers(values: np.ndarray, is_known: np.ndarray, *, is_whole: bool = False) -> pa.Array:
+    """A column, null where a value is not known or is not a number."""
+    values = np.broadcast_to(values, is_known.shape).ravel()
+    is_null = ~is_known.ravel() | np.isnan(values)
+    if is_whole:
+        values = values.astype(np.int64)
+    return pa.array(values, mask=is_null)

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from spineflow.tasks.topdown.intervals.intervals import difference, intervals_of, ratio
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.topdown.intervals.intervals import (
+    differences,
+    intervals_of,
+    ratios,
+    shares,
+)
 
 NUMBERS = st.floats(-1e4, 1e4, allow_nan=False)
 
@@ -30,6 +36,27 @@ def test_whole_numbers_and_bounds_lose_nothing_that_can_be_true(
     assert at_least <= found.bounded_lower and found.bounded_upper <= at_most
 
 
+@pytest.mark.parametrize("mechanism", [DISCRETE_GAUSSIAN, DISCRETE_LAPLACE])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_estimates_of_one_answer_are_covered_as_often_as_they_say(mechanism, level):
+    """Exactly, from the probabilities of the noise: whole errors of any variance; and a normal
+    quantile alone covers less often somewhere, which this test would see."""
+    x = np.arange(-400, 401)
+    falls_short = False
+    for size in np.geomspace(0.05, 25.0, 60):
+        is_gaussian = mechanism == DISCRETE_GAUSSIAN
+        weight = np.exp(-(x**2) / (2 * size**2) if is_gaussian else -np.abs(x) / size)
+        weight /= weight.sum()
+        variance = np.full(x.size, weight @ x**2)
+        far = np.full(x.size, 1e6)
+        found = intervals_of(x.astype(float), variance, level, -far, far, mechanism)
+        assert weight[(found.lower <= 0) & (found.upper >= 0)].sum() >= level - 1e-9
+        reach = norm.ppf(0.5 + level / 2) * np.sqrt(variance[0])
+        falls_short |= weight[np.abs(x) <= reach].sum() < level - 0.05
+        assert (found.upper - x <= reach + 1.5 + 0.15 * np.sqrt(variance[0])).all()
+    assert falls_short or mechanism == DISCRETE_LAPLACE
+
+
 def test_an_interval_without_whole_numbers_is_the_nearest():
     none, most = np.zeros(2), np.full(2, 100)
     found = intervals_of(np.array([3.4, 7.0]), np.array([0.01, 0.0]), 0.9, none, most)
@@ -38,34 +65,44 @@ def test_an_interval_without_whole_numbers_is_the_nearest():
         intervals_of(none, none, 90.0, none, most)
 
 
+COVARIANCE = np.array([[9.0, 4.0], [4.0, 16.0]])
+
+
+def parts(draws: np.ndarray):
+    """Draws (n, 2) as the arguments of a comparison."""
+    ones = np.ones(len(draws))
+    return draws[:, 0], draws[:, 1], (9.0 * ones, 16.0 * ones), 4.0 * ones, 0.9
+
+
 def test_differences_and_ratios_cover_as_often_as_they_say():
     """20,000 draws: a share of 0.9 within four standard errors, which 0.89 is not."""
     rng = np.random.default_rng(1)
-    covariance = np.array([[9.0, 4.0], [4.0, 16.0]])
-    truth = np.array([60.0, 80.0])
-    draws = rng.multivariate_normal(truth, covariance, 20000)
-    hits = np.zeros((20000, 2), dtype=bool)
-    for row, pair in enumerate(draws):
-        found, _ = difference(tuple(pair), covariance, 0.9)
-        hits[row, 0] = found.lower <= -20.0 <= found.upper
-        share = ratio(tuple(pair), covariance, 0.9)
-        hits[row, 1] = share.lower <= 0.75 <= share.upper
-    assert np.abs(hits.mean(axis=0) - 0.9).max() < 4 * np.sqrt(0.09 / 20000)
-    spread = [ratio(tuple(pair), covariance, 0.9) for pair in draws[:2000]]
-    estimates = np.array([found.estimate for found in spread])
-    assert np.isclose(np.mean([found.std_dev for found in spread]), estimates.std(), rtol=0.06)
+    draws = rng.multivariate_normal([60.0, 80.0], COVARIANCE, 20000)
+    difference, _ = differences(*parts(draws))
+    ratio, share = ratios(*parts(draws)), shares(*parts(draws))
+    # A difference reaches to whole numbers: up to half a record farther, of four that it deviates.
+    for found, truth, more in ((difference, -20.0, 0.015), (ratio, 0.75, 0.0), (share, 0.75, 0.0)):
+        hits = (found.lower <= truth) & (truth <= found.upper)
+        error = 4 * np.sqrt(0.09 / 20000)
+        assert 0.9 - error < hits.mean() < 0.9 + error + more
+    assert np.isclose(ratio.std_dev.mean(), ratio.estimate.std(), rtol=0.03)
+    assert (share.upper <= 1).all() and (share.upper - share.lower <= ratio.upper).all()
+    assert (difference.lower == np.rint(difference.lower)).all()
 
 
 def test_the_test_of_sign_is_exact():
     rng = np.random.default_rng(2)
-    covariance = np.array([[9.0, 4.0], [4.0, 16.0]])
-    draws = rng.multivariate_normal([50.0, 50.0], covariance, 5000)
-    p_values = np.array([difference(tuple(pair), covariance, 0.9)[1] for pair in draws])
-    counts, _ = np.histogram(p_values, bins=10, range=(0, 1))
+    draws = rng.multivariate_normal([50.0, 50.0], COVARIANCE, 5000)
+    counts, _ = np.histogram(differences(*parts(draws))[1], bins=10, range=(0, 1))
     assert ((counts - 500) ** 2 / 500).sum() < 27.9  # 99.9 % of chi-square with 9 degrees
-    assert difference((5.0, 5.0), np.zeros((2, 2)), 0.9)[1] == 1.0
-    assert difference((5.0, 4.0), np.zeros((2, 2)), 0.9)[1] == 0.0
+    exact = np.zeros(2)
+    _, p_value = differences(np.array([5.0, 5.0]), np.array([5.0, 4.0]), (exact, exact), exact, 0.9)
+    assert p_value.tolist() == [1.0, 0.0]
 
 
 def test_nothing_is_divided_by_what_cannot_be_told_from_zero():
-    assert ratio((5.0, 1.0), np.eye(2), 0.9) is None
+    one = np.ones(1)
+    found = ratios(5 * one, one, (one, one), 0 * one, 0.9)
+    assert all(np.isnan(end).all() for end in (found.estimate, found.lower, found.upper))
+    exact = ratios(5 * one, 0 * one, (one, 0 * one), 0 * one, 0.9)
+    assert np.isnan(exact.estimate).all()

@@ -8,11 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.running import PRESETS
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.intervals.answers import answers_of
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -46,8 +49,6 @@ def replicates(tmp_path_factory: pytest.TempPathFactory):
 
 
 def truth_of(run, settings, universe: str, geolevel: str, query: str) -> np.ndarray:
-    from spineflow.tasks.census.queries import marginal_query
-
     spine, schema = read_spine(spine_folder(run, universe)), settings.schema_of(universe)
     parts = [
         shard_histograms(run, universe, spine, shard, schema.n_cells).toarray()
@@ -154,6 +155,85 @@ def test_overlapping_areas_are_each_estimated(replicates, tmp_path: Path):
     assert both.loc["c", "estimate"] == 0 and both.loc["c", "std_dev"] == 0
 
 
+def test_shares_are_those_of_the_wholes_in_the_same_geounit(replicates, tmp_path: Path):
+    settings, runs = replicates
+    out = tmp_path / "shares.parquet"
+    asked = ["votingage * hispanic", "votingage"]
+    list(
+        write_run_intervals(
+            runs[0], settings, asked, geolevel="Tract", share_of="votingage", out=out
+        )
+    )
+    table = pd.read_parquet(out)
+    parts = table[table["hispanic"].notna()]
+    wholes = table[table["hispanic"].isna()].set_index(["geocode", "votingage"])
+    of = wholes.loc[zip(parts["geocode"], parts["votingage"], strict=True)]
+    assert np.allclose(parts["share"], parts["estimate"] / of["estimate"].to_numpy())
+    assert np.allclose(parts.groupby(["geocode", "votingage"])["share"].sum(), 1.0)
+    deviations = parts.groupby(["geocode", "votingage"])["share_std_dev"]
+    assert np.allclose(deviations.max(), deviations.min())  # of two shares that add to one
+    assert (parts["share_lower"] <= parts["share"]).all()
+    assert parts["share_upper"].between(0, 1).all()
+    own = table[table["query"] == "votingage"]
+    assert np.allclose(own["share"], 1.0) and (own["share_std_dev"] == 0).all()
+
+
+def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path):
+    """A geounit compared with another, and the same as areas that are lists of blocks."""
+    settings, runs = replicates
+    spine = read_spine(spine_folder(runs[0], "persons"))
+    geocode = spine.geolevel("Tract").geocode
+    first, second = geocode[:2]
+    pd.DataFrame({"first": [first, second], "second": [second, second]}).to_csv(
+        tmp_path / "pairs.csv", index=False
+    )
+    asked = ["votingage", "total"]
+    compare = tmp_path / "pairs.csv"
+    ((out, rows),) = write_run_intervals(
+        runs[0], settings, asked, geolevel="Tract", compare=compare
+    )
+    assert out == runs[0].root / "intervals" / "persons" / "Tract_comparisons.parquet"
+    table = pd.read_parquet(out)
+    assert rows == len(table) == 6
+    same = table[table["first"] == second]
+    assert (same["difference"] == 0).all() and (same["difference_std_dev"] == 0).all()
+    assert (same["ratio"] == 1).all() and (same["p_value"] == 1).all()
+    ((one, _),) = write_run_intervals(
+        runs[0], settings, asked, geolevel="Tract", out=tmp_path / "t.parquet"
+    )
+    by_tract = pd.read_parquet(one).set_index(["query", "votingage", "geocode"])["estimate"]
+    other = table[table["first"] == first]
+    for row in other.itertuples():
+        ends = [by_tract.loc[(row.query, row.votingage, name)] for name in (first, second)]
+        assert np.isclose(row.difference, ends[0] - ends[1])
+        assert np.isclose(row.ratio, ends[0] / ends[1])
+        assert row.difference_lower <= row.difference <= row.difference_upper
+    names = geocode[spine.ancestors("Tract")]
+    pd.DataFrame({"area": names, "block": spine.block_geocode}).to_csv(
+        tmp_path / "areas.csv", index=False
+    )
+    ((out, _),) = write_run_intervals(
+        runs[0], settings, asked, entities=tmp_path / "areas.csv", compare=compare
+    )
+    assert out == runs[0].root / "intervals" / "entities_comparisons.parquet"
+    pd.testing.assert_frame_equal(pd.read_parquet(out), table)
+
+
+def test_queries_may_coarsen_what_no_measured_query_does(replicates, tmp_path: Path):
+    settings, runs = replicates
+    found = RunPosterior.read(runs[0], settings, "persons")
+    schema = settings.schema_of("persons")
+    races = tuple(int(level > 5) for level in range(63))
+    coarse = MarginalQuery("races", ((0,) * 8, (0, 0), (0, 0), races))
+    fine = marginal_query(schema, "cenrace")
+    *_, (_, blocks) = found.posterior.down()
+    rows = np.arange(len(blocks.can_have))
+    estimate, variance, is_known = answers_of(blocks, coarse, rows)
+    finer, _, _ = answers_of(blocks, fine, rows)
+    assert is_known.all() and (variance > 0).any()
+    assert np.allclose(estimate[:, 1], finer[:, 6:].sum(axis=1))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -163,6 +243,13 @@ def test_overlapping_areas_are_each_estimated(replicates, tmp_path: Path):
         ({"level": 90.0}, "is no probability"),
         ({"out": "x.parquet"}, "One file takes one geolevel"),
         ({"entities": "absent.csv"}, "absent.csv cannot be read"),
+        ({"compare": "pairs.csv"}, "give --geolevel or --entities with --compare"),
+        ({"compare": "absent.csv", "geolevel": "Tract"}, "absent.csv cannot be read"),
+        ({"share_of": "hhgq"}, "'total' is no part of one of 'hhgq'"),
+        (
+            {"share_of": "total", "compare": "pairs.csv", "geolevel": "Tract"},
+            "Pairs have no shares",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_refused(replicates, options, message):
@@ -180,3 +267,14 @@ def test_areas_need_their_columns_and_blocks_of_the_spine(replicates, tmp_path: 
     (tmp_path / "b.csv").write_text("area,block\nx,1\n")
     with pytest.raises(InputRefused, match="None of the blocks"):
         list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "b.csv"))
+
+
+def test_pairs_need_their_columns_and_known_names(replicates, tmp_path: Path):
+    settings, runs = replicates
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("first,other\nx,y\n")
+    with pytest.raises(InputRefused, match="no column 'second'"):
+        list(write_run_intervals(runs[0], settings, ["total"], geolevel="Tract", compare=pairs))
+    pairs.write_text("first,second\nx,y\n")
+    with pytest.raises(InputRefused, match="names 'x', which is none of"):
+        list(write_run_intervals(runs[0], settings, ["total"], geolevel="Tract", compare=pairs))

@@ -6,15 +6,24 @@ from functools import partial
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.queries import marginal_query
+from scipy import sparse
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.intervals.answers import answers_of, covariances_of_answers
-from spineflow.tasks.topdown.intervals.areas import area_covariances
+from spineflow.tasks.topdown.intervals.answers import (
+    AnswerCovariances,
+    ProductAnswers,
+    answers_of,
+    covariances_of,
+    estimates_of,
+)
+from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
 from spineflow.tasks.topdown.intervals.spine_posterior import LevelInput, SpinePosterior
 
 from tests.tasks.topdown.estimation.test_spine_estimates import (
     CASES,
+    SMALL,
     SmallSpine,
     by_dense_least_squares,
     small_spine,
@@ -96,6 +105,14 @@ def by_cells(spine: SmallSpine, weights: np.ndarray, covariance: np.ndarray, nam
     return matrix @ covariance @ matrix.T
 
 
+def of_areas(spine: SmallSpine, area: np.ndarray, name: str) -> AnswerCovariances:
+    """Of areas, by the area of each block, -1 for none."""
+    posterior = posterior_of(spine)
+    answers = ProductAnswers.of_query(posterior.algebra, marginal_query(spine.schema, name))
+    areas = BlockAreas.of_pairs(int(area.max()) + 1, np.arange(len(area)), area)
+    return area_covariances(posterior, answers, areas)
+
+
 NAMES = {"persons": ("total", "hhgq", "votingage * hispanic", "detailed"), "units": ("detailed",)}
 
 
@@ -118,7 +135,8 @@ def test_estimates_and_covariances_are_those_of_dense_least_squares(case, seed):
             assert np.abs(estimate - query.answer(expected[depth])).max() < 1e-8
             dense = [by_cells(spine, incidence[depth][row], covariance, name) for row in rows]
             assert np.abs(found - np.array([np.diag(part) for part in dense])).max() < 1e-8
-            whole = covariances_of_answers(level, query, rows)
+            answers = ProductAnswers.of_query(level.algebra, query)
+            whole = covariances_of(level, answers, rows).matrices()
             assert np.abs(whole - np.array(dense)).max() < 1e-8
     assert seen == list(range(len(spine.parents)))
 
@@ -127,17 +145,85 @@ def test_estimates_and_covariances_are_those_of_dense_least_squares(case, seed):
 @pytest.mark.parametrize("case", CASES)
 def test_areas_off_the_spine_are_those_of_dense_least_squares(case, seed):
     spine = small_spine(seed, **CASES[case])
+    expected, _ = by_dense_least_squares(spine)
     _, covariance = dense_covariance(spine)
-    posterior = posterior_of(spine)
     rng = np.random.default_rng(seed)
-    area = rng.integers(-1, 3, len(spine.parents[-1]))
+    n_blocks = len(spine.parents[-1])
+    inside = rng.random((3, n_blocks)) < 0.5
+    inside[:, seed % n_blocks] = True
+    areas = BlockAreas.of_pairs(3, *np.nonzero(inside)[::-1])
+    posterior = posterior_of(spine)
+    *_, (_, blocks) = posterior.down()
     for name in NAMES[spine.schema.universe]:
         query = marginal_query(spine.schema, name)
-        found, is_known = area_covariances(posterior, query, area, 3)
-        assert is_known.all()
+        answers = ProductAnswers.of_query(posterior.algebra, query)
+        found = area_covariances(posterior, answers, areas)
+        assert found.is_known().all()
+        estimates = area_estimates(blocks, answers, areas)
+        assert np.abs(estimates - query.answer(inside @ expected[-1])).max() < 1e-8
         for number in range(3):
-            dense = by_cells(spine, (area == number).astype(float), covariance, name)
-            assert np.abs(found[number] - dense).max() < 1e-8
+            dense = by_cells(spine, inside[number].astype(float), covariance, name)
+            assert np.abs(found.matrices()[number] - dense).max() < 1e-8
+
+
+@pytest.mark.parametrize("case", ["plain", "state totals and bypassed", "exact totals"])
+def test_what_two_areas_have_in_common_is_that_of_dense_least_squares(case):
+    """Areas that overlap, by the covariance of every answer of one with every answer of another."""
+    spine = small_spine(4, **CASES[case])
+    _, covariance = dense_covariance(spine)
+    rng = np.random.default_rng(1)
+    inside = rng.random((3, len(spine.parents[-1]))) < 0.5
+    inside[:, 0] = True
+    areas = BlockAreas.of_pairs(3, *np.nonzero(inside)[::-1])
+    posterior = posterior_of(spine)
+    query = marginal_query(spine.schema, "votingage * hispanic")
+    answers = ProductAnswers.of_query(posterior.algebra, query)
+    first, second = np.array([0, 2, 1]), np.array([1, 0, 1])
+    found = area_covariances(posterior, answers, areas.tuples((first, second)))
+    one, other = np.indices((query.n_rows, query.n_rows)).reshape(2, -1)
+    q = query.matrix.toarray()
+    for place, (a, b) in enumerate(zip(first, second, strict=True)):
+        left, right = (np.kron(inside[k][None].astype(float), q) for k in (a, b))
+        dense = (left @ covariance @ right.T).ravel()
+        between = found.covariance((0, one), (1, other))[place]
+        assert np.abs(between - dense).max() < 1e-8
+        own = np.diag(right @ covariance @ right.T)
+        assert np.abs(found.variances(1)[place] - own).max() < 1e-8
+
+
+def test_answers_may_take_levels_together_that_no_measured_query_does():
+    """Queries of a schema whose free attribute has four levels, and products of sets of levels."""
+    labels = SMALL.levels_of[0], SMALL.levels_of[1], ("a", "b", "c", "d")
+    schema = Schema("persons", SMALL.attributes, labels)
+    queries = ("total", "hhgq", "votingage * hispanic", "hispanic", "detailed")
+    spine = small_spine(2, schema=schema, queries=queries, fanouts=(1, 2, 2))
+    expected, _ = by_dense_least_squares(spine)
+    incidence, covariance = dense_covariance(spine)
+    posterior = posterior_of(spine)
+    assert posterior.algebra.free == (2,)
+    coarse = MarginalQuery("", (tuple(range(8)), (0, 0), (0, 1, 1, 0)))
+    cells = np.indices(schema.shape).reshape(3, -1)
+    masks = np.array(
+        [
+            (cells[1] == 1) & (cells[2] > 0),
+            np.isin(cells[0], (0, 4)) & np.isin(cells[2], (0, 3)),
+            cells[2] >= 0,
+        ]
+    )
+    by_rows = ProductAnswers.of_matrix(posterior.algebra, sparse.csr_array(masks.astype(int)))
+    by_query = ProductAnswers.of_query(posterior.algebra, coarse)
+    both = ProductAnswers.joined(by_rows, by_query)
+    counted = np.vstack([masks, coarse.matrix.toarray()]).astype(float)
+    for depth, level in posterior.down():
+        rows = np.arange(len(level.can_have))
+        estimate = estimates_of(level, both, rows)
+        assert np.abs(estimate - expected[depth] @ counted.T).max() < 1e-8
+        found = covariances_of(level, both, rows).matrices()
+        for row in rows:
+            matrix = np.kron(incidence[depth][row][None], counted)
+            assert np.abs(found[row] - matrix @ covariance @ matrix.T).max() < 1e-8
+    with pytest.raises(ValueError, match="product of sets"):
+        ProductAnswers.of_matrix(posterior.algebra, sparse.csr_array(masks[:2].any(axis=0)[None]))
 
 
 def test_what_nothing_measured_determines_is_said_to_be_unknown():
@@ -151,11 +237,5 @@ def test_what_nothing_measured_determines_is_said_to_be_unknown():
     assert not detailed[2].all()
     area = np.zeros(len(rows), dtype=np.int64)
     area[0] = -1
-    found, is_known = area_covariances(
-        posterior_of(spine), marginal_query(spine.schema, "detailed"), area, 1
-    )
-    assert not is_known.all()
-    found, is_known = area_covariances(
-        posterior_of(spine), marginal_query(spine.schema, "total"), area, 1
-    )
-    assert is_known.all()
+    assert not of_areas(spine, area, "detailed").is_known().all()
+    assert of_areas(spine, area, "total").is_known().all()

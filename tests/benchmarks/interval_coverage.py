@@ -1,0 +1,70 @@
+"""How often intervals hold the truth, over replicates of the noise on a generated county.
+
+Run `python tests/benchmarks/interval_coverage.py [--replicates N] [--persons N] [--spine NAME]`
+from the repository's root. Every replicate draws all noise of a run anew and computes the linear
+estimates and the intervals of every geolevel, of the county's places and of districts, in memory.
+Prints the table that docs/intervals.md shows, and which rows leave their Bonferroni band.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pandas as pd  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    """Print the table; see the module's docstring."""
+    from spineflow.tasks.topdown.checks.coverage import coverage_table
+
+    from tests.tasks.topdown.intervals.coverage_study import QUERIES, county, departures
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicates", type=int, default=500)
+    parser.add_argument("--persons", type=int, default=8000)
+    parser.add_argument("--spine", default="optimized")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        replicates, areas = county(Path(name), persons=asked.persons, spine=asked.spine)
+        queries = replicates.queries(QUERIES)
+        started = time.process_time()
+        frame = pd.concat(
+            replicates.coverage(seed, queries, (0.9, 0.95), areas)
+            for seed in range(asked.replicates)
+        )
+        seconds = time.process_time() - started
+    table = coverage_table(frame)
+    print(_markdown(table))
+    print(f"\n{len(departures(table))} of {len(table)} rows outside what they promise:\n")
+    print(_markdown(departures(table)))
+    print(f"\n{asked.replicates} replicates, {seconds:.0f} s of processor time")
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    """A row for each place, query and kind; coverage of both levels with their bands."""
+    if table.empty:
+        return "none"
+    headers = ("where", "query", "kind", "answers", "s.d.", "level", "covered", "length")
+    lines = [f"| {' | '.join(headers)} |", "|---" * len(headers) + "|"]
+    for row in table.itertuples():
+        lines.append(
+            f"| {row.where} | {row.query} | {row.kind} | {row.answers} | {row.std_dev:.2f} "
+            f"| {row.level:.0%} | "
+            f"{row.covered:.2%} ± {row.band:.2%} | {row.length:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.path.insert(0, str(REPOSITORY))
+    main()
