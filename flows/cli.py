@@ -438,11 +438,12 @@ def _existing(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
 
 def _run_and_report(asked: Product, settings: ProductSettings, folder: str | Path) -> int:
     from spineflow.flows.console import shown_progress
-    from spineflow.flows.running import prepare, run_stages
+    from spineflow.flows.running import is_done, prepare, run_stages
 
     run = prepare(settings, folder)
-    with shown_progress():
-        run_stages(asked, run, settings)
+    if not is_done(asked, run, settings):
+        with shown_progress():
+            run_stages(asked, run, settings)
     asked.finished(run, settings)
     return 0
 

@@ -18,7 +18,7 @@ from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
-from spineflow.flows.order import Call, Order, Wave, call, submitted
+from spineflow.flows.order import Call, Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
     Product,
@@ -73,7 +73,7 @@ def detailed_groups(
 def detailed_groups_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, DetailedGroupsSettings) as (run, settings):
-        for wave in submitted(run, order(run, settings)):
+        for wave in submitted(run, announced(run, settings, order(run, settings))):
             if "stage 2" in wave:
                 rows = tuple(_groups_of_levels(run, settings))
                 show_table(

@@ -14,7 +14,7 @@ from typing import Any
 from prefect import flow
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
-from spineflow.flows.order import Order, call, submitted
+from spineflow.flows.order import Order, announced, call, submitted
 from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
     Product,
@@ -62,7 +62,7 @@ def group_sizes(
 def group_sizes_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, GroupSizesSettings) as (run, settings):
-        for wave in submitted(run, order(run, settings)):
+        for wave in submitted(run, announced(run, settings, order(run, settings))):
             if "ingest" in wave:
                 plan = read_plan(run)
                 about = f"{plan.mechanism}, every level"

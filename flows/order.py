@@ -8,6 +8,7 @@ tests call the same steps as functions, one after the other, and need no server.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,16 @@ from typing import Any
 from prefect import Task
 from prefect.futures import PrefectFuture
 from spineflow.flows.progress import finish_stage
+from spineflow.tasks.ledger.charging import first_run_notice
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.settings import ProductSettings
 
 INGEST = "ingest"
 """The stage whose facts are the digests of the input."""
+
+LEDGER = "ledger"
+"""The stage that charges; noise is drawn after it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +55,22 @@ class Aside(dict[str, Sequence[Call]]):
 def call(step: Task, *keys: Any, after: Iterable[Call] = ()) -> Call:
     """The call of a step with these keys, once the calls of `after` have ended."""
     return Call(step, keys, tuple(after))
+
+
+def announced(
+    run: RunDirectory, settings: ProductSettings, order: Iterable[Wave]
+) -> Iterator[Wave]:
+    """The same waves, and a word on standard error if nothing caps what the run spends.
+
+    It is said once the run has been charged, before anything is drawn: what is refused until then
+    is told in one sentence. Raises as `first_run_notice`.
+    """
+    is_charged = LEDGER in run.read_manifest()["stages"]
+    notice = None if is_charged else first_run_notice(settings)
+    for wave in order:
+        yield wave
+        if LEDGER in wave and notice is not None:
+            print(f"warning: {notice}", file=sys.stderr)
 
 
 def submitted(run: RunDirectory, order: Iterable[Wave]) -> Iterator[Wave]:

@@ -50,7 +50,7 @@ def products_stages(run_directory: str) -> str:
     with entered(run_directory, ProductsSettings) as (run, settings):
         _refuse_what_cannot_be_run(run, settings)
         for name, own in settings.products.chosen().items():
-            part = prepare(own, run.root / name, is_part=True)
+            part = prepare(own, run.root / name)
             with stopwatch() as seconds:
                 run_stages(product(name), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from spineflow.flows.endings import explained
-from spineflow.flows.order import Order, finish
+from spineflow.flows.order import LEDGER, Order, call, call_here, finish
+from spineflow.flows.registry import product as product_named
 from spineflow.flows.runners import one_server, task_runner
-from spineflow.tasks.ledger.charging import first_run_notice
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     refuse_other_folders,
@@ -33,8 +32,8 @@ from spineflow.tasks.runs.steps import copy_checked_release
 
 PRESETS = Path(__file__).parent / "settings"
 
-_NOTICES: dict[Path, str] = {}
-"""What runs that this process has prepared are told when they end: a refusal is one sentence."""
+PUBLICATION = "publication"
+"""The stage that copies a release to where the settings say."""
 
 
 @dataclass(frozen=True)
@@ -104,20 +103,13 @@ def parts_of(
         yield RunDirectory(run.root / name), own
 
 
-def prepare(
-    settings: ProductSettings, run_directory: str | Path, *, is_part: bool = False
-) -> RunDirectory:
-    """Start or continue the run of these settings in a directory; nothing is measured yet.
-
-    A first run on a dataset without a cap is told so once its input has been accepted and it has
-    ended, unless it `is_part` of one that is told.
-    """
+def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
+    """Start or continue the run of these settings in a directory; nothing is measured yet."""
     run = RunDirectory(Path(run_directory).resolve())
     # Before the lock, which leaves a file; it also tells what is wrong with a disk.
     with suppress(OSError):
         refuse_other_folders(run)
     refuse_taken_place(run, settings)
-    is_first = not run.manifest.exists() and not is_part
     with run.locked():
         text = dump_settings(settings)
         if _holds_run_of(run, settings):
@@ -127,9 +119,6 @@ def prepare(
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
             raise explained(error, str(run.root)) from None
-    notice = first_run_notice(settings) if is_first else None
-    if notice is not None:
-        _NOTICES[run.root] = notice
     return run
 
 
@@ -138,6 +127,49 @@ def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
     return frozen_settings(type(settings), run.settings) == settings
+
+
+def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
+    """Whether nothing is left to do of a prepared run, of whose parts all stand as they were made.
+
+    What the stages of such a run would compare is compared: its settings and what was charged with
+    them, the input, the measurements, and the release that was copied elsewhere. Raises what they
+    would raise.
+    """
+    parts = list(parts_of(run, settings))
+    if product.order is None and len(parts) == 1:
+        return False
+    if not all(_stands(part) for part, _ in parts):
+        return False
+    return all(_is_verified(product_named(own.PRODUCT), part, own) for part, own in parts)
+
+
+def _stands(run: RunDirectory) -> bool:
+    """Whether a run is complete and has every file that its stages have made in it."""
+    manifest = run.read_manifest()
+    if manifest["status"] != "complete":
+        return False
+    made = {
+        run.root / path
+        for name, stage in manifest["stages"].items()
+        for path in stage["digests"]
+        if name != PUBLICATION
+    }
+    unchecked = {path for path in made if path.is_relative_to(run.unchecked_release)}
+    released = {run.release / path.relative_to(run.unchecked_release) for path in unchecked}
+    return all(path.exists() for path in {run.report, *released, *made} - unchecked)
+
+
+def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
+    """Whether the first steps of a run, up to the ledger's, find all that they would make."""
+    with run.locked():
+        run.refuse_edited_settings()
+        calls = [call(copy_checked_release)] if settings.published_to is not None else []
+        for wave in product.order(run, settings) if product.order is not None else ():
+            calls += [one for stage in wave.values() for one in stage]
+            if LEDGER in wave:
+                break
+        return all(call_here(run, one).reused for one in calls)
 
 
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
@@ -154,12 +186,9 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     ):
         try:
             with one_server(settings.run):
-                released = stages(str(run.root))
+                return stages(str(run.root))
         except Exception as error:
             raise explained(error, str(run.root)) from None
-    if run.root in _NOTICES:
-        print(f"warning: {_NOTICES.pop(run.root)}", file=sys.stderr)
-    return released
 
 
 def run_settings_file(
@@ -210,7 +239,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
             with TagsContext(current_tags=set()):
                 yield run, settings
                 if settings.published_to is not None:
-                    finish(run, {"publication": [copy_checked_release.submit(str(run.root))]})
+                    finish(run, {PUBLICATION: [copy_checked_release.submit(str(run.root))]})
         except Exception as error:
             public = explained(error, run_directory)
             with suppress(OSError):

@@ -21,7 +21,7 @@ from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import decimal, page, print_finished, print_rules
-from spineflow.flows.order import Aside, Call, Order, Wave, call, submitted
+from spineflow.flows.order import Aside, Call, Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import (
     show_accuracy,
     show_budgets,
@@ -92,7 +92,7 @@ def topdown_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TopdownSettings) as (run, settings):
         show_budgets(settings)
-        for wave in submitted(run, order(run, settings)):
+        for wave in submitted(run, announced(run, settings, order(run, settings))):
             if isinstance(wave, Aside):
                 show_geounits(run, settings)
             if any(stage.endswith("microdata") for stage in wave):

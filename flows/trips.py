@@ -19,7 +19,7 @@ from prefect import Task, flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
-from spineflow.flows.order import Order, Wave, call, submitted
+from spineflow.flows.order import Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
     Product,
@@ -73,7 +73,7 @@ def trips(settings_file: str, run_directory: str = "", overrides: tuple[str, ...
 def trips_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TripsSettings) as (run, settings):
-        for wave in submitted(run, order(run, settings)):
+        for wave in submitted(run, announced(run, settings, order(run, settings))):
             if "ingest" in wave:
                 _show_noise(run, settings)
         show_outcome(run, settings)

@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.flows import running
 from spineflow.flows.cli import main
+from spineflow.flows.order import announced
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -59,20 +59,37 @@ def begun(tmp_path: Path, capsys):
         'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
         '[privacy]\ndataset = "town"\n'
     )
-    run = prepare(load_settings(TopdownSettings, file, presets=PRESETS), tmp_path / "run")
+    settings = load_settings(TopdownSettings, file, presets=PRESETS)
+    run = prepare(settings, tmp_path / "run")
     run.release.mkdir()
-    return run, capsys.readouterr().out
+    return run, capsys.readouterr().out, settings
 
 
-def test_a_first_run_without_a_cap_warns(tmp_path: Path, capsys) -> None:
-    run, _ = begun(tmp_path, capsys)
-    told = running._NOTICES[run.root]
-    assert told.startswith("there is no ledger") and "ledger init" in told
+def test_a_first_run_without_a_cap_warns_before_it_draws(tmp_path: Path, capsys) -> None:
+    run, _, settings = begun(tmp_path, capsys)
+    told = {}
+    for wave in announced(run, settings, [{"ingest": []}, {"ledger": []}, {"measure": []}]):
+        told |= dict.fromkeys(wave, capsys.readouterr().err)
+    assert (told["ingest"], told["ledger"]) == ("", "")
+    assert told["measure"].startswith("warning: there is no ledger")
+    assert "ledger init" in told["measure"]
+
+
+def test_a_run_that_is_refused_a_charge_is_not_warned(tmp_path: Path, capsys) -> None:
+    """What it is told is one sentence."""
+    run, _, settings = begun(tmp_path, capsys)
+
+    def refused():
+        yield {"ledger": []}
+        raise AssertionError("nobody asks for more")
+
+    assert "ledger" in next(announced(run, settings, refused()))
+    assert capsys.readouterr().err == ""
 
 
 def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None:
     """Else the accuracy against the truth would go into the public report."""
-    run, _ = begun(tmp_path, capsys)
+    run, *_ = begun(tmp_path, capsys)
     text = run.settings.read_text()
     assert "confidential = true" in text
     run.settings.write_text(text.replace("confidential = true", "confidential = false"))
@@ -84,7 +101,7 @@ def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None
 
 def test_no_intervals_are_computed_on_edited_settings(tmp_path: Path, capsys) -> None:
     """They would weigh measurements by a budget that was not spent."""
-    run, _ = begun(tmp_path, capsys)
+    run, *_ = begun(tmp_path, capsys)
     text = run.settings.read_text()
     assert "293764/114921" in text
     run.settings.write_text(text.replace("293764/114921", "293765/114921"))
