@@ -5,8 +5,9 @@ happens in the same transaction, so runs started together cannot both pass them.
 removed: if a run dies between its row and its publication the charge stands, and resuming that run
 uses it.
 
-With a draw are charged the files that decide it (`conditions`: settings, spine, plan), and every
-noise parameter that it will use (`NoiseTerm`). They are entered once and never changed.
+With a draw are charged the files that decide it (`conditions`: settings, spine, plan), the
+confidential files that it measures (`truth`, by keyed digests), and every noise parameter that it
+will use (`NoiseTerm`). They are entered once and never changed.
 
 Everything drawn from the same people adds up under one dataset name. Inputs are recognised by
 keyed digests (`digests`): a digest known under another name is refused.
@@ -75,15 +76,17 @@ def charge(
     draws: Sequence[Draw],
     inputs: Mapping[str, InputDigest],
     conditions: Mapping[str, str] | None = None,
+    truth: Mapping[str, str] | None = None,
     identity: str = "",
     must_be_charged: bool = False,
 ) -> bool:
     """Record the draws of a run before they are made; all of them, or none.
 
     `inputs` are the digests of the people drawn from, by kind; `conditions` those of the files
-    that decide the draws, by name; `identity` is that of the run's directory, which alone may
-    draw from now on. A draw that this run has been charged for is not charged again; what a run
-    of an older version was charged without is entered now. Returns whether anything was charged.
+    that decide the draws, by name, and `truth` the keyed ones of the confidential files that are
+    measured; `identity` is that of the run's directory, which alone may draw from now on. A draw
+    that this run has been charged for is not charged again; what a run of an older version was
+    charged without is entered now. Returns whether anything was charged.
 
     Raises BudgetRefused if a cap of the dataset would be passed; if an input is known under
     another dataset's name; if the run was charged before for the same draws with other
@@ -111,6 +114,7 @@ def charge(
             marks = ", ".join(f":{column}" for column in new[0])
             connection.executemany(f"INSERT INTO draws ({columns}) VALUES ({marks})", new)
         _enter_conditions(connection, run_id, conditions or {})
+        _enter_truth(connection, run_id, truth or {})
         for draw in draws:
             _enter_terms(connection, run_id, draw)
         if new and identity:
@@ -275,11 +279,7 @@ def _enter_conditions(
     connection: sqlite3.Connection, run_id: str, conditions: Mapping[str, str]
 ) -> None:
     """Enter the files that decide a run's draws, or compare them with those entered before."""
-    known = dict(
-        connection.execute(
-            "SELECT name, digest FROM conditions WHERE run_id = ?", [run_id]
-        ).fetchall()
-    )
+    known = conditions_of_run(connection, run_id)
     if not known:
         connection.executemany(
             "INSERT INTO conditions VALUES (?, ?, ?)",
@@ -294,6 +294,46 @@ def _enter_conditions(
             f"run {run_id} was charged with another {', '.join(differing)}; put back what it was "
             "charged with, or start a new run"
         )
+
+
+def _enter_truth(connection: sqlite3.Connection, run_id: str, truth: Mapping[str, str]) -> None:
+    """Enter the confidential files that a run measures, or compare those that are there."""
+    known = truth_of_run(connection, run_id)
+    if not known:
+        connection.executemany(
+            "INSERT INTO conditions VALUES (?, ?, ?)",
+            [(run_id, name, digest) for name, digest in sorted(truth.items())],
+        )
+        return
+    for name, digest in sorted(truth.items()):
+        if known.get(name) != digest:
+            raise BudgetRefused(other_people(run_id, name))
+
+
+def other_people(run_id: str, name: str) -> str:
+    """What is wrong with measuring a confidential file that a run was not charged for."""
+    return (
+        f"{name} is not what run {run_id} was charged for; put that file back, or start a new run, "
+        "since other people would be measured under this charge"
+    )
+
+
+def conditions_of_run(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
+    """Digests of the public files that a run was charged with, by name."""
+    return _digests_of_run(connection, run_id, "NOT LIKE")
+
+
+def truth_of_run(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
+    """Keyed digests of the confidential files that a run was charged for, by name."""
+    return _digests_of_run(connection, run_id, "LIKE")
+
+
+def _digests_of_run(connection: sqlite3.Connection, run_id: str, how: str) -> dict[str, str]:
+    rows = connection.execute(
+        f"SELECT name, digest FROM conditions WHERE run_id = ? AND name {how} 'confidential/%'",
+        [run_id],
+    )
+    return dict(rows.fetchall())
 
 
 def _enter_terms(connection: sqlite3.Connection, run_id: str, draw: Draw) -> None:

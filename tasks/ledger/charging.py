@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.ledger.charges import Draw, caps_of, charge
+from spineflow.tasks.ledger.charges import Draw, caps_of, charge, other_people
 from spineflow.tasks.ledger.claims import (
     ChargedNoise,
     charged_conditions,
@@ -22,8 +22,8 @@ from spineflow.tasks.ledger.claims import (
     redrawn,
     replaced,
 )
-from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.store import ledger_at, open_ledger, reading
+from spineflow.tasks.ledger.digests import InputDigest, file_digest
+from spineflow.tasks.ledger.store import Ledger, ledger_at, open_ledger, reading
 from spineflow.tasks.noise.draws import NoiseDraws, UnchargedNoise
 from spineflow.tasks.noise.randomness import RandomSource, SeededRandom, SystemRandom
 from spineflow.tasks.runs.conditions import (
@@ -57,12 +57,14 @@ def charge_draws(
     draws: Sequence[Draw],
     inputs: Mapping[str, InputDigest],
     decided_by: Iterable[Path],
+    truth: Iterable[Path],
     files: Iterable[Path],
 ) -> None:
     """Enter a run's draws in the ledger, and check the measurements that are there against it.
 
     `inputs` are the digests of the people drawn from, by kind (`tasks.ledger.identity`);
-    `decided_by` are the public files that decide the draws: spine, plan, parameters. `files` are
+    `decided_by` are the public files that decide the draws: spine, plan, parameters; `truth` the
+    confidential files that are measured, those that are still there. `files` are
     the files of noisy measurements that the run publishes, there yet or not: those that are there
     must be those that the ledger knows, and none that it knows may be missing. A run that was
     charged before is not charged again. Runs that are not private draw nothing worth recording.
@@ -82,11 +84,18 @@ def charge_draws(
         draws=draws,
         inputs=inputs,
         conditions=conditions,
+        truth=truth_digests(run, ledger, [path for path in truth if path.exists()]),
         identity=identity_of(run),
         must_be_charged=was_charged,
     )
     write_charged(run, conditions)
     _hold_against_ledger(run, settings, files)
+
+
+def truth_digests(run: RunDirectory, ledger: Ledger, files: Iterable[Path]) -> dict[str, str]:
+    """Digests, under the ledger's key, of confidential files of a run by name."""
+    key = ledger.key()
+    return {path.relative_to(run.root).as_posix(): file_digest(path, key) for path in files}
 
 
 def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Path]) -> bool:
@@ -181,18 +190,21 @@ def single_draw(
     path: Path,
     draw: str,
     *,
+    truth: Sequence[Path] = (),
     seeds: Sequence[str] = (),
     reads: Sequence[Path] = (),
 ) -> Iterator[FileDraw]:
     """The block draws the noise of one file and publishes it, under the run's charge for `draw`.
 
-    `reads` are published files of the run that decide what is drawn; `seeds` name the draw where
-    the settings fix a seed. If the file was recorded by a worker that died before it named it, it
-    is named, and publishing it in the block does nothing.
+    `truth` are the confidential files that are measured, `reads` published files of the run that
+    decide what is drawn; `seeds` name the draw where the settings fix a seed. If the file was
+    recorded by a worker that died before it named it, it is named, and publishing it in the block
+    does nothing.
 
     Raises BudgetRefused, before the block, if this run has published the file before and it is
-    gone, if the ledger holds no charge for it now, or if this directory is not the one that
-    draws; InputRefused if a file that decides the draws is not the one that was charged.
+    gone, if the ledger holds no charge for it now or one for other people, or if this directory is
+    not the one that draws; InputRefused if a file that decides the draws is not the one that was
+    charged.
     """
     if not settings.is_private:
         yield FileDraw(uncharged_noise(settings, *seeds))
@@ -213,6 +225,10 @@ def single_draw(
             raise BudgetRefused(redrawn(run_id, name))
         if sha256_of_file(path) != claimed.published:
             raise BudgetRefused(replaced(run_id, name))
+    else:
+        for measured, digest in truth_digests(run, ledger, truth).items():
+            if claimed.truth.get(measured) != digest:
+                raise BudgetRefused(other_people(run_id, measured))
     noise = ChargedNoise(claimed)
     yield FileDraw(
         noise,

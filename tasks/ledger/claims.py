@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
+from spineflow.tasks.ledger.charges import conditions_of_run, truth_of_run
 from spineflow.tasks.ledger.store import Ledger, reading, writing
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.randomness import SystemRandom
@@ -40,7 +41,8 @@ class Claim:
     """The right to draw one file of a run; `published` is its digest if that was done before.
 
     `draw` is the charge that pays, with its `terms`: part, mechanism and exact parameter, as the
-    ledger writes them. `conditions` are the digests of the files that decided the charge.
+    ledger writes them. `conditions` are the digests of the files that decided the charge, `truth`
+    the keyed ones of the confidential files that it is for.
     """
 
     run_id: str
@@ -50,6 +52,7 @@ class Claim:
     token: str
     terms: frozenset[tuple[str, str, str]]
     conditions: Mapping[str, str]
+    truth: Mapping[str, str]
     published: str | None
 
 
@@ -119,8 +122,9 @@ def claim(
             [run_id, draw],
         )
         terms = frozenset(tuple(row) for row in rows)
-        conditions = _conditions(connection, run_id)
-    return Claim(run_id, identity, name, draw, token, terms, conditions, published)
+        conditions = conditions_of_run(connection, run_id)
+        truth = truth_of_run(connection, run_id)
+    return Claim(run_id, identity, name, draw, token, terms, conditions, truth, published)
 
 
 def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int = 0) -> None:
@@ -159,7 +163,7 @@ def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int =
 def charged_conditions(ledger: Ledger, run_id: str) -> dict[str, str]:
     """Digests of the files that a run's draws were charged with, by name; empty if of none."""
     with reading(ledger) as connection:
-        return _conditions(connection, run_id)
+        return conditions_of_run(connection, run_id)
 
 
 def hold_files(
@@ -245,11 +249,6 @@ def _published_digest(connection: sqlite3.Connection, run_id: str, name: str) ->
         "SELECT digest FROM published WHERE run_id = ? AND name = ?", [run_id, name]
     ).fetchone()
     return None if row is None else row["digest"]
-
-
-def _conditions(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
-    rows = connection.execute("SELECT name, digest FROM conditions WHERE run_id = ?", [run_id])
-    return dict(rows.fetchall())
 
 
 def _directory(connection: sqlite3.Connection, run_id: str) -> str | None:

@@ -17,6 +17,8 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -110,6 +112,19 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
         | {"count": count}
     )
     return input_digest(kind, {name: rows[name].to_numpy() for name in rows}, key).whole
+
+
+def file_digest(path: Path, key: bytes) -> str:
+    """Keyed digest of a file's bytes; kept in memory while the file stands unchanged."""
+    status = path.stat()
+    changed = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _file_digest(path, key, changed)
+
+
+@lru_cache(maxsize=64)
+def _file_digest(path: Path, key: bytes, _changed: tuple[int, ...]) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest()
 
 
 def _is_determined(codes: Sequence[tuple[np.ndarray, np.ndarray]], number: int) -> bool:

@@ -15,6 +15,7 @@ from spineflow.tasks.detailed_groups.measurement.stages import (
 )
 from spineflow.tasks.detailed_groups.paths import (
     Shard,
+    counts_file,
     geography_file,
     invariants_file,
     measured_file,
@@ -87,6 +88,7 @@ def charge_run(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
         draws=[Draw(CHARGED_AS, mechanism, guarantee, frozenset(terms))],
         inputs=digests_to_charge(run, settings),
         decided_by=deciding_files(run, settings),
+        truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
         files=measurement_files(run),
     )
 

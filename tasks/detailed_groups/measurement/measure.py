@@ -47,7 +47,10 @@ def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     parameters = run_parameters(run, settings)
     noise = noise_of(run, settings, parameters, shard.region_type, shard.level).stage_1
     names, groups = _names(run, shard), _groups(run, shard)
-    with single_draw(run, settings, path, CHARGED_AS, seeds=_seeds(shard, "stage 1")) as drawing:
+    truth = [counts_file(run, shard.region_type, shard.level)]
+    with single_draw(
+        run, settings, path, CHARGED_AS, truth=truth, seeds=_seeds(shard, "stage 1")
+    ) as drawing:
         return write_noisy_totals(
             path,
             names,
@@ -72,8 +75,9 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
     chosen = stage_1_file(run, shard)
     reads = [chosen] if has_stage_1(run, shard) else []
     totals = read_totals(chosen) if reads else np.zeros(0, dtype=np.int64)
+    truth = [counts_file(run, shard.region_type, shard.level)]
     with single_draw(
-        run, settings, path, CHARGED_AS, seeds=_seeds(shard, "stage 2"), reads=reads
+        run, settings, path, CHARGED_AS, truth=truth, seeds=_seeds(shard, "stage 2"), reads=reads
     ) as drawing:
         return write_noisy_tables(
             path,

@@ -57,5 +57,6 @@ def charge_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
             draws=[draw_of(plan)],
             inputs=digests_to_charge(run, settings),
             decided_by=[regions_file(run), plan_file(run)],
+            truth=[run.histogram(UNIVERSE)],
             files=measurement_files(run, plan),
         )

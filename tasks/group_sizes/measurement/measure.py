@@ -23,7 +23,14 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
     noise = level.noise_of(plan.noise)
     if noise is not None:
         plb, variance = str(plan.loss * level.share), noise.variance
-    with single_draw(run, settings, path, UNIVERSE, seeds=(UNIVERSE, level_name)) as drawing:
+    with single_draw(
+        run,
+        settings,
+        path,
+        UNIVERSE,
+        truth=[run.histogram(UNIVERSE)],
+        seeds=(UNIVERSE, level_name),
+    ) as drawing:
 
         def draw():
             yield [

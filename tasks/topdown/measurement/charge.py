@@ -59,6 +59,7 @@ def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
         draws=draws,
         inputs=digests_to_charge(run, settings),
         decided_by=deciding_files(run, settings),
+        truth=[run.histogram(universe) for universe in settings.run.universes],
         files=measurement_files(run, settings),
     )
 

@@ -171,7 +171,8 @@ def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, sh
         level.plb_share_code[part],
     )
     seeds = (universe, shard.geolevel, shard.name)
-    with single_draw(run, settings, path, universe, seeds=seeds) as drawing:
+    truth = [run.histogram(universe)]
+    with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
         measure_shard(
             path,
             measured,

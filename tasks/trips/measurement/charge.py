@@ -15,6 +15,7 @@ from spineflow.tasks.trips.paths import (
     UNIVERSE,
     areas_file,
     cuts_file,
+    leaves_file,
     level_folder,
     measured_file,
     plan_file,
@@ -51,6 +52,7 @@ def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
         draws=[draw_of(plan)],
         inputs=digests_to_charge(run, settings),
         decided_by=[tree_file(run), areas_file(run), plan_file(run)],
+        truth=[leaves_file(run)],
         files=measurement_files(run, plan),
     )
 

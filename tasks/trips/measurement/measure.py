@@ -30,6 +30,7 @@ from spineflow.tasks.trips.paths import (
     UNIVERSE,
     cuts_file,
     estimates_files,
+    leaves_file,
     level_folder,
     measured_file,
 )
@@ -80,7 +81,13 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
     variance = plan.noise_of(level).variance if plan.noise[level] else 0.0
     seeds = (UNIVERSE, level_folder(level), shard.name)
     with single_draw(
-        run, settings, path, UNIVERSE, seeds=seeds, reads=[cuts_file(run, level)]
+        run,
+        settings,
+        path,
+        UNIVERSE,
+        truth=[leaves_file(run)],
+        seeds=seeds,
+        reads=[cuts_file(run, level)],
     ) as drawing:
         if plan.budget is None:
             parts = _histogram(plan, truth, level, drawing.noise)

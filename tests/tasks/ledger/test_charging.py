@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -61,7 +62,13 @@ def run(tmp_path: Path, settings: TopdownSettings) -> RunDirectory:
     start_run(run, product="topdown", settings_text=dump_settings(settings))
     plan_of(run).parent.mkdir()
     plan_of(run).write_text("the plan")
+    truth_of(run).parent.mkdir()
+    truth_of(run).write_text("the people")
     return run
+
+
+def truth_of(run: RunDirectory) -> Path:
+    return run.histogram("persons")
 
 
 def plan_of(run: RunDirectory) -> Path:
@@ -82,6 +89,7 @@ def charged(
         draws=[Draw("persons", DISCRETE_GAUSSIAN, guarantee, frozenset({NoiseTerm(PART, NOISE)}))],
         inputs={"persons": InputDigest("00", ())},
         decided_by=[plan_of(run)],
+        truth=[truth_of(run)],
         files=files_of(run) if files is None else files,
     )
 
@@ -89,7 +97,7 @@ def charged(
 def measured(run: RunDirectory, settings: ProductSettings, path: Path, noise: Noise = NOISE) -> int:
     """Draw and publish a file; returns how often noise was drawn for it."""
     drawn = []
-    with single_draw(run, settings, path, "persons") as drawing:
+    with single_draw(run, settings, path, "persons", truth=[truth_of(run)]) as drawing:
 
         def write(file) -> None:
             drawn.append(drawing.noise.draw(PART, noise, 40))
@@ -187,7 +195,7 @@ def test_of_two_copies_one_draws(run: RunDirectory, settings) -> None:
             measured(copy, settings, path)
     with pytest.raises(BudgetRefused, match="draws in another directory"):
         charged(copy, settings)
-    assert not list(copy.root.rglob("*.parquet"))
+    assert not list((copy.root / "measurements").rglob("*.parquet"))
     assert [measured(run, settings, path) for path in files_of(run)] == [1, 1]
 
 
@@ -218,7 +226,7 @@ def test_a_draw_finds_its_charge_in_the_ledger(run: RunDirectory, settings) -> N
         path.write_bytes(content)
     with pytest.raises(BudgetRefused, match="holds no charge for draw 'persons'"):
         measured(run, settings, files_of(run)[0])
-    assert not list(run.root.rglob("*.parquet"))
+    assert not list((run.root / "measurements").rglob("*.parquet"))
 
 
 def test_noise_that_was_not_charged_is_not_drawn(run: RunDirectory, settings) -> None:
@@ -247,7 +255,7 @@ def test_what_was_charged_with_another_file_is_not_drawn(
     ):
         with pytest.raises((InputRefused, FileNotFoundError)):
             use()
-    assert not list(run.root.rglob("*.parquet"))
+    assert not list((run.root / "measurements").rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("name", ["settings.toml", "spine/plan.json"])
@@ -292,6 +300,56 @@ def test_a_measurement_that_nobody_recorded_stops_the_run(run: RunDirectory, set
     path.write_bytes(b"from elsewhere")
     with pytest.raises(BudgetRefused, match="the ledger does not know it"):
         charged(run, settings)
+
+
+def test_people_that_were_not_charged_are_not_measured(run: RunDirectory, settings) -> None:
+    charged(run, settings)
+    first, second = files_of(run)
+    measured(run, settings, first)
+    truth_of(run).write_text("the others")
+    with pytest.raises(BudgetRefused, match="persons.parquet is not what run .* was charged for"):
+        measured(run, settings, second)
+    with pytest.raises(BudgetRefused, match="is not what run"):
+        charged(run, settings)
+    truth_of(run).write_text("the people")
+    charged(run, settings)
+    assert measured(run, settings, second) == 1
+
+
+def test_what_is_measured_need_not_be_kept(run: RunDirectory, settings) -> None:
+    """Neither a name that is wanting, nor what is compared with the ledger, needs the people."""
+    charged(run, settings)
+    for path in files_of(run):
+        measured(run, settings, path)
+    entered(run)
+    shutil.rmtree(run.confidential)
+    assert is_settled(run, settings, files_of(run))
+    refuse_unlike_ledger(run, settings)
+
+
+def test_digests_of_people_are_keyed_and_in_the_ledger_alone(run: RunDirectory, settings) -> None:
+    charged(run, settings)
+    plain = sha256_of_file(truth_of(run))
+    ledger = Path(settings.privacy.ledger)
+    with sqlite3.connect(ledger) as connection:
+        rows = connection.execute("SELECT name, digest FROM conditions").fetchall()
+    connection.close()
+    digests = dict(rows)
+    assert digests["confidential/histograms/persons.parquet"] not in ("", plain)
+    assert "confidential" not in (run.root / "spine" / "charged.json").read_text()
+
+
+def test_a_run_that_was_charged_without_its_people_is_told_them_once(
+    run: RunDirectory, settings
+) -> None:
+    charged(run, settings)
+    with sqlite3.connect(settings.privacy.ledger) as connection:
+        connection.execute("DELETE FROM conditions WHERE name LIKE 'confidential/%'")
+    connection.close()
+    with pytest.raises(BudgetRefused, match="is not what run"):
+        measured(run, settings, files_of(run)[0])
+    charged(run, settings)
+    assert measured(run, settings, files_of(run)[0]) == 1
 
 
 def test_a_first_run_without_a_cap_says_so(settings) -> None:
