@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from spineflow.tasks.runs.settings import ProductSettings
 
 EPILOG = """\
-flows: topdown, microdata and redistricting tables; detailed-groups, tables for detailed race and
-ethnicity groups; group-sizes, households of every size by region; trips, origin/destination tables
-and other trees; products, several of these on one dataset; tune, budgets tried on public data.
+flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
+measurements alone; detailed-groups, tables for detailed race and ethnicity groups; group-sizes,
+households of every size by region; trips, origin/destination tables and other trees; products,
+several of these on one dataset; tune, budgets tried on public data.
 
 exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
 or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
@@ -205,6 +206,18 @@ def _parser() -> argparse.ArgumentParser:
     intervals.add_argument(
         "--out", metavar="FILE", help="Parquet or .csv; default: in the run's intervals/"
     )
+
+    measurements = add(
+        "measurements",
+        _measurements,
+        "write a topdown run's noisy measurements in the published layout",
+        "Write the noisy measurements and constraints of a topdown run as the U.S. Census Bureau "
+        "has published its own, with the state totals and what was asked beside them. 'spineflow "
+        "run estimate' reads them. Nothing confidential is read, and nothing spent.",
+    )
+    measurements.add_argument("action", choices=("export",), help="export")
+    measurements.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
+    measurements.add_argument("directory", metavar="DIR", help="a new folder")
 
     check = add("check", _check, "validate settings and inputs; draw no noise, spend nothing")
     with_settings(check)
@@ -392,6 +405,21 @@ def _intervals(options: argparse.Namespace) -> int:
         out=options.out,
     ):
         print(f"{path}: {rows:,} intervals")
+    return 0
+
+
+def _measurements(options: argparse.Namespace) -> int:
+    from spineflow.tasks.runs.conditions import refuse_altered
+    from spineflow.tasks.topdown.published.export import export_measurements
+    from spineflow.tasks.topdown.settings import TopdownSettings
+
+    run, _, settings = _existing(options.run_directory)
+    if not isinstance(settings, TopdownSettings):
+        raise InputRefused(f"{run.root} is no run of topdown; only those have such measurements.")
+    run.refuse_edited_settings()
+    refuse_altered(run)
+    for path in export_measurements(run, settings, Path(options.directory)):
+        print(path)
     return 0
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     "topdown": "spineflow.flows.topdown",
+    "estimate": "spineflow.flows.estimate",
     "detailed-groups": "spineflow.flows.detailed_groups",
     "group-sizes": "spineflow.flows.group_sizes",
     "trips": "spineflow.flows.trips",

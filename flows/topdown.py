@@ -137,7 +137,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     for wave in later:
         yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
         estimated |= yield from estimates(run, settings, needed, wave)
-    released = yield from _release(settings, estimated)
+    released = yield from release_of(settings, estimated)
     yield summaries
     compared = call(compare_with_truth, after=[released])
     yield {"accuracy": [compared]}
@@ -176,7 +176,7 @@ def estimates(
     return last
 
 
-def _release(
+def release_of(
     settings: TopdownSettings, estimated: Mapping[str, Sequence[Call]]
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release."""

@@ -29,6 +29,7 @@ STAGES = (
     {"ingest"},
     {"spine"},
     {"measurement"},
+    {"published"},
     {"estimation", "postprocess"},
     {"intervals", "release"},
     {"checks"},

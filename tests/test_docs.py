@@ -23,6 +23,7 @@ from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.findings import Finding
 from spineflow.tasks.tables.layouts import LAYOUTS
+from spineflow.tasks.topdown.published.settings import EstimateSettings
 from spineflow.tasks.topdown.settings import (
     AianRange,
     BudgetSettings,
@@ -57,6 +58,7 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "detailed_groups": DetailedGroupsSettings,
     "group_sizes": GroupSizesSettings,
     "products": ProductsSettings,
+    "published_measurements": EstimateSettings,
     "trips": TripsSettings,
     "tuning": TopdownTuneSettings,
 }

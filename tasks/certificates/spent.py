@@ -18,6 +18,12 @@ def spent_section(settings: ProductSettings) -> Section:
 
     Raises BudgetRefused if the ledger cannot be used.
     """
+    if not settings.draws_noise:
+        text = (
+            "This run drew nothing from anybody's records, and spent nothing: it read noisy "
+            "measurements that are published already. What they cost stands above."
+        )
+        return Section(TITLE, (text,))
     if not settings.is_private:
         return Section(TITLE, ("A run that is not private is not charged to a ledger.",))
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)

@@ -123,9 +123,13 @@ def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Pat
 def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
     """Raise InputRefused if a file that decides the draws is not as the ledger has it.
 
-    A run that is released may outlive its ledger; it is then compared with what it has kept.
+    A run that is released may outlive its ledger, and one that draws no noise has none; it is then
+    compared with what it has kept.
     """
     run.refuse_edited_settings()
+    if not settings.draws_noise:
+        refuse_altered(run)
+        return
     ledger = ledger_at(Path(settings.privacy.ledger))
     if not settings.is_private or (run.release.exists() and not ledger.path.exists()):
         refuse_altered(run)
@@ -154,7 +158,7 @@ def first_run_notice(settings: ProductSettings) -> str | None:
 
     Raises BudgetRefused where the ledger's folder does not exist, or its ledger is unusable.
     """
-    if not settings.is_private:
+    if not settings.is_private or not settings.draws_noise:
         return None
     ledger, dataset = ledger_at(Path(settings.privacy.ledger)), settings.privacy.dataset
     if not ledger.path.parent.is_dir():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -165,6 +166,11 @@ class ProductSettings(Section):
         return None
 
     @property
+    def draws_noise(self) -> bool:
+        """Whether the run draws noise, and charges it to a ledger."""
+        return True
+
+    @property
     def is_private(self) -> bool:
         """Whether the run's noise protects anybody; otherwise its files say NOT PRIVATE."""
         return self.why_not_private is None
@@ -174,6 +180,14 @@ class ProductSettings(Section):
         """What the pages of a run that is not private say first, and why; None if it is private."""
         why = self.why_not_private
         return None if why is None else f"{NOT_PRIVATE}: {why}; for testing only"
+
+    @classmethod
+    def completed(cls, own: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+        """A settings file's table with what it leaves to the files it names; by default, nothing.
+
+        `folder` is that of the settings file, from which relative paths are taken.
+        """
+        return own
 
     @classmethod
     def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:

@@ -48,7 +48,8 @@ def load_settings(
             )
         return merged_tables(of.without_replaced(_read_toml(file), own), own)
 
-    settings = _validated(model, model.expanded(merged, with_preset), path)
+    completed = model.completed(merged, path.resolve().parent)
+    settings = _validated(model, model.expanded(completed, with_preset), path)
     settings.refuse_what_does_nothing(refuse_in(path.name))
     return settings
 
@@ -56,6 +57,11 @@ def load_settings(
 def frozen_settings(model: type[Settings], path: Path) -> Settings:
     """Settings that a run has frozen in its directory: merged already, paths absolute."""
     return _validated(model, _read_toml(path), path)
+
+
+def settings_tree(text: str) -> dict[str, Any]:
+    """The tables of a text that `dump_settings` wrote, or of any TOML."""
+    return tomllib.loads(text)
 
 
 def dump_settings(settings: ProductSettings) -> str:

@@ -173,8 +173,20 @@ class TabulatedReleaseSettings(ReleaseSettings):
     """The same in the P.L. 94-171 format, where the schemas tell all of them."""
 
 
+class MeasuredSettings(Section):
+    """What is known of measurements that a run reads instead of drawing noise of its own."""
+
+    not_private: bool = False
+    """Whether the measurements are stamped, since their noise protects nobody."""
+
+
+MEASURED_TABLES = ("measurements", "geography")
+"""What a run reads that draws no noise of its own; published state totals come beside them."""
+STATE_TOTALS_TABLE = "state_totals"
+
+
 class TopdownSettings(ProductSettings):
-    """All settings of a topdown run."""
+    """All settings of a topdown run, or of an `estimate` run, which reads measurements."""
 
     PRODUCT: ClassVar[str] = "topdown"
 
@@ -186,6 +198,8 @@ class TopdownSettings(ProductSettings):
     release: TabulatedReleaseSettings = TabulatedReleaseSettings()
     budget: dict[Universe, BudgetSettings]
     workload: dict[Universe, UniverseSettings] = {}
+    measured: MeasuredSettings | None = None
+    """Set in runs of `estimate` alone, which complete it from the measurements."""
 
     @model_validator(mode="before")
     @classmethod
@@ -209,6 +223,18 @@ class TopdownSettings(ProductSettings):
     def is_declared(self) -> bool:
         """Whether the declaration alone says how the tables are read and released."""
         return self.compiled_census.is_declared
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether the run measures; one that reads measurements spends nothing."""
+        return self.measured is None
+
+    @property
+    def why_not_private(self) -> str | None:
+        """As of every run; measurements that are stamped protect nobody either."""
+        if self.measured is not None and self.measured.not_private:
+            return "the measurements that it was made from are stamped so"
+        return super().why_not_private
 
     def schema_of(self, universe: str) -> Schema:
         """The schema of a universe."""
@@ -314,13 +340,23 @@ class TopdownSettings(ProductSettings):
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""
-        refuse_tables(self.input.paths(), self.compiled_census.input_tables, refuse)
+        if self.measured is None:
+            refuse_tables(self.input.paths(), self.compiled_census.input_tables, refuse)
+        else:
+            refuse_tables(
+                self.input.paths(), MEASURED_TABLES, refuse, optional=(STATE_TOTALS_TABLE,)
+            )
         if not self.run.universes:
             refuse("run.universes must name a universe, or budget must have a section for one")
         for universe in self.run.universes:
             _refuse_universe(self, universe, refuse)
         if self.is_declared:
             _refuse_declared(self, refuse)
+
+    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+        """Refuse what is known of measurements in the settings of a run that draws its own."""
+        if self.measured is not None:
+            refuse("measured belongs to the flow estimate; take the section out")
 
 
 def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
@@ -346,14 +382,19 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
     return tuple(waves)
 
 
-def refuse_tables(paths: Mapping[str, str], needed: Sequence[str], refuse: Refuse) -> None:
+def refuse_tables(
+    paths: Mapping[str, str],
+    needed: Sequence[str],
+    refuse: Refuse,
+    optional: Sequence[str] = (),
+) -> None:
     """Refuse tables that are missing, and settings that are no tables."""
     for name in needed:
         if name not in paths:
             refuse(f"the setting 'input.{name}' is missing; add it, or name a preset that has it")
-    known = (*needed, "confidential")
+    known = (*needed, *optional, "confidential")
     for name in paths:
-        if name not in needed:
+        if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             refuse(f"unknown setting 'input.{name}'{hint}; known here: {', '.join(sorted(known))}")

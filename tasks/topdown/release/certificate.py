@@ -49,12 +49,21 @@ def facts_of(settings: TopdownSettings) -> Facts:
         noise = "without noise"
     else:
         noise = "with noise that can be repeated from the seed in the settings"
+    method = _METHODS[settings.run.estimator]
+    made = (
+        f"{method}: counts of the confidential records were measured {noise}, and everything else "
+        "was computed from those measurements, from the facts named below that are public by "
+        "declaration, and from public geography"
+    )
+    if not settings.draws_noise:
+        made = (
+            f"{method}, from noisy measurements that others have published, from the facts named "
+            "below that are public by declaration, and from public geography. No record was read, "
+            "and no noise drawn; the guarantee below is that of the measurements, whose variances "
+            "were held to it"
+        )
     return Facts(
-        made=(
-            f"{_METHODS[settings.run.estimator]}: counts of the confidential records were measured "
-            f"{noise}, and everything else was computed from those measurements, from the facts "
-            "named below that are public by declaration, and from public geography"
-        ),
+        made=made,
         public=_in_plain_words(settings),
         statement=statement_of(settings, reports),
         exact=exact_of(settings),

@@ -43,7 +43,7 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
     return Document(
         f"Report of run {manifest['run_id']}",
         (
-            f"TopDown release of the dataset {settings.privacy.dataset}, spine "
+            f"{_what(settings)} {settings.privacy.dataset}, spine "
             f"{settings.geography.spine}, estimator {settings.run.estimator}, settings "
             f"{manifest['settings_digest'][:12]}, code "
             f"{manifest['code_version']}.",
@@ -51,6 +51,13 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
         tuple(sections),
         settings.stamp,
     )
+
+
+def _what(settings: TopdownSettings) -> str:
+    """What the release is of, in the first words of the report."""
+    if settings.draws_noise:
+        return "TopDown release of the dataset"
+    return "Release from the published noisy measurements"
 
 
 def _release(run: RunDirectory, settings: TopdownSettings) -> Section:

@@ -1,0 +1,157 @@
+"""The estimate flow: from noisy measurements that are published already to microdata and tables.
+
+    geography -> geounits -> invariants -> constraints, measurements
+              -> estimate, geolevel by geolevel -> microdata -> tables
+              -> checks -> release -> report
+
+Nothing confidential is read, no noise is drawn, and no ledger is asked. Once the measurements
+stand in the run directory, the steps are those of the topdown flow, on the same files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+from pyarrow import parquet
+from spineflow.flows import topdown
+from spineflow.flows.console import print_finished
+from spineflow.flows.order import Aside, Order, call, submitted
+from spineflow.flows.public_tables import (
+    show_budgets,
+    show_geounits,
+    show_outcome,
+    show_solves,
+)
+from spineflow.flows.running import (
+    Product,
+    entered,
+    run_settings_file,
+    settings_run_name,
+    stages_run_name,
+)
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.checks.steps import report_run
+from spineflow.tasks.topdown.measurement.steps import constrain
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.published.read import check_measurements, refuse_missing_folder
+from spineflow.tasks.topdown.published.settings import EstimateSettings
+from spineflow.tasks.topdown.published.steps import (
+    read_geography_file,
+    read_geounits,
+    read_measurements,
+    read_told_invariants,
+)
+from spineflow.tasks.topdown.release.report import write_report
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import check_spine_settings
+from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
+from spineflow.tasks.topdown.spine.steps import summarise_spine
+from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
+
+
+@flow(name="estimate", flow_run_name=settings_run_name, persist_result=False)
+def estimate(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+    """Run a settings file on this machine; what a deployment calls.
+
+    Args:
+        settings_file: Full path of the TOML settings, as the worker sees it.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the measurements and the settings, in runs/ beside the settings.
+        overrides: Settings that win over the file, each written as section.key=value.
+    """
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+
+
+@flow(name="estimate-stages", flow_run_name=stages_run_name, persist_result=False)
+def estimate_stages(run_directory: str) -> str:
+    """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
+    with entered(run_directory, EstimateSettings) as (run, settings):
+        show_budgets(settings)
+        for wave in submitted(run, order(run, settings)):
+            if isinstance(wave, Aside):
+                show_geounits(run, settings)
+            if any(stage.endswith("microdata") for stage in wave):
+                show_solves(run)
+        show_outcome(run, settings)
+    return str(run.release)
+
+
+def order(run: RunDirectory, settings: TopdownSettings) -> Order:
+    """The steps of a run; the universes go side by side."""
+    universes = settings.run.universes
+    geography = call(read_geography_file)
+    yield {"geography": [geography]}
+    spines = {universe: call(read_geounits, universe, after=[geography]) for universe in universes}
+    yield {f"{universe} geounits": [spine] for universe, spine in spines.items()}
+    told = call(read_told_invariants, after=spines.values())
+    yield {"invariants": [told]}
+    constrained = {universe: call(constrain, universe, after=[told]) for universe in universes}
+    measured = {
+        (universe, geolevel): [call(read_measurements, universe, geolevel, after=[told])]
+        for universe in universes
+        for geolevel in shards_by_geolevel(spine_folder(run, universe))
+    }
+    yield {f"{universe} constraints": [made] for universe, made in constrained.items()} | {
+        f"{universe} measurements {geolevel}": made
+        for (universe, geolevel), made in measured.items()
+    }
+    summaries = {
+        f"{universe} spine summary": [call(summarise_spine, universe, after=[told])]
+        for universe in universes
+    }
+    yield Aside(summaries)
+    needed = {key: [*made, constrained[key[0]]] for key, made in measured.items()}
+    estimated = yield from topdown.estimates(run, settings, needed, universes)
+    released = yield from topdown.release_of(settings, estimated)
+    yield summaries
+    yield {"report": [call(report_run, after=[released])]}
+
+
+def check(settings: TopdownSettings) -> None:
+    """Check the measurements, the geography and the state totals as a run does; write nothing."""
+    check_measurements(settings)
+
+
+def finished(run: RunDirectory, settings: TopdownSettings) -> None:
+    """The summary at the end of a run: what is in the release, and where it is."""
+    lines = []
+    for universe in settings.run.universes:
+        rows = parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
+        lines.append(f"{universe}: {rows:,} rows; from measurements alone, nothing was spent")
+    print_finished(run, settings, lines)
+
+
+def report(run: RunDirectory, settings: TopdownSettings) -> Path:
+    """Write the report again, with the spine's summary if it is missing."""
+    for universe in settings.run.universes:
+        if not has_summary(run, universe):
+            write_summary(run, settings, universe)
+    return write_report(run, settings, None)
+
+
+def refuse(settings: TopdownSettings) -> None:
+    """Refuse what the flow cannot estimate or find, and settings of a spine that make none."""
+    if settings.is_declared:
+        raise InputRefused(
+            "The measurements are of a declared census; estimate reads those of the census of 2020 "
+            "alone, so continue the run that measured instead."
+        )
+    check_spine_settings(settings)
+    refuse_missing_folder(settings)
+
+
+PRODUCT = Product(
+    settings=EstimateSettings,
+    flow=estimate,
+    stages=estimate_stages,
+    check=check,
+    costs=topdown.costs,
+    print_costs=topdown.print_costs,
+    finished=finished,
+    report=report,
+    order=order,
+    needed=topdown.needed,
+    refuse=refuse,
+)

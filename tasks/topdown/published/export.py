@@ -1,0 +1,278 @@
+"""Writing a run's noisy measurements in the published layout.
+
+Beside the folders of the universes stand the state totals, which the published files do not have
+(`state_totals.csv`, and `state-totals/US/state_totals.parquet` with the states' names), and
+`measured.toml`, which tells what was asked with which budget on which spine. Variances are exact
+again from the losses, which the column `plb` has as fractions; the variances themselves are
+rounded to 32 bits, as they were published.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import tomli_w
+from spineflow.tasks.census.invariants import read_state_totals
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.census.states import state_of
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
+from spineflow.tasks.runs.settings_files import settings_tree
+from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, bound_names
+from spineflow.tasks.topdown.paths import spine_folder, state_totals_file
+from spineflow.tasks.topdown.published.geounits import query_of
+from spineflow.tasks.topdown.published.layout import (
+    CONSTRAINTS,
+    MEASUREMENTS,
+    PRODUCTS,
+    SPECIAL_FACTORS,
+    SUMMED,
+    UNIVERSE_FOLDERS,
+    attribute_columns,
+    open_folder,
+    partition_name,
+    query_factors,
+)
+from spineflow.tasks.topdown.published.settings import MEASURED_FILE, told_by
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import read_shards
+
+FILE = "part-00000.parquet"
+TOTALS_CSV = "state_totals.csv"
+TOTALS_PARQUET = "state-totals/US/state_totals.parquet"
+
+ROWS_PER_BATCH = 1 << 12
+
+
+def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Path) -> list[Path]:
+    """Write all noisy measurements and constraints of a run; returns the universes' folders.
+
+    Raises InputRefused for a run that has not measured yet, has no noise, or is of a declared
+    census, and for a folder that holds something.
+    """
+    refuse_export(run, settings, folder)
+    own = open_folder(run.root / "measurements")
+    product = PRODUCTS[0 if own.has_root_of_nation else 1]
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    try:
+        for universe in settings.run.universes:
+            target = folder / f"{product}_{UNIVERSE_FOLDERS[universe]}"
+            made.append(target)
+            _write_universe(run, settings, universe, target)
+        _write_totals(run, folder)
+        tree = settings_tree(run.settings.read_text(encoding="utf-8"))
+        (folder / MEASURED_FILE).write_text(tomli_w.dumps(told_by(tree)), encoding="utf-8")
+        if not settings.is_private:
+            (folder / f"{NOT_PRIVATE}.txt").write_text(f"{settings.stamp}.\n", encoding="utf-8")
+    except BaseException:
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        raise
+    return made
+
+
+def refuse_export(run: RunDirectory, settings: TopdownSettings, folder: Path) -> None:
+    """Raise InputRefused for what `export_measurements` cannot write, or where it cannot."""
+    if settings.is_declared:
+        raise InputRefused(
+            f"{run.root} is a run of a declared census; the published layout is that of the census "
+            "of 2020."
+        )
+    if settings.privacy.infinite:
+        raise InputRefused(
+            f"{run.root} drew no noise, so that its measurements are the records' own counts; "
+            "export a run with noise."
+        )
+    for universe in settings.run.universes:
+        shards = spine_folder(run, universe) / "shards.parquet"
+        missing = not shards.exists() or not all(
+            run.dpqueries(universe, shard.geolevel, shard.name).exists()
+            for shard in read_shards(spine_folder(run, universe))
+        )
+        if missing:
+            raise InputRefused(
+                f"{run.root} has not measured all of {universe} yet; finish it with 'spineflow "
+                "resume'."
+            )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputRefused(f"{folder} is there already; choose another folder, or remove it.")
+
+
+def _write_universe(
+    run: RunDirectory, settings: TopdownSettings, universe: str, target: Path
+) -> None:
+    schema = settings.schema_of(universe)
+    spine = read_spine(spine_folder(run, universe))
+    own = open_folder(run.root / "measurements")
+    digits = len(spine.geolevel("State").geocode[0]) if "State" in spine.names else 0
+    stamp = None if settings.is_private else NOT_PRIVATE
+    for level in own.universes[universe]:
+        state_digits = 0 if level.geolevel == "US" else digits
+        at = target / f"{level.geolevel}.parquet"
+        for kind, files, is_written in (
+            (MEASUREMENTS, level.measurements, lambda name: True),
+            (CONSTRAINTS, level.constraints, lambda name: name != STATE_TOTAL),
+        ):
+            layout = _Layout.of(schema, kind)
+            with _Partitions(at / kind, state_digits, layout.schema(stamp)) as partitions:
+                for table in _tables(files, layout, is_written):
+                    partitions.write(table)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Columns of the published files of a universe: those of attributes by query name."""
+
+    universe: Schema
+    is_constraint: bool
+    columns: Sequence[str]
+    factors: dict[str, tuple[Mapping[str, str], Sequence[int]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: Schema, kind: str) -> _Layout:
+        return cls(schema, kind == CONSTRAINTS, tuple(attribute_columns(schema).values()))
+
+    def schema(self, stamp: str | None) -> pa.Schema:
+        """Of the files; the stamp, if there is one, is in its metadata."""
+        fields = [
+            ("geocode", pa.string()),
+            ("query_name", pa.string()),
+            *((name, pa.string()) for name in self.columns),
+            ("query_shape", pa.list_(pa.int32())),
+            ("value", pa.list_(pa.int64())),
+            ("variance", pa.float32()),
+            ("plb", pa.string()),
+        ]
+        if self.is_constraint:
+            fields.append(("sign", pa.string()))
+        metadata = None if stamp is None else {STAMP_KEY: stamp}
+        return pa.schema([pa.field(*entry) for entry in fields], metadata)
+
+    def of_name(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
+        """What the attributes' columns hold for a query or constraint, and its shape."""
+        if name not in self.factors:
+            self.factors[name] = self._constraint(name) if self.is_constraint else self._query(name)
+        return self.factors[name]
+
+    def _query(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
+        query = marginal_query(self.universe, query_of(name))
+        return query_factors(self.universe, query), query.shape
+
+    def _constraint(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
+        factors = dict.fromkeys(self.columns, SUMMED) | dict(SPECIAL_FACTORS.get(name, {}))
+        shape = [1] * len(self.columns)
+        if self.universe.universe == "persons" and name in bound_names(self.universe):
+            bounded = name.partition("_total")[0]
+            if bounded in self.columns:
+                place = list(self.columns).index(bounded)
+                factors[bounded], shape[place] = bounded, self.universe.shape[place]
+        return factors, shape
+
+
+def _tables(
+    files: Sequence[Path], layout: _Layout, is_written: Callable[[str], bool]
+) -> Iterator[pa.Table]:
+    """The rows of a run's files with the columns of the published layout, some at a time."""
+    needed = ["geocode", "query_name", "value"]
+    further = ["sign"] if layout.is_constraint else ["variance", "plb"]
+    for path in files:
+        with pq.ParquetFile(path, read_dictionary=["query_name"]) as file:
+            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=needed + further):
+                table = pa.Table.from_batches([batch])
+                names = table["query_name"].combine_chunks()
+                distinct = names.dictionary.to_pylist()
+                kept = np.array([is_written(name) for name in distinct])[names.indices.to_numpy()]
+                if kept.any():
+                    yield _published(table.filter(pa.array(kept)), layout)
+
+
+def _published(table: pa.Table, layout: _Layout) -> pa.Table:
+    names = table["query_name"].combine_chunks()
+    found = [layout.of_name(name) for name in names.dictionary.to_pylist()]
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        "geocode": table["geocode"],
+        "query_name": names.cast(pa.string()),
+    }
+    for column in layout.columns:
+        texts = pa.array([factors[column] for factors, _ in found], pa.string())
+        columns[column] = texts.take(names.indices)
+    shapes = pa.array([list(shape) for _, shape in found], pa.list_(pa.int32()))
+    columns["query_shape"] = shapes.take(names.indices)
+    columns["value"] = table["value"].cast(pa.list_(pa.int64()))
+    n = table.num_rows
+    if layout.is_constraint:
+        columns["variance"] = pa.array(np.zeros(n, dtype=np.float32))
+        columns["plb"] = pa.array(["0"] * n, pa.string())
+        columns["sign"] = table["sign"]
+    else:
+        columns["variance"] = table["variance"].cast(pa.float32(), safe=False)
+        columns["plb"] = table["plb"]
+    return pa.table(columns)
+
+
+class _Partitions:
+    """Writers of the files of a geolevel, one a state; without digits one for all.
+
+    The rows of a state follow each other but for those of a batch, so that few files are open.
+    """
+
+    def __init__(self, folder: Path, digits: int, schema: pa.Schema) -> None:
+        self.folder, self.digits, self.schema = folder, digits, schema
+        self.writers: dict[str, pq.ParquetWriter] = {}
+
+    def __enter__(self) -> _Partitions:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for writer in self.writers.values():
+            writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows, each to its state's file."""
+        if not self.digits:
+            self._to("", table)
+            return
+        state = pc.utf8_slice_codeunits(table["geocode"], 0, self.digits)
+        for code in pc.unique(state).to_pylist():
+            self._to(partition_name(code), table.filter(pc.equal(state, code)))
+
+    def _to(self, partition: str, table: pa.Table) -> None:
+        if partition not in self.writers:
+            path = self.folder / partition / FILE
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.writers[partition] = pq.ParquetWriter(path, self.schema, compression="zstd")
+        self.writers[partition].write_table(
+            table.select(self.schema.names).cast(self.schema), row_group_size=table.num_rows
+        )
+
+
+def _write_totals(run: RunDirectory, folder: Path) -> None:
+    """The exact totals of the states, if the run declares any."""
+    totals = read_state_totals(state_totals_file(run))
+    if not totals:
+        return
+    with (folder / TOTALS_CSV).open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["geocode", "value"])
+        writer.writerows(sorted(totals.items()))
+    path = folder / TOTALS_PARQUET
+    path.parent.mkdir(parents=True)
+    states = sorted(totals)
+    columns = {
+        "geocode": pa.array(states, pa.string()),
+        "name": pa.array([state_of(state).name for state in states], pa.string()),
+        "value": pa.array([totals[state] for state in states], pa.int64()),
+    }
+    pq.write_table(pa.table(columns), path)

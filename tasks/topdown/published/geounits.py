@@ -1,0 +1,519 @@
+"""The spine that published measurements were made on, told by their geocodes and variances.
+
+Every geounit has constraints, so that their geocodes are the geounits of each geolevel; a geounit's
+parent is the one whose geocode begins its own, where several do the longest. The variances tell
+each geounit's share of the budget: that of its own geolevel, together with those of neighbouring
+geolevels whose geounits were bypassed, 0 where nothing was measured. Shares are exact fractions of
+the budget that the settings name, and along every path they must add to 1.
+
+Files are streamed: what stays in memory is some hundred bytes a geounit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from spineflow.geography.bypass import encode_shares
+from spineflow.geography.levels import Geolevel, Spine, shares_add_to_one
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
+from spineflow.tasks.census.queries import marginal_query, normalize_query_name
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.published.codes import CodeIndex, as_bytes
+from spineflow.tasks.topdown.published.layout import (
+    BLOCK_DIGITS,
+    STATE_DIGITS,
+    MeasurementFolder,
+    partition_of,
+)
+from spineflow.tasks.topdown.published.rows import Rows, read_rows
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.validation.topdown.shares import unbalanced_paths
+
+STATE_TOTAL_NAME = "state_total_con"
+"""Constraint of a run's own files whose geocode is a FIPS code, and no geounit's."""
+
+SAME_VARIANCE = 1e-5
+"""Relative distance within which a variance, written in 32 bits, is that of a share."""
+
+ROWS_OF_TEXT_PER_BATCH = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class LevelCodes:
+    """The geounits of a geolevel in the order of the spine.
+
+    geocode : (n,) texts. parent : (n,) position in the geolevel above, [-1] at the root.
+    file : (n,) which of the geolevel's constraint files tells of each.
+    """
+
+    name: str
+    geocode: np.ndarray
+    parent: np.ndarray
+    file: np.ndarray
+
+
+def read_spine_of(
+    folder: MeasurementFolder,
+    settings: TopdownSettings,
+    universe: str,
+    block_geocode: np.ndarray,
+) -> Spine:
+    """The spine of a universe's measurements.
+
+    `block_geocode` are the blocks of the geography, 16 digits. Raises InputRefused, naming the file
+    and the geocode, for geolevels that are missing, geocodes that do not nest, blocks that the
+    geography lacks, queries that the budget does not have or that are missing, variances that
+    no share of the budget gives, and shares that do not add to 1 along a path.
+    """
+    budget, schema = settings.budget_of(universe), settings.schema_of(universe)
+    levels = read_geounits(folder, universe, list(budget.geolevel_shares))
+    blocks = levels[-1]
+    own = as_bytes(pc.utf8_slice_codeunits(pa.array(blocks.geocode), -BLOCK_DIGITS).to_numpy(False))
+    known = CodeIndex.of(block_geocode).find(own) >= 0
+    if not known.all():
+        _refuse_geounit(
+            folder,
+            universe,
+            blocks,
+            int(np.argmin(known)),
+            "ends in a block that input.geography "
+            "does not have; name the geography file that the measurements were made with",
+        )
+    if len(np.unique(own)) < len(own):
+        first = np.argsort(own, kind="stable")
+        twice = int(first[1:][own[first][1:] == own[first][:-1]][0])
+        _refuse_geounit(
+            folder,
+            universe,
+            blocks,
+            twice,
+            "ends in a block that another one ends in too; fetch the file again",
+        )
+    found: list[Geolevel] = []
+    is_branched = not folder.is_conventional
+    for level in levels:
+        shares, code = _shares_of_level(folder, universe, level, budget, schema)
+        is_aian = np.zeros(len(level.geocode), dtype=bool)
+        if found and is_branched:
+            is_aian = pc.starts_with(pa.array(level.geocode), "1").to_numpy(False)
+        found.append(
+            Geolevel(
+                name=level.name,
+                geocode=level.geocode,
+                parent=level.parent,
+                plb_shares=shares,
+                plb_share_code=code,
+                is_aian=is_aian,
+                bypassed=np.array([share == 0 for share in shares])[code],
+                n_blocks=np.ones(len(level.geocode), dtype=np.int64),
+            )
+        )
+    geolevels = _with_blocks_counted(found)
+    _refuse_unbalanced(folder, universe, levels, geolevels)
+    rank = np.empty(len(own), dtype=np.int64)
+    rank[np.argsort(own, kind="stable")] = np.arange(len(own))
+    return Spine(settings.geography.spine, geolevels, own.astype(str).astype(object), rank)
+
+
+def read_geounits(
+    folder: MeasurementFolder, universe: str, geolevels: Sequence[str]
+) -> tuple[LevelCodes, ...]:
+    """The geounits of a universe, root first, each geolevel sorted by parent and geocode.
+
+    Raises InputRefused for a geolevel that is missing or too many, a root of several geounits, a
+    geounit without a parent or without a child, and one that lies in another state's partition.
+    """
+    there = [level.geolevel for level in folder.universes.get(universe, ())]
+    further = [name for name in there if name not in geolevels]
+    if there and further:
+        raise InputRefused(
+            f"{folder.root} has measurements of {universe} at {further[0]}, which is not among "
+            f"budget.{universe}.geolevels; name the preset or the budget that they were made with."
+        )
+    levels: list[LevelCodes] = []
+    for name in geolevels:
+        geocode, file = _codes_of_level(folder, universe, name)
+        level = LevelCodes(name, geocode, np.full(len(geocode), -1, dtype=np.int64), file)
+        if levels:
+            level = _nested(folder, universe, levels, level)
+        elif len(geocode) != 1:
+            _refuse_geounit(
+                folder,
+                universe,
+                level,
+                1,
+                "stands beside another one at the root, which is one "
+                "geounit; name the preset whose spine the measurements have",
+            )
+        levels.append(level)
+    return tuple(levels)
+
+
+def _codes_of_level(
+    folder: MeasurementFolder, universe: str, geolevel: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted distinct geocodes of a geolevel, and the file that tells of each first."""
+    found, file = [], []
+    paths = folder.level(universe, geolevel).constraints
+    for number, path in enumerate(paths):
+        seen: list[pa.Array] = []
+        wanted = ["geocode", "query_name"]
+        for rows in read_rows(folder, path, wanted, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
+            table = rows.table
+            own = pc.not_equal(table["query_name"].cast(pa.string()), STATE_TOTAL_NAME)
+            seen.append(pc.unique(table["geocode"].cast(pa.string()).filter(own)))
+        codes = pc.unique(pa.concat_arrays(seen)) if seen else pa.array([], pa.string())
+        found.append(codes)
+        file.append(np.full(len(codes), number, dtype=np.int32))
+    codes = pa.concat_arrays(found).to_numpy(zero_copy_only=False)
+    numbers = np.concatenate(file)
+    if not len(codes):
+        raise InputRefused(f"{folder.name(paths[0])} has no geounits; fetch the file again.")
+    keys = as_bytes(codes)
+    order = np.argsort(keys, kind="stable")
+    is_first = np.r_[True, keys[order][1:] != keys[order][:-1]]
+    return codes[order][is_first], numbers[order][is_first]
+
+
+def _nested(
+    folder: MeasurementFolder, universe: str, above: Sequence[LevelCodes], level: LevelCodes
+) -> LevelCodes:
+    """The geolevel with its parents, sorted as a spine has it."""
+    parents = above[-1]
+    parent = np.full(len(level.geocode), -1, dtype=np.int64)
+    if len(parents.geocode) == 1 and parents.name == "US":
+        parent[:] = 0
+    else:
+        codes, index = pa.array(level.geocode), CodeIndex.of(parents.geocode)
+        widths = np.unique(pc.utf8_length(pa.array(parents.geocode)).to_numpy())
+        for width in widths[::-1]:
+            open_ = np.flatnonzero(parent < 0)
+            start = pc.utf8_slice_codeunits(codes.take(pa.array(open_)), 0, int(width))
+            place = index.find(start.to_numpy(zero_copy_only=False))
+            parent[open_] = place
+    if (parent < 0).any():
+        _refuse_geounit(
+            folder,
+            universe,
+            level,
+            int(np.argmax(parent < 0)),
+            f"begins with the geocode of no geounit of {parents.name}; fetch the files of both "
+            "geolevels again",
+        )
+    childless = np.bincount(parent, minlength=len(parents.geocode)) == 0
+    if childless.any():
+        _refuse_geounit(
+            folder,
+            universe,
+            parents,
+            int(np.argmax(childless)),
+            f"has no geounit of {level.name} below it; fetch the files of {level.name} again",
+        )
+    order = np.lexsort((np.arange(len(parent)), parent))
+    found = LevelCodes(level.name, level.geocode[order], parent[order], level.file[order])
+    _refuse_other_partitions(folder, universe, (*above, found))
+    return found
+
+
+def _refuse_other_partitions(
+    folder: MeasurementFolder, universe: str, levels: Sequence[LevelCodes]
+) -> None:
+    """Refuse geounits of the last geolevel in the partition of another state."""
+    names = [level.name for level in levels]
+    if "State" not in names:
+        return
+    place = np.arange(len(levels[-1].geocode))
+    for level in reversed(levels[names.index("State") + 1 :]):
+        place = level.parent[place]
+    states = levels[names.index("State")]
+    numbers = np.array([_state_number(code) for code in states.geocode])
+    files = folder.level(universe, levels[-1].name).constraints
+    partition = np.array([-1 if (p := partition_of(path)) is None else p for path in files])
+    of_file = partition[levels[-1].file]
+    is_apart = (of_file >= 0) & (of_file != numbers[place])
+    if is_apart.any():
+        _refuse_geounit(
+            folder,
+            universe,
+            levels[-1],
+            int(np.argmax(is_apart)),
+            "belongs to another state than the partition it lies in; move or fetch it again",
+        )
+
+
+def _state_number(geocode: str) -> int:
+    """The number by which partitions name a state.
+
+    Its digit for the branch stands before FIPS: 150 is state 50 inside AIAN areas.
+    """
+    return int(geocode) if len(geocode) in STATE_DIGITS and geocode.isdigit() else -1
+
+
+def _with_blocks_counted(found: Sequence[Geolevel]) -> tuple[Geolevel, ...]:
+    counted = [found[-1]]
+    for level, below in zip(reversed(found[:-1]), reversed(found), strict=False):
+        n_blocks = np.bincount(below.parent, counted[0].n_blocks, len(level)).astype(np.int64)
+        counted.insert(0, replace(level, n_blocks=n_blocks))
+    return tuple(counted)
+
+
+@dataclass(eq=False)
+class ShareReader:
+    """From variances, and the loss that was spent where files tell it, to exact shares.
+
+    A share is looked for among the sums of the shares of successive geolevels that hold the
+    geounit's own: bypassing moves shares up or down a path, and in no other way.
+    """
+
+    budget: Budget
+    geolevel: str
+    known: dict[tuple[str, float, str | None], Fraction | None] = field(default_factory=dict)
+
+    def share(self, query: str, variance: float, plb: str | None) -> Fraction | None:
+        """The share of a geounit that a query was measured on with this variance; None if none."""
+        key = (query, variance, plb)
+        if key not in self.known:
+            self.known[key] = (
+                self._told(query, plb, variance) if plb else self._near(query, variance)
+            )
+        return self.known[key]
+
+    def noise(self, query: str, share: Fraction) -> Noise:
+        """The noise of a query on a geounit of this share."""
+        asked = self.budget.query_shares[self.geolevel][query]
+        return Noise(self.budget.mechanism, self.budget.noise_parameter(share, asked))
+
+    def candidates(self) -> list[Fraction]:
+        """The shares that geounits of the geolevel can have."""
+        shares = list(self.budget.geolevel_shares.values())
+        own = list(self.budget.geolevel_shares).index(self.geolevel)
+        return sorted(
+            {
+                sum(shares[first : last + 1], Fraction(0))
+                for first in range(own + 1)
+                for last in range(own, len(shares))
+            }
+            - {Fraction(0)}
+        )
+
+    def _told(self, query: str, plb: str, variance: float) -> Fraction | None:
+        try:
+            spent = Fraction(plb)
+        except (ValueError, ZeroDivisionError):
+            return self._near(query, variance)
+        if spent <= 0:
+            return None
+        asked = self.budget.query_shares[self.geolevel][query]
+        share = spent / (self.budget.total * asked)
+        return share if share <= 1 and self._is_near(query, share, variance) else None
+
+    def _near(self, query: str, variance: float) -> Fraction | None:
+        near = [share for share in self.candidates() if self._is_near(query, share, variance)]
+        return min(near, key=lambda share: self._distance(query, share, variance), default=None)
+
+    def _is_near(self, query: str, share: Fraction, variance: float) -> bool:
+        return self._distance(query, share, variance) <= SAME_VARIANCE
+
+    def _distance(self, query: str, share: Fraction, variance: float) -> float:
+        """Relative distance of a variance from the exact one, or from sigma^2, which some write."""
+        noise = self.noise(query, share)
+        meant = [noise.variance]
+        if not self.budget.is_pure:
+            meant.append(float(noise.parameter))
+        return min(abs(variance / value - 1.0) for value in meant)
+
+
+def _shares_of_level(
+    folder: MeasurementFolder,
+    universe: str,
+    level: LevelCodes,
+    budget: Budget,
+    schema: Schema,
+) -> tuple[tuple[Fraction, ...], np.ndarray]:
+    """Distinct shares of a geolevel's geounits, ascending, and each geounit's code."""
+    names = list(budget.query_shares[level.name])
+    bit = {marginal_query(schema, name).name: number for number, name in enumerate(names)}
+    reader = ShareReader(budget, level.name)
+    shares: list[Fraction] = [Fraction(0)]
+    code = np.zeros(len(level.geocode), dtype=np.int32)
+    seen = np.zeros(len(level.geocode), dtype=np.uint64)
+    index = CodeIndex.of(level.geocode)
+    paths = folder.level(universe, level.name).measurements
+    for path in paths:
+        for rows in _measured_rows(folder, path, index, level.name):
+            place, query = rows.geounit, rows.query
+            if query not in bit:
+                raise InputRefused(
+                    f"{folder.name(path)}: geounit {level.geocode[place[0]]} has the query "
+                    f"{query}, which budget.{universe}.queries.{level.name} does not ask; name the "
+                    "preset or the budget that the measurements were made with."
+                )
+            flag = np.uint64(1 << bit[query])
+            twice = (seen[place] & flag) > 0
+            ordered = np.sort(place)
+            repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+            if twice.any() or repeated.size:
+                again = place[int(np.argmax(twice))] if twice.any() else repeated[0]
+                raise InputRefused(
+                    f"{folder.name(path)}: geounit {level.geocode[again]} has the query {query} "
+                    "twice; fetch the file again."
+                )
+            own = _codes_of_shares(folder, path, universe, level, rows, reader, shares)
+            differs = (seen[place] > 0) & (code[place] != own)
+            if differs.any():
+                odd = int(np.argmax(differs))
+                raise InputRefused(
+                    f"{folder.name(path)}: the variance {rows.variance[odd]:.6g} of {query} at "
+                    f"geounit {level.geocode[place[odd]]} is of another share of the budget than "
+                    "those of its other queries; fetch the file again."
+                )
+            code[place] = own
+            seen[place] |= flag
+    whole = np.uint64((1 << len(bit)) - 1)
+    lacking = (seen != 0) & (seen != whole)
+    if lacking.any():
+        odd = int(np.argmax(lacking))
+        absent = next(name for name, n in bit.items() if not int(seen[odd]) >> n & 1)
+        _refuse_geounit(
+            folder,
+            universe,
+            level,
+            odd,
+            f"was measured, but not with the query {absent}; fetch the files of {level.name} again",
+        )
+    return encode_shares(shares, code)
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredRows:
+    """Rows of one query: the geounits (n,), variances (n,), and code (n,) into losses as told."""
+
+    query: str
+    geounit: np.ndarray
+    variance: np.ndarray
+    plb: Sequence[str | None]
+    plb_code: np.ndarray
+
+
+def _measured_rows(
+    folder: MeasurementFolder, path: Path, index: CodeIndex, geolevel: str
+) -> Iterator[_MeasuredRows]:
+    needed, optional = ["geocode", "query_name", "variance"], ["plb"]
+    for rows in read_rows(folder, path, needed, optional, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
+        geounit, variance = geounits_of(folder, rows, index, geolevel), rows.table["variance"]
+        plb, plb_code = np.array([None], dtype=object), np.zeros(len(geounit), dtype=np.int64)
+        if "plb" in rows.table.column_names:
+            plb, plb_code = rows.texts("plb")
+        names, query = rows.texts("query_name")
+        for number, name in enumerate(names):
+            chosen = np.flatnonzero(query == number)
+            yield _MeasuredRows(
+                query_of(name),
+                geounit[chosen],
+                variance.to_numpy()[chosen],
+                plb.tolist(),
+                plb_code[chosen],
+            )
+
+
+def _codes_of_shares(
+    folder: MeasurementFolder,
+    path: Path,
+    universe: str,
+    level: LevelCodes,
+    rows: _MeasuredRows,
+    reader: ShareReader,
+    shares: list[Fraction],
+) -> np.ndarray:
+    """Codes (n,) into `shares`, which grows, of the shares that rows were measured with."""
+    distinct, of_row = np.unique(rows.variance, return_inverse=True)
+    width = len(rows.plb)
+    pairs, pair = np.unique(of_row.reshape(-1) * width + rows.plb_code, return_inverse=True)
+    codes = np.zeros(len(pairs), dtype=np.int32)
+    for number, key in enumerate(pairs.tolist()):
+        variance = float(distinct[key // width])
+        share = None
+        if np.isfinite(variance) and variance > 0:
+            share = reader.share(rows.query, variance, rows.plb[key % width])
+        if share is None:
+            place = rows.geounit[int(np.argmax(pair.reshape(-1) == number))]
+            nominal = reader.noise(rows.query, reader.budget.geolevel_shares[level.name])
+            raise InputRefused(
+                f"{folder.name(path)}: the variance {variance:.6g} of {rows.query} at geounit "
+                f"{level.geocode[place]} is none that budget.{universe} gives, which is "
+                f"{nominal.variance:.6g} where nothing was bypassed; name the preset or the budget "
+                "that the measurements were made with."
+            )
+        if share not in shares:
+            shares.append(share)
+        codes[number] = shares.index(share)
+    return codes[pair.reshape(-1)]
+
+
+def geounits_of(
+    folder: MeasurementFolder, rows: Rows, index: CodeIndex, geolevel: str
+) -> np.ndarray:
+    """(n,) the position of each row's geounit; raises InputRefused for one without constraints."""
+    codes, code = rows.texts("geocode")
+    place = index.find(codes)[code]
+    if (place < 0).any():
+        raise InputRefused(
+            f"{folder.name(rows.path)}: geounit {codes[code[int(np.argmin(place))]]} has no "
+            f"constraints at {geolevel}; fetch the files of {geolevel} again."
+        )
+    return place
+
+
+def query_of(name: str) -> str:
+    """The query that a row's name tells: `hispanic * cenrace` of `hispanic * cenrace_dpq`."""
+    return normalize_query_name(name.removesuffix(DPQUERY_SUFFIX))
+
+
+def _refuse_unbalanced(
+    folder: MeasurementFolder,
+    universe: str,
+    levels: Sequence[LevelCodes],
+    geolevels: tuple[Geolevel, ...],
+) -> None:
+    """Refuse shares that do not add to exactly 1 along the path to every block.
+
+    A geolevel may be without measurements, where all its geounits were bypassed.
+    """
+    if shares_add_to_one(geolevels):
+        return
+    wrong = unbalanced_paths(
+        [level.parent for level in geolevels],
+        [level.plb_shares for level in geolevels],
+        [level.plb_share_code for level in geolevels],
+    )
+    empty = [level.name for level in levels if not folder.level(universe, level.name).measurements]
+    lacking = f" (there are none at {', '.join(empty)})" if empty else ""
+    _refuse_geounit(
+        folder,
+        universe,
+        levels[-1],
+        int(wrong[0]),
+        "lies on a path whose measurements do not use up the budget"
+        + lacking
+        + "; fetch the files "
+        f"of {universe} again, or name the preset, the budget or the estimator that they were made "
+        "for",
+    )
+
+
+def _refuse_geounit(
+    folder: MeasurementFolder, universe: str, level: LevelCodes, place: int, what: str
+) -> NoReturn:
+    """Raise InputRefused about a geounit, naming the file that tells of it."""
+    path = folder.level(universe, level.name).constraints[int(level.file[place])]
+    raise InputRefused(f"{folder.name(path)}: geounit {level.geocode[place]} {what}.")

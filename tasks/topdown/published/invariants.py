@@ -1,0 +1,368 @@
+"""The declared invariants that published constraints tell, and whether they agree throughout.
+
+The blocks' constraints tell each block's housing units and facilities by type: the lower bound on
+a type of group quarters is its number of facilities, and the upper bound on households 99,999
+times the number of housing units. Constraints of all other geounits must be the sums of these, and
+the nation's total that of the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from spineflow.geography.levels import Spine
+from spineflow.tasks.census.cef_2020 import N_TYPES
+from spineflow.tasks.census.invariants import FACILITY_COLUMNS
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.measurement.constraints import (
+    BOUNDED_ATTRIBUTE,
+    MOST_PERSONS_PER_ADDRESS,
+    STATE_TOTAL,
+    TOTAL,
+    bound_names,
+)
+from spineflow.tasks.topdown.published.codes import CodeIndex
+from spineflow.tasks.topdown.published.geounits import STATE_TOTAL_NAME, geounits_of
+from spineflow.tasks.topdown.published.layout import MeasurementFolder
+from spineflow.tasks.topdown.published.rows import Rows, read_rows
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.state_totals import declares_state_totals
+
+PERSONS, UNITS = "persons", "units"
+BLOCK = "Block"
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCounts:
+    """What a universe's block constraints tell, by block of its spine.
+
+    housing_units : (n,), facilities : (n, T) by type, or the sum of all; None where not told.
+    """
+
+    housing_units: np.ndarray
+    facilities: np.ndarray | None
+
+
+def read_totals(
+    folder: MeasurementFolder, settings: TopdownSettings, states: np.ndarray
+) -> dict[str, int]:
+    """The exact population of every state of `states` (FIPS), empty where none is declared.
+
+    From the file that the settings name (columns geocode and value; a state's code is FIPS), else
+    from the constraints of a run's own folder. Raises InputRefused for a file that cannot be read
+    or lacks a state, and where totals are needed and told nowhere.
+    """
+    if not declares_state_totals(settings):
+        return {}
+    path = settings.input.paths().get("state_totals")
+    told = _totals_of_folder(folder) if path is None else _totals_of_file(Path(path))
+    missing = [state for state in states.tolist() if state not in told]
+    if missing and path is None:
+        raise InputRefused(
+            f"The population of state {missing[0]} is exact and not in {folder.root}; name the "
+            "file of published totals as input.state_totals (columns geocode and value)."
+        )
+    if missing:
+        raise InputRefused(
+            f"{Path(str(path)).name} has no total of state {missing[0]}, where {folder.root} has "
+            "measurements; add its row."
+        )
+    return {state: told[state] for state in states.tolist()}
+
+
+def _totals_of_file(path: Path) -> dict[str, int]:
+    remedy = "a table of the columns geocode (FIPS) and value, as CSV or Parquet"
+    try:
+        if path.suffix == ".parquet":
+            table = pq.read_table(path, columns=["geocode", "value"]).to_pandas()
+        else:
+            table = pd.read_csv(path, dtype=str)[["geocode", "value"]]
+        codes = [f"{int(code):02d}"[-2:] for code in table["geocode"]]
+        values = [int(value) for value in table["value"]]
+    except FileNotFoundError:
+        raise InputRefused(f"{path} does not exist; input.state_totals names {remedy}.") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        what = f"{path.name} cannot be read; input.state_totals names {remedy}."
+        raise InputRefused(what) from None
+    twice = sorted({code for code in codes if codes.count(code) > 1})
+    if twice:
+        raise InputRefused(f"{path.name} has state {twice[0]} twice; take one of the rows out.")
+    if any(value < 0 for value in values):
+        raise InputRefused(f"{path.name} has a total below 0; correct it.")
+    return dict(zip(codes, values, strict=True))
+
+
+def _totals_of_folder(folder: MeasurementFolder) -> dict[str, int]:
+    """State totals in the constraints of a run's own folder; none in the published layout."""
+    found: dict[str, int] = {}
+    levels = [level for level in folder.universes.get(PERSONS, ()) if level.geolevel == "State"]
+    for path in (path for level in levels for path in level.constraints):
+        for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
+            table = rows.table.to_pandas()
+            own = table[table["query_name"] == STATE_TOTAL_NAME]
+            found |= {
+                str(code)[-2:]: int(values[0])
+                for code, values in zip(own["geocode"], own["value"], strict=True)
+            }
+    return found
+
+
+def read_blocks(
+    folder: MeasurementFolder, spine: Spine, schema: Schema, zeros: tuple[str, ...]
+) -> BlockCounts:
+    """Housing units and facilities of every block of a spine, from the constraints on blocks.
+
+    Raises InputRefused, naming the file and the geocode, for constraints that are missing, stand
+    twice, have another number of answers, or are no such bounds.
+    """
+    level = spine.geolevel(BLOCK)
+    n, n_types = len(level), _n_types(schema)
+    if schema.universe == UNITS:
+        counts = np.full((n, 1), -1, dtype=np.int64)
+        for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
+            if name == TOTAL:
+                _refuse_repeated(folder, rows, name, level.geocode, place, counts)
+                counts[place] = values
+        _refuse_missing(folder, schema.universe, TOTAL, level.geocode, counts)
+        return BlockCounts(counts[:, 0], None)
+    lower_name, upper_name = bound_names(schema)
+    bounds = {name: np.full((n, n_types), -1, dtype=np.int64) for name in (lower_name, upper_name)}
+    for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
+        if name in bounds:
+            _refuse_repeated(folder, rows, name, level.geocode, place, bounds[name])
+            bounds[name][place] = values
+    for name, found in bounds.items():
+        _refuse_missing(folder, schema.universe, name, level.geocode, found)
+    lower, upper = bounds[lower_name], bounds[upper_name]
+    addresses, rest = np.divmod(upper, MOST_PERSONS_PER_ADDRESS)
+    is_odd = (rest != 0).any(axis=1)
+    if n_types > 1:
+        is_odd |= (addresses[:, 1:] != lower[:, 1:]).any(axis=1) | (lower[:, 0] != 0)
+        housing_units, facilities = addresses[:, 0], lower[:, 1:]
+    else:
+        is_odd |= addresses[:, 0] < lower[:, 0]
+        housing_units, facilities = addresses[:, 0] - lower[:, 0], lower
+    if is_odd.any():
+        raise InputRefused(
+            f"{_some_file(folder, schema.universe, BLOCK)}: the bounds of geounit "
+            f"{level.geocode[int(np.argmax(is_odd))]} are not 1 to 99,999 persons a facility and "
+            "at most 99,999 a housing unit; fetch the file again."
+        )
+    return BlockCounts(housing_units, facilities)
+
+
+def block_invariants_of(
+    geography: pd.DataFrame, blocks: Mapping[str, tuple[Spine, BlockCounts]]
+) -> pd.DataFrame:
+    """The invariants frame of a run: every block of the geography, zeros off the spines.
+
+    `blocks` has the spine and the counts of each universe. Raises InputRefused where universes
+    disagree on a block, or on which blocks can hold anybody.
+    """
+    index = CodeIndex.of(geography["block_geocode"].to_numpy(dtype=object))
+    housing_units = np.zeros(len(geography), dtype=np.int64)
+    facilities = np.zeros((len(geography), len(FACILITY_COLUMNS)), dtype=np.int64)
+    placed: dict[str, np.ndarray] = {}
+    for universe, (spine, counts) in blocks.items():
+        place = index.find(spine.block_geocode)
+        own = np.zeros(len(geography), dtype=np.int64)
+        own[place] = counts.housing_units
+        if placed:
+            _refuse_disagreement(geography, universe, next(iter(placed)), own, housing_units)
+            _refuse_other_blocks(geography, universe, place, placed)
+        housing_units, placed[universe] = own, place
+        if counts.facilities is not None:
+            width = counts.facilities.shape[1]
+            facilities[place[:, None], np.arange(len(FACILITY_COLUMNS))[-width:]] = (
+                counts.facilities
+            )
+    columns = dict(
+        zip(
+            ("housing_units", *FACILITY_COLUMNS),
+            np.column_stack([housing_units, facilities]).T,
+            strict=True,
+        )
+    )
+    return pd.DataFrame({"block_geocode": geography["block_geocode"], **columns})
+
+
+def refuse_inconsistent(
+    folder: MeasurementFolder,
+    spine: Spine,
+    schema: Schema,
+    counts: BlockCounts,
+    zeros: tuple[str, ...],
+    totals: Mapping[str, int],
+) -> None:
+    """Refuse constraints of any geounit that are not the sums of the blocks'.
+
+    `totals` are the exact populations of the states, which the nation's must be the sum of.
+    """
+    n_types = _n_types(schema)
+    expected: dict[str, np.ndarray] = {TOTAL: counts.housing_units[:, None]}
+    if schema.universe != UNITS:
+        lower_name, upper_name = bound_names(schema)
+        facilities = counts.facilities
+        assert facilities is not None
+        lower, units = facilities, counts.housing_units
+        if n_types > 1:
+            lower = np.column_stack([np.zeros_like(units), facilities])
+        upper = MOST_PERSONS_PER_ADDRESS * lower
+        upper[:, 0] += MOST_PERSONS_PER_ADDRESS * units
+        expected = {lower_name: lower, upper_name: upper}
+    for level in reversed(spine.geolevels[:-1]):
+        ancestor = spine.ancestors(level.name)
+        sums = {}
+        for name, values in expected.items():
+            sums[name] = np.zeros((len(level), values.shape[1]), dtype=np.int64)
+            np.add.at(sums[name], ancestor, values)
+        if schema.universe != UNITS and level.name == "US" and totals:
+            sums[TOTAL] = np.array([[sum(totals.values())]])
+        seen = {name: np.zeros((len(level), 1), dtype=np.int64) - 1 for name in sums}
+        for rows, name, place, values in constraint_rows(folder, spine, schema, level.name, zeros):
+            if name not in sums:
+                continue
+            _refuse_repeated(folder, rows, name, level.geocode, place, seen[name])
+            seen[name][place] = 0
+            is_wrong = (values != sums[name][place]).any(axis=1)
+            if is_wrong.any():
+                raise InputRefused(
+                    f"{folder.name(rows.path)}: the constraint {name} of geounit "
+                    f"{level.geocode[place[int(np.argmax(is_wrong))]]} is not the sum of those "
+                    "below it; fetch the files of all geolevels again, and check "
+                    "input.state_totals."
+                )
+        for name, marks in seen.items():
+            if name != TOTAL or schema.universe == UNITS:
+                _refuse_missing(folder, schema.universe, name, level.geocode, marks)
+
+
+def constraint_rows(
+    folder: MeasurementFolder, spine: Spine, schema: Schema, geolevel: str, zeros: tuple[str, ...]
+) -> Iterator[tuple[Rows, str, np.ndarray, np.ndarray]]:
+    """Constraints of a geolevel: rows of one name, its geounits (m,), and their values (m, k).
+
+    Refuses names that are not known, and answers of another number; checks structural zeros.
+    """
+    level = spine.geolevel(geolevel)
+    index = CodeIndex.of(level.geocode)
+    widths = {TOTAL: 1, **dict.fromkeys(zeros, 1)}
+    if schema.universe != UNITS:
+        widths |= dict.fromkeys(bound_names(schema), _n_types(schema))
+    for path in folder.level(schema.universe, geolevel).constraints:
+        for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
+            names, query = rows.texts("query_name")
+            chosen = np.flatnonzero(query != _place(names, STATE_TOTAL))
+            if not chosen.size:
+                continue
+            own = Rows(path, rows.table.take(chosen))
+            geounit = geounits_of(folder, own, index, geolevel)
+            lengths, flat = own.lists("value")
+            starts = np.cumsum(lengths) - lengths
+            for number, name in enumerate(names.tolist()):
+                rows_of_name = np.flatnonzero(query[chosen] == number)
+                if not rows_of_name.size:
+                    continue
+                place = geounit[rows_of_name]
+                if name not in widths:
+                    raise InputRefused(
+                        f"{folder.name(path)}: geounit {level.geocode[place[0]]} has the "
+                        f"constraint {name}, which is not known; name the preset that declares it."
+                    )
+                is_odd = lengths[rows_of_name] != widths[name]
+                if is_odd.any():
+                    raise InputRefused(
+                        f"{folder.name(path)}: the constraint {name} of geounit "
+                        f"{level.geocode[place[int(np.argmax(is_odd))]]} does not have "
+                        f"{widths[name]} values; fetch the file again."
+                    )
+                values = flat[starts[rows_of_name][:, None] + np.arange(widths[name])]
+                if name in zeros and values.any():
+                    odd = place[int(np.argmax(values.any(axis=1)))]
+                    raise InputRefused(
+                        f"{folder.name(path)}: the structural zero {name} of geounit "
+                        f"{level.geocode[odd]} is not 0; fetch the file again."
+                    )
+                yield own, name, place, values
+
+
+def _place(names: np.ndarray, name: str) -> int:
+    found = np.flatnonzero(names == name)
+    return int(found[0]) if found.size else -1
+
+
+def _n_types(schema: Schema) -> int:
+    return N_TYPES if BOUNDED_ATTRIBUTE in schema.attributes else 1
+
+
+def _refuse_repeated(
+    folder: MeasurementFolder,
+    rows: Rows,
+    name: str,
+    geocode: np.ndarray,
+    place: np.ndarray,
+    found: np.ndarray,
+) -> None:
+    """Refuse a constraint that stands twice; `found` holds -1 where none was seen."""
+    ordered = np.sort(place)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    again = place[found[place, 0] >= 0]
+    if again.size or repeated.size:
+        odd = geocode[again[0] if again.size else repeated[0]]
+        raise InputRefused(
+            f"{folder.name(rows.path)}: geounit {odd} has the constraint {name} twice; fetch the "
+            "file again."
+        )
+
+
+def _refuse_missing(
+    folder: MeasurementFolder, universe: str, name: str, geocode: np.ndarray, found: np.ndarray
+) -> None:
+    if (found[:, 0] < 0).any():
+        place = int(np.argmax(found[:, 0] < 0))
+        raise InputRefused(
+            f"{folder.root}: geounit {geocode[place]} of {universe} has no constraint {name}; "
+            "fetch its files again."
+        )
+
+
+def _some_file(folder: MeasurementFolder, universe: str, geolevel: str) -> str:
+    return folder.name(folder.level(universe, geolevel).constraints[0])
+
+
+def _refuse_disagreement(
+    geography: pd.DataFrame, universe: str, other: str, own: np.ndarray, known: np.ndarray
+) -> None:
+    differs = own != known
+    if differs.any():
+        _refuse_block(
+            geography,
+            int(np.argmax(differs)),
+            f"has other numbers of housing units in {universe} and {other}",
+        )
+
+
+def _refuse_other_blocks(
+    geography: pd.DataFrame, universe: str, place: np.ndarray, placed: Mapping[str, np.ndarray]
+) -> None:
+    for other, known in placed.items():
+        apart = np.setxor1d(place, known)
+        if apart.size:
+            _refuse_block(
+                geography,
+                int(apart[0]),
+                f"is on one of the spines of {universe} and {other} alone",
+            )
+
+
+def _refuse_block(geography: pd.DataFrame, row: int, what: str) -> NoReturn:
+    raise InputRefused(
+        f"Block {geography['block_geocode'].iloc[row]} {what}; fetch the files of both again."
+    )

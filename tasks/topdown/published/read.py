@@ -1,0 +1,154 @@
+"""Reading published measurements into a run: its geography, spines, invariants and measurements.
+
+What stands in the run directory afterwards is what a topdown run has when it has measured, so that
+everything that comes later is the same code on the same files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.geography.levels import Spine
+from spineflow.tasks.census.evidence import EvidenceTally
+from spineflow.tasks.census.invariants import (
+    read_geography,
+    write_invariants,
+    write_state_totals,
+)
+from spineflow.tasks.census.tables import load_geography
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.topdown.paths import (
+    geography_file,
+    invariants_file,
+    spine_folder,
+    state_totals_file,
+)
+from spineflow.tasks.topdown.published.geounits import read_spine_of
+from spineflow.tasks.topdown.published.invariants import (
+    block_invariants_of,
+    read_blocks,
+    read_totals,
+    refuse_inconsistent,
+)
+from spineflow.tasks.topdown.published.layout import MeasurementFolder, open_folder
+from spineflow.tasks.topdown.published.values import check_level
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine, write_spine
+from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
+from spineflow.validation.census.input_rules import applicable_rules
+from spineflow.validation.rules import count_violations
+
+
+def folder_of(settings: TopdownSettings) -> MeasurementFolder:
+    """The measurements that the settings name: of the nation, or of Puerto Rico alone.
+
+    Which of them is told by the root of the budgets' geolevels.
+    """
+    roots = {next(iter(settings.budget[name].geolevels)) for name in settings.run.universes}
+    path = settings.input.paths()["measurements"]
+    folder = open_folder(path)
+    wanted = "US" if "US" in roots else "PR"
+    return folder if folder.product in (None, wanted) else open_folder(path, wanted)
+
+
+def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
+    """The geography frame, held to the rules on geography files; raises InputRefused."""
+    path = settings.input.paths()["geography"]
+    file = InputFile("geography", path, path.rpartition("/")[2])
+    evidence = EvidenceTally()
+    try:
+        frame = load_geography(file, evidence).frame
+    except UnreadableInput as error:
+        raise refusal([error.finding]) from None
+    findings = [
+        Finding(file.name, rule.column, rule.statement, rule.remedy, count)
+        for rule in applicable_rules(evidence.suites)
+        if (count := count_violations(rule, evidence.suites))
+    ]
+    if findings:
+        raise refusal(findings, with_counts=True)
+    return frame
+
+
+def write_public_geography(run: RunDirectory, settings: TopdownSettings) -> int:
+    """Write the geography of a run from the file that the settings name; returns its blocks."""
+    frame = read_public_geography(settings)
+    with replacing(geography_file(run)) as part:
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+    return len(frame)
+
+
+def write_measured_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
+    """Write the spine that a universe was measured on, and cut it; the shards come last."""
+    blocks = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
+    known = blocks.to_numpy()
+    spine = read_spine_of(folder_of(settings), settings, universe, known)
+    write_spine(spine, spine_folder(run, universe))
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    write_shards(cut_spine(spine, schema, budget), spine_folder(run, universe))
+
+
+def write_told_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Write the invariants that the constraints tell, having held all constraints to them.
+
+    The state totals come last: where they are, all is.
+    """
+    geography = read_geography(geography_file(run))
+    spines = {name: read_spine(spine_folder(run, name)) for name in settings.run.universes}
+    invariants, totals = _invariants(folder_of(settings), settings, geography, spines)
+    write_invariants(invariants_file(run), invariants)
+    write_state_totals(state_totals_file(run), totals)
+
+
+def check_measurements(settings: TopdownSettings) -> None:
+    """Check all that `estimate` reads, and write nothing; raises InputRefused."""
+    folder = folder_of(settings)
+    geography = read_public_geography(settings)
+    blocks = geography["block_geocode"].to_numpy(dtype=object)
+    universes = settings.run.universes
+    spines = {name: read_spine_of(folder, settings, name, blocks) for name in universes}
+    _invariants(folder, settings, geography, spines)
+    for universe, spine in spines.items():
+        budget, schema = settings.budget_of(universe), settings.schema_of(universe)
+        for geolevel in spine.names:
+            check_level(folder, spine, geolevel, budget, schema)
+
+
+def _invariants(
+    folder: MeasurementFolder,
+    settings: TopdownSettings,
+    geography: pd.DataFrame,
+    spines: dict[str, Spine],
+) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The invariants frame and the state totals, consistent with every constraint there is."""
+    zeros = {name: tuple(f"{zero.name}_con" for zero in settings.zeros_of(name)) for name in spines}
+    counts = {
+        name: read_blocks(folder, spine, settings.schema_of(name), zeros[name])
+        for name, spine in spines.items()
+    }
+    invariants = block_invariants_of(
+        geography, {name: (spine, counts[name]) for name, spine in spines.items()}
+    )
+    first = next(iter(spines.values()))
+    states = np.unique([code[:2] for code in first.block_geocode])
+    totals = read_totals(folder, settings, states)
+    for name, spine in spines.items():
+        schema = settings.schema_of(name)
+        refuse_inconsistent(folder, spine, schema, counts[name], zeros[name], totals)
+    return invariants, totals
+
+
+def refuse_missing_folder(settings: TopdownSettings) -> None:
+    """Raise InputRefused where the measurements or the geography that settings name are not."""
+    folder_of(settings)
+    path = settings.input.paths()["geography"]
+    if "://" not in path and not Path(path).exists():
+        raise InputRefused(f"{path} does not exist; correct input.geography.")

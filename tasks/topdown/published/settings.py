@@ -1,0 +1,116 @@
+"""Settings of the estimate flow: where measurements lie, what they were made with, the estimator.
+
+What was asked of the records, with which budget and on which spine, is not in the measurements'
+files. It comes from, first found: the settings file itself and the preset that it names; the
+file `measured.toml` that an export has beside its folders, or the settings of the run whose folder
+is read; the production run of the nation or of Puerto Rico, as the geolevels tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from spineflow.tasks.runs.settings import Refuse, merged_tables
+from spineflow.tasks.runs.settings_files import settings_tree
+from spineflow.tasks.topdown.published.layout import MeasurementFolder, open_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+MEASURED_FILE = "measured.toml"
+"""Tells in an export what was measured, as settings."""
+
+NATION, PUERTO_RICO = "pl94_2020_us", "pl94_2020_pr"
+
+_TOLD = ("census", "geography", "budget", "workload")
+_RELEASED = ("tables", "pl94171")
+
+
+class EstimateSettings(TopdownSettings):
+    """All settings of an estimate run."""
+
+    PRODUCT: ClassVar[str] = "estimate"
+
+    @classmethod
+    def completed(cls, own: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+        """The file's table with what the measurements tell.
+
+        That is what they were made with, the universes that are there, whether they are stamped,
+        and a name for the run. Raises InputRefused for a folder that holds something else.
+        """
+        given = own.get("input")
+        tables: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
+        path = tables.get("measurements")
+        if not isinstance(path, str) or not (folder / path).is_dir():
+            # What is missing or misspelt is told when the settings have been validated.
+            unknown = {
+                "preset": NATION,
+                "input": {"confidential": False},
+                "privacy": {"dataset": "published"},
+            }
+            return merged_tables(unknown, own) | {"measured": {}}
+        root = (folder / path).resolve()
+        found = open_folder(root, _product_asked(own))
+        told = {} if "preset" in own else told_beside(found)
+        base: dict[str, Any] = {
+            "input": {"confidential": False},
+            "privacy": {"dataset": _dataset_of(found)},
+            "run": {"universes": list(found.universes)},
+        }
+        if "preset" not in own and not told:
+            base["preset"] = NATION if found.has_root_of_nation else PUERTO_RICO
+        if not told and found.is_conventional:
+            base["geography"] = {"spine": "conventional"}
+        merged = merged_tables(merged_tables(base, cls.without_replaced(told, own)), own)
+        merged["run"]["universes"] = [
+            name for name in merged["run"]["universes"] if _is_asked(own) or name in found.universes
+        ]
+        return merged | {"measured": {"not_private": found.is_stamped}}
+
+    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+        """Refuse settings of noise and of confidential records, of which there are none."""
+        if self.input.confidential:
+            refuse("input.confidential is true, but nothing that is read is confidential")
+        if self.privacy.infinite or self.privacy.seed is not None:
+            refuse("privacy.infinite and privacy.seed are of noise, and no noise is drawn")
+
+
+def told_beside(folder: MeasurementFolder) -> dict[str, Any]:
+    """What is told beside measurements of how they were made, as tables of settings.
+
+    An export has it in `measured.toml`, a run's own folder in the run's `settings.toml`.
+    """
+    file = folder.root / MEASURED_FILE
+    if folder.product is None and not file.exists():
+        file = folder.root.parent / "settings.toml"
+    if not file.is_file():
+        return {}
+    return told_by(settings_tree(file.read_text(encoding="utf-8")))
+
+
+def told_by(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the settings of a run, those that say what its measurements are and how they are used."""
+    told: dict[str, Any] = {name: tree[name] for name in _TOLD if name in tree}
+    run, release = tree.get("run", {}), tree.get("release", {})
+    told["run"] = {name: run[name] for name in ("universes", "estimator") if name in run}
+    told["release"] = {name: release[name] for name in _RELEASED if name in release}
+    told["privacy"] = {"dataset": tree["privacy"]["dataset"]}
+    return told
+
+
+def _product_asked(own: Mapping[str, Any]) -> str | None:
+    """Whose measurements a preset of Puerto Rico asks for, where a folder has both."""
+    preset = own.get("preset")
+    return "PR" if isinstance(preset, str) and preset.endswith("_pr") else None
+
+
+def _is_asked(own: Mapping[str, Any]) -> bool:
+    run = own.get("run")
+    return isinstance(run, Mapping) and "universes" in run
+
+
+def _dataset_of(folder: MeasurementFolder) -> str:
+    """A name for the run from that of the folder."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.root.name).lstrip("._-")
+    return name or "published"

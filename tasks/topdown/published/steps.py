@@ -1,0 +1,61 @@
+"""The steps that read published measurements into a run."""
+
+from __future__ import annotations
+
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.handles import Made, found, made
+from spineflow.tasks.runs.steps import step
+from spineflow.tasks.topdown.paths import geography_file, spine_folder, state_totals_file
+from spineflow.tasks.topdown.published.read import (
+    folder_of,
+    write_measured_spine,
+    write_public_geography,
+    write_told_invariants,
+)
+from spineflow.tasks.topdown.published.values import write_level
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import BLOCKS, read_spine
+from spineflow.tasks.topdown.spine.shards import SHARDS, read_shards
+
+
+@step("read geography", TopdownSettings, run_name="geography")
+def read_geography_file(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Read the geography file: public."""
+    if geography_file(run).exists():
+        return found(geography_file(run))
+    return made(geography_file(run), {"blocks": write_public_geography(run, settings)})
+
+
+@step("read geounits", TopdownSettings, run_name="geounits-{universe}")
+def read_geounits(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
+    """Read a universe's spine off the geocodes and variances of its measurements."""
+    folder = spine_folder(run, universe)
+    is_there = (folder / SHARDS).exists()
+    if not is_there:
+        write_measured_spine(run, settings, universe)
+    sizes = {level.name: len(level) for level in read_spine(folder).geolevels}
+    return (found if is_there else made)(folder / BLOCKS, sizes)
+
+
+@step("read invariants", TopdownSettings, run_name="invariants")
+def read_told_invariants(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Read the invariants off the constraints, and hold the constraints of all geounits to them."""
+    path = state_totals_file(run)
+    if path.exists():
+        return found(path)
+    write_told_invariants(run, settings)
+    return made(path)
+
+
+@step("read measurements", TopdownSettings, run_name="measurements-{universe}-{geolevel}")
+def read_measurements(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str
+) -> Made:
+    """Bring the noisy measurements of a geolevel into the order of the spine."""
+    folder = run.measurements(universe, geolevel) / "dpqueries"
+    shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == geolevel]
+    if all(run.dpqueries(universe, geolevel, shard.name).exists() for shard in shards):
+        return found(folder)
+    return made(
+        folder, {"files": write_level(run, settings, folder_of(settings), universe, geolevel)}
+    )

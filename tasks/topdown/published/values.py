@@ -1,0 +1,267 @@
+"""From published rows to the measurement files of a run, shard by shard.
+
+Published rows may stand in any order. They are read once, in batches, and laid aside by shard; a
+shard whose rows are complete is put in the order of its spine and written. What is laid aside
+beyond some hundred megabytes goes to temporary files, so that memory is bounded in any case, and
+files that stand in the order of their geounits never touch them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from spineflow.geography.levels import Geolevel, Spine
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.measurement.measure import ANSWERS_PER_ROW_GROUP
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.published.codes import CodeIndex
+from spineflow.tasks.topdown.published.geounits import geounits_of, query_of
+from spineflow.tasks.topdown.published.layout import MeasurementFolder
+from spineflow.tasks.topdown.published.rows import Rows, read_rows
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+from spineflow.tasks.topdown.workload.budget import Budget
+
+MOST_VALUES_ASIDE = 1 << 25
+"""Answers that are kept in memory before some go to a temporary file: 256 MiB."""
+
+
+@dataclass(eq=False)
+class _Aside:
+    """Rows of one shard that have been read: by query the geounits and their answers.
+
+    n_rows : of all queries so far. n_values : answers in memory.
+    """
+
+    n_rows: int = 0
+    n_values: int = 0
+    chunks: list[tuple[int, np.ndarray, np.ndarray]] = field(default_factory=list)
+    file: BinaryIO | None = None
+
+    def add(self, query: int, place: np.ndarray, values: np.ndarray) -> None:
+        self.chunks.append((query, place, values))
+        self.n_rows += len(place)
+        self.n_values += values.size
+
+    def spill(self, folder: Path) -> None:
+        """Move what is in memory to a temporary file."""
+        if self.file is None:
+            self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  Closed when taken.
+        for query, place, values in self.chunks:
+            for array in (np.array(query), place, values):
+                np.save(self.file, array)
+        self.chunks, self.n_values = [], 0
+
+    def taken(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """All rows, in the order in which they were read; the temporary file goes away."""
+        if self.file is not None:
+            size = self.file.tell()
+            self.file.seek(0)
+            while self.file.tell() < size:
+                query, place, values = (np.load(self.file) for _ in range(3))
+                yield int(query), place, values
+            self.file.close()
+        yield from self.chunks
+
+
+def write_level(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    folder: MeasurementFolder,
+    universe: str,
+    geolevel: str,
+) -> int:
+    """Write the measurement files of all shards of a geolevel; returns their number.
+
+    Raises InputRefused, naming the file and the geocode, for answers that do not have the number or
+    the shape of their query.
+    """
+    spine = read_spine(spine_folder(run, universe))
+    budget, schema = settings.budget_of(universe), settings.schema_of(universe)
+    shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == geolevel]
+    level = spine.geolevel(geolevel)
+    for shard, answers in shard_answers(
+        folder, spine, shards, budget, schema, scratch=run.measurements(universe, geolevel)
+    ):
+        write_measurements(
+            run.dpqueries(universe, geolevel, shard.name),
+            _row_groups(level, shard, answers, budget),
+            is_private=settings.is_private,
+        )
+    return len(shards)
+
+
+def shard_answers(
+    folder: MeasurementFolder,
+    spine: Spine,
+    shards: Sequence[Shard],
+    budget: Budget,
+    schema: Schema,
+    *,
+    scratch: Path,
+) -> Iterator[tuple[Shard, Mapping[MarginalQuery, np.ndarray]]]:
+    """Every shard of a geolevel with the answers of its measured geounits, by query.
+
+    The answers are (n_measured, n_rows), in the order of the spine and of the budget's queries. The
+    shards come as their rows are complete. `scratch` is a folder for temporary files.
+    """
+    geolevel = shards[0].geolevel
+    level = spine.geolevel(geolevel)
+    queries = [marginal_query(schema, name) for name in budget.query_shares[geolevel]]
+    number = {query.name: position for position, query in enumerate(queries)}
+    is_measured = ~level.bypassed
+    starts = np.array([shard.start for shard in shards])
+    n_measured = np.add.reduceat(is_measured.astype(np.int64), starts)
+    aside = {position: _Aside() for position in range(len(shards))}
+    scratch.mkdir(parents=True, exist_ok=True)
+    for position in np.flatnonzero((n_measured == 0) | (not queries)).tolist():
+        aside.pop(position)
+        yield shards[position], {}
+    if not queries:
+        return
+    index = CodeIndex.of(level.geocode)
+    for path in folder.level(schema.universe, geolevel).measurements:
+        for query, place, values in _answers(folder, path, level, index, queries, number):
+            of_row = np.searchsorted(starts, place, side="right") - 1
+            for position in np.unique(of_row).tolist():
+                rows = np.flatnonzero(of_row == position)
+                aside[position].add(query, place[rows], values[rows])
+            for position in np.unique(of_row).tolist():
+                if aside[position].n_rows == n_measured[position] * len(queries):
+                    found = aside.pop(position)
+                    shard = shards[position]
+                    yield shard, _ordered(found, shard, is_measured, queries)
+            while sum(one.n_values for one in aside.values()) > MOST_VALUES_ASIDE:
+                max(aside.values(), key=lambda one: one.n_values).spill(scratch)
+    if aside:
+        raise InputRefused(
+            f"{folder.root}: measurements of {schema.universe} at {geolevel} have changed while "
+            "they were read; begin again."
+        )
+
+
+def check_level(
+    folder: MeasurementFolder, spine: Spine, geolevel: str, budget: Budget, schema: Schema
+) -> None:
+    """Refuse answers of a geolevel that do not have the number or the shape of their query."""
+    queries = [marginal_query(schema, name) for name in budget.query_shares[geolevel]]
+    number = {query.name: position for position, query in enumerate(queries)}
+    level = spine.geolevel(geolevel)
+    index = CodeIndex.of(level.geocode)
+    for path in folder.level(schema.universe, geolevel).measurements if queries else ():
+        for _ in _answers(folder, path, level, index, queries, number):
+            pass
+
+
+def _answers(
+    folder: MeasurementFolder,
+    path: Path,
+    level: Geolevel,
+    index: CodeIndex,
+    queries: Sequence[MarginalQuery],
+    number: Mapping[str, int],
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Rows of a file by query: its number, the geounits (m,), and the answers (m, n_rows)."""
+    for rows in read_rows(folder, path, ["geocode", "query_name", "value"], ["query_shape"]):
+        place = geounits_of(folder, rows, index, level.name)
+        names, code = rows.texts("query_name")
+        lengths, flat = rows.lists("value")
+        starts = np.cumsum(lengths) - lengths
+        for of_name, name in enumerate(names.tolist()):
+            chosen = np.flatnonzero(code == of_name)
+            position = number[query_of(name)]
+            query = queries[position]
+            is_odd = lengths[chosen] != query.n_rows
+            _refuse_odd(folder, rows, level, place[chosen], is_odd, query, f"{query.n_rows} values")
+            if "query_shape" in rows.table.column_names:
+                _check_shapes(folder, rows, level, place, chosen, query)
+            yield position, place[chosen], flat[starts[chosen][:, None] + np.arange(query.n_rows)]
+
+
+def _check_shapes(
+    folder: MeasurementFolder,
+    rows: Rows,
+    level: Geolevel,
+    place: np.ndarray,
+    chosen: np.ndarray,
+    query: MarginalQuery,
+) -> None:
+    lengths, flat = rows.lists("query_shape")
+    starts, expected = np.cumsum(lengths) - lengths, np.array(query.shape)
+    is_odd = lengths[chosen] != len(expected)
+    what = f"the shape {list(query.shape)}"
+    _refuse_odd(folder, rows, level, place[chosen], is_odd, query, what)
+    shapes = flat[starts[chosen][:, None] + np.arange(len(expected))]
+    is_odd = (shapes != expected).any(axis=1)
+    _refuse_odd(folder, rows, level, place[chosen], is_odd, query, what)
+
+
+def _refuse_odd(
+    folder: MeasurementFolder,
+    rows: Rows,
+    level: Geolevel,
+    place: np.ndarray,
+    is_odd: np.ndarray,
+    query: MarginalQuery,
+    what: str,
+) -> None:
+    if is_odd.any():
+        raise InputRefused(
+            f"{folder.name(rows.path)}: the answers to {query.name} of geounit "
+            f"{level.geocode[place[int(np.argmax(is_odd))]]} do not have {what}; fetch the file "
+            "again, or name the preset that the measurements were made with."
+        )
+
+
+def _ordered(
+    found: _Aside, shard: Shard, is_measured: np.ndarray, queries: Sequence[MarginalQuery]
+) -> Mapping[MarginalQuery, np.ndarray]:
+    """The answers of a shard's measured geounits in the order of the spine, by query."""
+    own = is_measured[shard.start : shard.stop]
+    row = np.cumsum(own) - 1
+    answers = {query: np.zeros((int(own.sum()), query.n_rows), dtype=np.int64) for query in queries}
+    for position, place, values in found.taken():
+        answers[queries[position]][row[place - shard.start]] = values
+    return answers
+
+
+def _row_groups(
+    level: Geolevel, shard: Shard, answers: Mapping[MarginalQuery, np.ndarray], budget: Budget
+) -> Iterator[list[NoisyAnswers]]:
+    """The answers as a run's files have them; variances and losses are exact again."""
+    measured = shard.start + np.flatnonzero(~level.bypassed[shard.start : shard.stop])
+    if not measured.size or not answers:
+        return
+    step = max(1, ANSWERS_PER_ROW_GROUP // sum(query.n_rows for query in answers))
+    for start in range(0, measured.size, step):
+        rows = measured[start : start + step]
+        code = level.plb_share_code[rows]
+        group = []
+        for query, values in answers.items():
+            asked = budget.query_shares[level.name][query.name]
+            variance, plb = np.zeros(rows.size), np.full(rows.size, "", dtype=object)
+            for share_code in np.unique(code).tolist():
+                share = level.plb_shares[share_code]
+                variance[code == share_code] = _variance(budget, share, asked)
+                plb[code == share_code] = str(budget.spent(share, asked))
+            name = query.name + DPQUERY_SUFFIX
+            group.append(
+                NoisyAnswers(name, level.geocode[rows], values[start : start + step], variance, plb)
+            )
+        yield group
+
+
+def _variance(budget: Budget, share: Fraction, asked: Fraction) -> float:
+    return Noise(budget.mechanism, budget.noise_parameter(share, asked)).variance

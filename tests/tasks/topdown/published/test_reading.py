@@ -1,0 +1,175 @@
+"""Published measurements are read as they come, and refused where they are wrong."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.published import values
+from spineflow.tasks.topdown.published.layout import open_folder, partition_of
+from spineflow.tasks.topdown.published.read import check_measurements
+
+from .conftest import same_release
+
+PERSONS, UNITS = "US_Person_PL_PROD", "US_Unit_PL_PROD"
+
+
+def a_file(folder: Path, geolevel: str, kind: str = "DPQuery", universe: str = PERSONS) -> str:
+    """Name of the first file of a kind at a geolevel."""
+    found = sorted((folder / universe / f"{geolevel}.parquet" / kind).rglob("*.parquet"))
+    return found[0].relative_to(folder).as_posix()
+
+
+def with_column(table: pa.Table, name: str, column: pa.Array | list) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, [column])
+
+
+def first_row(table: pa.Table, name: str, value: object) -> pa.Table:
+    """The table with another value in the first row of a column."""
+    kind = table.schema.field(name).type
+    column = pa.concat_arrays(
+        [pa.array([value], kind), *(chunk for chunk in table[name].slice(1).chunks)]
+    )
+    return with_column(table, name, column)
+
+
+def test_a_release_from_an_export_and_from_the_runs_own_folder_is_that_of_the_run(export, tmp_path):
+    """Byte for byte, and so are all measurements that were read."""
+    for name, folder in (("export", export.folder), ("own", export.run.root / "measurements")):
+        run = export.estimated(folder, tmp_path / name)
+        assert same_release(export.run, run)
+        for path in (export.run.root / "measurements").rglob("*.parquet"):
+            again = run.root / path.relative_to(export.run.root)
+            assert again.read_bytes() == path.read_bytes(), path
+        assert not any(run.confidential.iterdir())
+        assert "spent nothing" in (run.release / "certificate.md").read_text(encoding="utf-8")
+
+
+def test_partitions_may_be_spelt_cut_shuffled_and_lack_columns(
+    export, tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    """Three spellings of a state, narrow integers, several files, any order, files laid aside."""
+    copy = tmp_path / "copy"
+    shutil.copytree(export.folder, copy)
+    (copy / "measured.toml").unlink()
+    rng = np.random.default_rng(1)
+    for number, path in enumerate(sorted(copy.rglob("part-*.parquet"))):
+        table = pq.ParquetFile(path).read()
+        table = table.take(pa.array(rng.permutation(table.num_rows)))
+        if "Constraint" in path.parts and number % 2:
+            table = table.drop_columns(["sign", "variance", "plb"])
+        if "DPQuery" in path.parts:
+            table = table.drop_columns(["plb"] if number % 2 else ["plb", "query_shape"])
+            table = with_column(table, "value", table["value"].cast(pa.list_(pa.int32())))
+        half = table.num_rows // 2
+        path.unlink()
+        pq.write_table(table.slice(0, half), path)
+        pq.write_table(table.slice(half), path.with_name("part-00001.parquet"))
+    for folder in list(copy.rglob("State=0*")):
+        if "Tract.parquet" in folder.parts:
+            folder.rename(folder.with_name(f"State={int(partition_of(folder / 'x')):02d}"))
+    monkeypatch.setattr(values, "MOST_VALUES_ASIDE", 10_000)
+    assert same_release(export.run, export.estimated(copy, tmp_path / "run"))
+
+
+def refusal(export, folder: Path, *overrides: str) -> str:
+    with pytest.raises(InputRefused) as refused:
+        check_measurements(export.settings(folder, *overrides))
+    sentence = str(refused.value)
+    assert re.fullmatch(r"[^\n]+\.", sentence)
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("geolevel", "kind", "edit", "words"),
+    [
+        ("Block", "DPQuery", lambda t: t.slice(1), "was measured, but not with the query"),
+        ("Block", "DPQuery", lambda t: pa.concat_tables([t, t.slice(0, 1)]), "twice"),
+        ("Block", "DPQuery", lambda t: first_row(t, "variance", 0.0), "the variance 0 of"),
+        ("Block", "DPQuery", lambda t: first_row(t, "variance", -3.0), "the variance -3 of"),
+        ("Block", "DPQuery", lambda t: first_row(t, "value", [1, 2, 3, 4, 5]), "do not have"),
+        ("Block", "DPQuery", lambda t: first_row(t, "query_shape", [9, 9]), "the shape"),
+        ("Block", "DPQuery", lambda t: first_row(t, "geocode", "0"), "has no constraints"),
+        ("Block", "DPQuery", lambda t: first_row(t, "query_name", "hhgq * cenrace_dpq"), "ask"),
+        ("Block", "DPQuery", lambda t: t.drop_columns(["variance"]), "no column 'variance'"),
+        ("Block", "Constraint", lambda t: t.slice(1), "no constraint"),
+        ("Block", "Constraint", lambda t: first_row(t, "value", [1]), "values"),
+        ("Block", "Constraint", lambda t: pa.concat_tables([t, t.slice(0, 1)]), "twice"),
+        ("Block", "Constraint", lambda t: first_row(t, "value", [3] * 8), "persons a facility"),
+        ("Block", "Constraint", lambda t: first_row(t, "query_name", "odd_con"), "odd_con"),
+        ("Tract", "Constraint", lambda t: first_row(t, "value", [0] * 7 + [9]), "is not the sum"),
+        ("Tract", "Constraint", lambda t: first_row(t, "geocode", "9" * 12), "no geounit of Coun"),
+        ("US", "DPQuery", lambda t: t.slice(0, 0), "do not use up the budget"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_file_and_geounit(
+    export, changed, geolevel, kind, edit, words
+):
+    name = a_file(export.folder, geolevel, kind)
+    copy = changed(name, edit)
+    sentence = refusal(export, copy)
+    assert words in sentence, sentence
+    assert re.search(r"geounit \S*\d|column 'variance'", sentence), sentence
+    assert "parquet" in sentence or "changed" in sentence
+
+
+def test_files_that_cannot_be_read_or_are_missing_are_refused(export, changed, tmp_path):
+    name = a_file(export.folder, "Block")
+    copy = changed(name, lambda table: table)
+    (copy / name).write_bytes(b"PAR1 and nothing more")
+    assert "Parquet" in refusal(export, copy) and name in refusal(export, copy)
+    shutil.rmtree(copy / PERSONS / "Block.parquet")
+    assert "persons at Block" in refusal(export, copy)
+    with pytest.raises(InputRefused, match="is no folder"):
+        export.settings(tmp_path / "nothing")
+
+
+def test_a_geounit_in_the_partition_of_another_state_is_refused(export, changed):
+    name = a_file(export.folder, "Tract", "Constraint")
+    copy = changed(name, lambda table: table)
+    folder = (copy / name).parent
+    folder.rename(folder.with_name("State=156"))
+    assert "another state" in refusal(export, copy)
+
+
+def test_another_budget_is_refused_unless_the_settings_give_it(export, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(export.folder, copy)
+    (copy / "measured.toml").unlink()
+    check_measurements(export.settings(copy))
+    sentence = refusal(export, copy, "budget.persons.rho='1'")
+    assert "is none that budget.persons gives" in sentence
+    assert "block_by_block" not in sentence
+    assert "does not ask" in refusal(export, copy, "run.estimator=block_by_block")
+
+
+def test_state_totals_are_needed_and_must_be_those_of_the_nation(export, tmp_path):
+    with pytest.raises(InputRefused, match="input.state_totals"):
+        check_measurements(export.settings(export.folder, totals=False))
+    totals = tmp_path / "totals.csv"
+    for text, words in (
+        ("geocode,value\n01,4\n", "has no total of state"),
+        ("geocode\n01\n", "cannot be read"),
+        ((export.folder / "state_totals.csv").read_text().rstrip("\n") + "0\n", "is not the sum"),
+    ):
+        totals.write_text(text)
+        assert words in refusal(export, export.folder, f"input.state_totals={totals}")
+
+
+def test_a_folder_tells_whose_measurements_it_has(export):
+    folder = open_folder(export.folder)
+    assert folder.product == "US" and folder.is_stamped and not folder.is_conventional
+    settings = export.settings(export.folder)
+    assert settings.run.universes == ("persons", "units") and not settings.is_private
+    assert settings.privacy.dataset == "county"
+    one = export.settings(export.folder, "run.universes=['units']")
+    check_measurements(one)
+    geocodes = pq.read_table(export.folder / a_file(export.folder, "Block"))["geocode"]
+    assert pc.max(pc.utf8_length(geocodes)).as_py() > 16
