@@ -31,7 +31,16 @@ PLACES = {
     "BoundDeclaration": "`[[census.universes.<name>.bounds]]`",
     "RelationDeclaration": "`[[census.universes.<name>.relations]]`",
     "Term": "An entry of `left` or `right`",
+    "MicrodataDeclaration": "`[census.universes.<name>.microdata]`",
+    "MicrodataColumn": "`[[census.universes.<name>.microdata.columns]]`",
+    "FurtherRecords": "`[census.universes.<name>.microdata.further]`",
     "TableDeclaration": "`[[census.tables]]`",
+    "TableRows": "An entry of a table's `rows`",
+    "CodePart": "`[census.code_parts.<name>]`",
+    "SummaryLevelDeclaration": "`[[census.summary_levels]]`",
+    "QuantityDeclaration": "`[[census.quantities]]`",
+    "LargestGroupDeclaration": "`[census.redistricting]`",
+    "GroupDeclaration": "`[[census.redistricting.groups]]`",
 }
 """Where each part of the language stands in a settings file."""
 

@@ -179,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         dest="queries",
         metavar="Q",
-        help="a marginal query such as total or 'hispanic * cenrace'; may be given several times",
+        help="a marginal query such as total or 'sex * age'; may be given several times",
     )
     intervals.add_argument("--universe", help="default: the first of the run")
     where = intervals.add_mutually_exclusive_group()

@@ -135,7 +135,7 @@ def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
 
 def _aian_area(geography: pd.DataFrame, rules: SpineRules) -> tuple[np.ndarray, pd.Index]:
     """The block's area in the AIAN branch (-1 outside) and the areas' codes."""
-    area, values = pd.factorize(text_column(geography, "AIANNHCE"))
+    area, values = pd.factorize(text_column(geography, rules.column_of("aian")))
     on_spine = np.zeros(len(values), dtype=bool)
     for aian_range in rules.aian_ranges:
         if aian_range.on_spine:
@@ -160,16 +160,14 @@ def _is_mcd_block(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules)
 def _mcd_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> Category:
     within = _is_mcd_block(geography, codes, rules)
     prefix = codes.state * 1000 + codes.county_fips
-    return _coded_category(
-        "mcd", text_column(geography, "COUSUBFP"), prefix, 5, within, OUTSIDE_MCD_CODES
-    )
+    column = text_column(geography, rules.column_of("mcd"))
+    return _coded_category("mcd", column, prefix, 5, within, OUTSIDE_MCD_CODES)
 
 
 def _place_category(geography: pd.DataFrame, codes: BlockCodes, rules: SpineRules) -> Category:
     within = ~_is_mcd_block(geography, codes, rules)
-    return _coded_category(
-        "place", text_column(geography, "PLACEFP"), codes.state, 2, within, OUTSIDE_CODES
-    )
+    column = text_column(geography, rules.column_of("place"))
+    return _coded_category("place", column, codes.state, 2, within, OUTSIDE_CODES)
 
 
 def _column_category(

@@ -65,7 +65,7 @@ def generate_geography(sizes: NationalSizes, *, seed: int = 0) -> tuple[pd.DataF
     """A geography frame and the group-quarters facilities of its blocks.
 
     Returns:
-        The frame (block_geocode, AIANNHCE, COUSUBFP, PLACEFP, SDUNI; text columns) sorted by
+        The frame (block_geocode, aian, mcd, place, SDUNI; text columns) sorted by
         block_geocode, and an (n_blocks, 7) int8 array of facilities by type.
     """
     rng = np.random.default_rng(seed)
@@ -111,9 +111,9 @@ def generate_geography(sizes: NationalSizes, *, seed: int = 0) -> tuple[pd.DataF
     frame = pd.DataFrame(
         {
             "block_geocode": _text(geocode, 16),
-            "AIANNHCE": _text(aian_code, 4),
-            "COUSUBFP": _text(mcd_code, 5),
-            "PLACEFP": _text(place_code, 5),
+            "aian": _text(aian_code, 4),
+            "mcd": _text(mcd_code, 5),
+            "place": _text(place_code, 5),
             "SDUNI": _text(district % 99_000, 5),
         }
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from spineflow.geography.errors import GeographyRefused
@@ -61,7 +61,7 @@ OUTSIDE_AIAN = "9999"
 
 @dataclass(frozen=True, kw_only=True)
 class AianRange:
-    """A closed range of AIANNHCE codes that belong to one type of area."""
+    """A closed range of codes of AIAN areas that belong to one type of area."""
 
     low: str
     high: str
@@ -91,6 +91,9 @@ class SpineRules:
 
     aian_ranges: tuple[AianRange, ...] = ()
     """Types of AIAN area by code; codes in no range are treated as outside."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the geography frame by the category that they tell (aian, mcd, place); a category
+    that is left out has a column of its own name."""
     strong_mcd_states: tuple[str, ...] = ()
     """FIPS codes of the states whose minor civil divisions are targeted instead of places."""
     fanout_cutoff: float = 12
@@ -133,6 +136,10 @@ class SpineRules:
                 )
         if self.categories is not None and len(set(self.categories)) < len(self.categories):
             raise GeographyRefused("an off-spine entity category is named twice; name it once")
+
+    def column_of(self, category: str) -> str:
+        """The column of the geography frame that tells a category."""
+        return self.columns.get(category, category)
 
     def categories_of(self, kind: str) -> tuple[str, ...]:
         """Categories in force for a spine of this kind."""

@@ -1,10 +1,10 @@
 """Noisy-measurement and constraint files: Parquet, one row per geounit and query.
 
 `measurements/<universe>/<geolevel>/dpqueries/<shard>.parquet` holds `geocode` string,
-`query_name` string (`hispanic * cenrace_dpq`), `value` list<int64> row-major in schema order,
+`query_name` string (`sex * age_dpq`), `value` list<int64> row-major in schema order,
 `variance` double, `plb` string (rho, or epsilon, spent on the answers, as `p/q`).
 `measurements/<universe>/<geolevel>/constraints/<shard>.parquet` holds `geocode`, `query_name`
-(`hhgq_total_ub_con`), `sign` (`=`, `<=` or `>=`), `value`.
+(`kind_total_ub_con`), `sign` (`=`, `<=` or `>=`), `value`.
 
 Rows are streamed in row groups of some megabytes, each a run of geounits, query after query, so
 that memory stays bounded on both sides and a reader of a few geounits skips most of a file. Values

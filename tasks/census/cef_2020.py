@@ -20,6 +20,10 @@ PERSONS = CENSUS.schema("persons")
 UNITS = CENSUS.schema("units")
 """Housing units of the redistricting product: vacant, occupied."""
 
+IDENTITY_COLUMNS = ("block_geocode", *CENSUS.universes["persons"].declared.identity, "persons")
+"""Canonical columns by which the ledger recognises persons, as integers: geocode of 16 digits,
+levels, and the number of persons, one row for every combination that occurs."""
+
 TYPE_COLUMN, AGE_COLUMN = "QGQTYP", "QAGE"
 
 TYPE_OF_CODE: Mapping[str | None, int] = {

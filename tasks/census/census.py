@@ -7,7 +7,7 @@ names that do not exist, levels in no or two groups, relations to universes that
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,13 +18,18 @@ from spineflow.tasks.census.declarations import (
     CensusDeclaration,
     CensusGeography,
     CoarseningDeclaration,
+    CodePart,
+    CodeRange,
+    LargestGroupDeclaration,
+    QuantityDeclaration,
     Step,
+    SummaryLevelDeclaration,
     TableDeclaration,
     UniverseDeclaration,
     Where,
 )
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.recodes import CodeSet, Recode, compiled_recode
+from spineflow.tasks.census.recodes import CodeSet, Recode, compiled_recode, whole_number
 from spineflow.tasks.census.schema import Coarsening, Schema
 
 PRESETS = Path(__file__).parent / "presets"
@@ -102,6 +107,11 @@ class Universe:
     bounds: tuple[Bound, ...]
     relations: tuple[Relation, ...]
 
+    def bounded_attribute(self, schema: Schema) -> str | None:
+        """The attribute of a schema on each of whose levels there are bounds; None without."""
+        bounded = (bound.query for bound in self.bounds)
+        return next((query for query in bounded if query in schema.attributes), None)
+
     @property
     def steps(self) -> tuple[Step, ...]:
         """The tables on the way to the area."""
@@ -117,11 +127,20 @@ class Census:
     geography: CensusGeography | None
     universes: Mapping[str, Universe]
     tables: tuple[TableDeclaration, ...]
+    code_parts: Mapping[str, CodePart]
+    summary_levels: tuple[SummaryLevelDeclaration, ...]
+    quantities: tuple[QuantityDeclaration, ...]
+    redistricting: LargestGroupDeclaration | None
 
     @property
     def is_declared(self) -> bool:
         """Whether the declaration alone says how the tables are read."""
         return self.layout == DECLARED
+
+    @property
+    def geolevels(self) -> tuple[str, ...]:
+        """The declared geolevels, root first."""
+        return () if self.geography is None else self.geography.geolevels
 
     @property
     def input_tables(self) -> tuple[str, ...]:
@@ -169,9 +188,10 @@ def compiled(declared: CensusDeclaration) -> Census:
     coarsenings = tuple(
         _coarsening(name, entry, recodes) for name, entry in declared.coarsenings.items()
     )
-    clash = set(declared.coarsenings) & set(declared.attributes)
-    if clash:
-        raise ValueError(f"{min(clash)!r} is both an attribute and a coarsening; rename one")
+    for name in set(declared.coarsenings) & set(declared.attributes):
+        pair = {name, declared.coarsenings[name].attribute}
+        if any(pair <= set(universe.attributes) for universe in declared.universes.values()):
+            raise ValueError(f"{name!r} is both an attribute and a coarsening; rename one")
     schemas = {
         name: _schema(name, universe, recodes, coarsenings)
         for name, universe in declared.universes.items()
@@ -181,7 +201,20 @@ def compiled(declared: CensusDeclaration) -> Census:
         universes[name] = _universe(name, universe, declared, schemas, recodes)
     for table in declared.tables:
         _check_table(table, declared, schemas)
-    return Census(declared.layout, declared.geography, universes, declared.tables)
+    _check_summary_levels(declared)
+    for quantity in declared.quantities:
+        _known_universe(f"quantity {quantity.name!r}", quantity.universe, schemas)
+        schemas[quantity.universe].cells_where(quantity.where)
+    return Census(
+        declared.layout,
+        declared.geography,
+        universes,
+        declared.tables,
+        declared.code_parts,
+        declared.summary_levels,
+        declared.quantities,
+        declared.redistricting,
+    )
 
 
 def _coarsening(
@@ -192,7 +225,7 @@ def _coarsening(
     labels = recodes[declared.attribute].levels
     group_of: dict[str, int] = {}
     for group, members in enumerate(declared.levels.values()):
-        for label in members:
+        for label in _labels(members, labels):
             if label not in labels:
                 raise ValueError(
                     f"coarsening {name!r}: attribute {declared.attribute!r} has no level {label!r}"
@@ -201,10 +234,28 @@ def _coarsening(
                 raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
             group_of[label] = group
     missing = [label for label in labels if label not in group_of]
-    if missing:
+    rest = [group for group, members in enumerate(declared.levels.values()) if not members]
+    if len(rest) > 1 or (rest and not missing):
+        raise ValueError(f"coarsening {name!r} needs one list at most that is empty, for the rest")
+    if missing and not rest:
         raise ValueError(f"coarsening {name!r} leaves out the level {missing[0]!r}")
+    group_of |= dict.fromkeys(missing, rest[0]) if rest else {}
     groups = tuple(group_of[label] for label in labels)
     return Coarsening(name, declared.attribute, tuple(declared.levels), groups)
+
+
+def _labels(members: Sequence[str | CodeRange], labels: Sequence[str]) -> list[str]:
+    """The labels that are listed, and those that are numbers within a range."""
+    found: list[str] = []
+    for member in members:
+        if isinstance(member, str):
+            found.append(member)
+            continue
+        numbers = [(label, whole_number(label)) for label in labels]
+        found += [
+            label for label, n in numbers if n is not None and member.first <= n <= member.last
+        ]
+    return found
 
 
 def _schema(
@@ -335,13 +386,53 @@ def _relation(
 def _check_table(
     table: TableDeclaration, declared: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> None:
-    if table.universe not in schemas:
-        raise ValueError(f"table {table.name!r} is of {table.universe!r}, which is no universe")
+    _known_universe(f"table {table.name!r}", table.universe, schemas)
     schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
     marginal_query(schema, table.query)
-    schema.cells_where(table.where)
+    table_cells(table, schema)
+    if not table.levels and not declared.summary_levels:
+        raise ValueError(f"table {table.name!r} needs levels, which the census declares none of")
     if [other.name for other in declared.tables].count(table.name) > 1:
         raise ValueError(f"there are two tables {table.name!r}; rename one")
+
+
+def _known_universe(what: str, universe: str, schemas: Mapping[str, Schema]) -> None:
+    if universe not in schemas:
+        raise ValueError(f"{what} is of {universe!r}, which is no universe")
+
+
+def _check_summary_levels(declared: CensusDeclaration) -> None:
+    for level in declared.summary_levels:
+        for part in level.parts:
+            if part not in declared.code_parts:
+                raise ValueError(
+                    f"summary level {level.name!r} has the part {part!r}, which code_parts lacks"
+                )
+
+
+def tells(schema: Schema, names: Iterable[str]) -> bool:
+    """Whether a schema has all these attributes, or coarsenings of its attributes."""
+    return all(name in schema.attributes or schema.coarsening(name) for name in names)
+
+
+def names_of_table(table: TableDeclaration) -> set[str]:
+    """Attributes and coarsenings that a table of variables needs."""
+    names = set(table.where) | {name for rows in table.rows for name in rows.where}
+    return names | {rows.each for rows in table.rows if rows.each}
+
+
+def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
+    """Masks `(n_cells,)` of the cells that each variable of a table counts, in their order."""
+    everyone = schema.cells_where(table.where)
+    masks = []
+    for rows in table.rows:
+        inside = everyone & schema.cells_where(rows.where)
+        if rows.each is None:
+            masks.append(inside)
+            continue
+        row_of_cell = marginal_query(schema, rows.each).row_of_cell
+        masks += [inside & (row_of_cell == row) for row in np.unique(row_of_cell[inside])]
+    return masks
 
 
 def query_labels(schema: Schema, name: str) -> list[tuple[str, ...]]:

@@ -95,8 +95,9 @@ class CoarseningDeclaration(Part):
 
     attribute: str
     """Attribute whose levels are put together."""
-    levels: dict[str, tuple[str, ...]] = Field(min_length=1)
-    """Labels of the attribute's levels, by the label of the coarse level; each stands once."""
+    levels: dict[str, tuple[str | CodeRange, ...]] = Field(min_length=1)
+    """Labels of the attribute's levels, by the label of the coarse level; each stands once, and a
+    range stands for the labels that are numbers within it. One list may be empty, for the rest."""
 
 
 class Step(Part):
@@ -179,6 +180,57 @@ class RelationDeclaration(Part):
     """Nothing stands for 0."""
 
 
+class MicrodataColumn(Part):
+    """A column of released microdata in a layout of its own, and what fills it.
+
+    A column of an attribute that the schema does not have is left out.
+    """
+
+    name: str
+    """Name of the column."""
+    constant: str | None = None
+    """The same text in every row."""
+    digits: tuple[int, int] | None = None
+    """First character of the area's code, and the one after the last."""
+    number: bool = False
+    """Whether it numbers the rows from 0."""
+    attribute: str | None = None
+    """Attribute or coarsening that it tells."""
+    first: int | None = None
+    """Code of the first level; those after it count on."""
+    width: int = Field(default=1, ge=1)
+    """Digits of the codes, with leading zeros."""
+    codes: tuple[str, ...] | None = None
+    """Codes of the levels one by one, in place of `first`."""
+
+    @model_validator(mode="after")
+    def _is_filled_by_one_thing(self) -> MicrodataColumn:
+        given = [self.constant is not None, self.digits is not None, self.number]
+        if sum([*given, self.attribute is not None]) != 1:
+            raise ValueError("needs one of constant, digits, number and attribute")
+        if self.attribute is not None and (self.first is None) == (self.codes is None):
+            raise ValueError("needs first or codes beside its attribute")
+        return self
+
+
+class FurtherRecords(Part):
+    """Rows of microdata for the records of another universe, whose number is public."""
+
+    universe: str
+    """Universe that bounds are per."""
+    values: dict[str, str]
+    """Their values in the columns that tell attributes."""
+
+
+class MicrodataDeclaration(Part):
+    """The layout of a universe's microdata; without one there are labels of areas and levels."""
+
+    columns: tuple[MicrodataColumn, ...] = Field(min_length=1)
+    """In the order of the file."""
+    further: FurtherRecords | None = None
+    """Rows after those of each area."""
+
+
 class UniverseDeclaration(Part):
     """A kind of record: where it stands, what tells it apart, what is known of it."""
 
@@ -205,6 +257,10 @@ class UniverseDeclaration(Part):
     """Bounds per record of another universe."""
     relations: tuple[RelationDeclaration, ...] = ()
     """Linear equalities and inequalities."""
+    identity: tuple[str, ...] = ()
+    """Attributes by which the ledger recognises the records again; left out, all."""
+    microdata: MicrodataDeclaration | None = None
+    """Layout of its microdata."""
 
 
 class CategoryDeclaration(Part):
@@ -241,8 +297,17 @@ class CensusGeography(Part):
     """Areas that form a branch of their own."""
 
 
+class TableRows(Part):
+    """Variables of a table: one that counts some records, or one for each level of an attribute."""
+
+    where: Where = {}
+    """The records that are counted; by default all."""
+    each: str | None = None
+    """Attribute or coarsening with a variable for each level that occurs among them."""
+
+
 class TableDeclaration(Part):
-    """A released table: answers to a query for every entity of some summary levels."""
+    """A released table: answers to a query, or variables, for every entity of some levels."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
     """Name of the files; letters, digits, `_` and `-`."""
@@ -250,10 +315,86 @@ class TableDeclaration(Part):
     """Universe that is counted."""
     query: str = "total"
     """Query whose answers the table has."""
+    rows: tuple[TableRows, ...] = ()
+    """Its variables, numbered from 1, in place of a query."""
     where: Where = {}
     """The records that the table counts; by default all."""
-    levels: tuple[str, ...] = Field(min_length=1)
-    """Geolevels or other columns of the table of areas."""
+    levels: tuple[str, ...] = ()
+    """Geolevels or other columns of the table of areas; left out, the declared summary levels."""
+
+    @model_validator(mode="after")
+    def _has_a_query_or_rows(self) -> TableDeclaration:
+        if self.rows and self.query != "total":
+            raise ValueError("needs a query or rows, not both")
+        return self
+
+
+class CodePart(Part):
+    """A part of the geocodes of summary levels."""
+
+    digits: tuple[int, int] | None = None
+    """First character of the area's code, and the one after the last."""
+    column: str | None = None
+    """Column of the table of areas."""
+    outside: str | None = None
+    """Code of the areas that are in no entity."""
+
+    @model_validator(mode="after")
+    def _comes_from_one_place(self) -> CodePart:
+        if (self.digits is None) == (self.column is None):
+            raise ValueError("needs digits or a column")
+        return self
+
+
+class SummaryLevelDeclaration(Part):
+    """A level of entities whose geocodes are made of parts."""
+
+    code: str
+    """Its code in files."""
+    name: str
+    """Its name in reports and file names."""
+    parts: tuple[str, ...] = Field(min_length=1)
+    """Parts of a geocode, by their names in `code_parts`."""
+
+
+class QuantityDeclaration(Part):
+    """Counts that reports of accuracy and criteria speak of together."""
+
+    name: str
+    """Name in reports and criteria."""
+    universe: str
+    """Universe that is counted."""
+    where: Where = {}
+    """The records that are counted; by default all."""
+    by: tuple[str, ...] = ()
+    """Attributes or coarsenings with a count for each combination of levels; where `where` has one
+    of them, its levels in their order."""
+    label: str = "all records"
+    """Label of the count, where there is one only."""
+    meaning: str = ""
+    """A sentence for reports."""
+
+
+class GroupDeclaration(Part):
+    """Groups that belong to a partition of a population: one, or one for each level."""
+
+    where: Where = {}
+    """The records of the group or groups; by default all."""
+    each: str | None = None
+    """Attribute or coarsening with a group for each level."""
+    label: str = ""
+    """Label, where there is one group."""
+
+
+class LargestGroupDeclaration(Part):
+    """The criterion on the share of the largest group of a population."""
+
+    universe: str
+    """Universe whose records are grouped."""
+    populations: dict[str, Where]
+    """The populations by name: whom each counts."""
+    groups: tuple[GroupDeclaration, ...] = Field(min_length=1)
+    """Groups that partition a population."""
 
 
 class CensusDeclaration(Part):
@@ -271,6 +412,14 @@ class CensusDeclaration(Part):
     """Universes by name; earlier ones are released first."""
     tables: tuple[TableDeclaration, ...] = ()
     """Tables to release."""
+    code_parts: dict[str, CodePart] = {}
+    """Parts of the geocodes of summary levels by name."""
+    summary_levels: tuple[SummaryLevelDeclaration, ...] = ()
+    """Levels of entities with geocodes of parts, in the order of the files."""
+    quantities: tuple[QuantityDeclaration, ...] = ()
+    """What accuracy is told of; left out, every measured query."""
+    redistricting: LargestGroupDeclaration | None = None
+    """The criterion of redistricting, where there is one."""
 
     @model_validator(mode="after")
     def _says_where(self) -> CensusDeclaration:

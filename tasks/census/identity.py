@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
+from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS
 from spineflow.tasks.census.inputs import IngestResult
 from spineflow.tasks.census.tables import IDENTITY
-from spineflow.tasks.ledger.digests import PERSON_COLUMNS, InputDigest, input_digest
+from spineflow.tasks.ledger.digests import InputDigest, input_digest
 
 
 def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
@@ -16,7 +17,7 @@ def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:
     block = np.repeat(geocode, np.diff(persons.indptr))
     columns = (block, *np.divmod(persons.indices, IDENTITY.shape[1]), persons.data)
     digests = {
-        "persons": input_digest("persons", dict(zip(PERSON_COLUMNS, columns, strict=True)), key)
+        "persons": input_digest("persons", dict(zip(IDENTITY_COLUMNS, columns, strict=True)), key)
     }
     if "units" in result.histograms:
         units = sparse.coo_array(result.histograms["units"])

@@ -62,7 +62,12 @@ class Schema:
         return self.levels_of[self.attributes.index(attribute)]
 
     def coarsening(self, name: str) -> Coarsening | None:
-        """The coarsening of this name of one of the attributes; None if there is none."""
+        """The coarsening of this name of one of the attributes; None if there is none.
+
+        An attribute of the schema has its name for itself.
+        """
+        if name in self.attributes:
+            return None
         return next((c for c in self.coarsenings if c.name == name), None)
 
     def levels(self, attribute: str) -> np.ndarray:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from scipy import sparse
 from spineflow.tasks.census.cef_2020 import (
     AGE_COLUMN,
+    CENSUS,
     TYPE_COLUMN,
     TYPE_OF_CODE,
     cef_schema,
@@ -30,6 +31,7 @@ from spineflow.tasks.census.recodes import UNKNOWN
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
 from spineflow.tasks.tables.layouts import (
+    BLOCK_KEY,
     GEOCODE_FIELDS,
     GEOGRAPHY_LAYOUT,
     PERSONS_LAYOUT,
@@ -41,14 +43,14 @@ from spineflow.validation.census.input_rules import NURSING_FACILITY
 
 HOUSING_UNIT = "2"
 FACILITY = "4"
-IDENTITY = cef_schema("persons", ("age", "cenrace"))
+IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
 """What every product that reads persons knows of them beside their block."""
 UNIT_COLUMNS = ("RTYPE", "MAFID", "OIDTB", "QGQTYP", "VACS")
 
 
 @dataclass(frozen=True)
 class GeographyTable:
-    """The geography frame, and where each OIDTABBLK stands in it."""
+    """The geography frame, and where each block's identifier stands in it."""
 
     frame: pd.DataFrame
     index: KeyIndex
@@ -88,11 +90,11 @@ class PersonSums:
 def load_geography(file: InputFile, evidence: EvidenceTally) -> GeographyTable:
     """Read the geography table and sort it by block geocode.
 
-    The frame has block_geocode (16 digits), AIANNHCE, COUSUBFP, PLACEFP and every further column
-    of the file that is no part of the block geocode and not OIDTABBLK.
+    The frame has block_geocode (16 digits) and every column of the file that is no part of the
+    block geocode and not the block's identifier.
     """
     batch = _whole(read_batches(file, Selection(GEOGRAPHY_LAYOUT.names, with_others=True)))
-    keys = batch.pop("OIDTABBLK")
+    keys = batch.pop(BLOCK_KEY)
     columns = {
         name: CodedColumn.from_arrow(array, GEOGRAPHY_LAYOUT.field(name))
         for name, array in batch.items()
@@ -101,8 +103,8 @@ def load_geography(file: InputFile, evidence: EvidenceTally) -> GeographyTable:
         if name in columns:
             evidence.add("geography", name, columns[name].counts())
     index = KeyIndex(keys)
-    evidence.add_mask("geography", "blank_oidtabblk", index.is_blank)
-    evidence.add_mask("cross_table", "repeated_oidtabblk", index.is_repeated)
+    evidence.add_mask("geography", "blank_block_identifier", index.is_blank)
+    evidence.add_mask("cross_table", "repeated_block_identifier", index.is_repeated)
 
     parts = [columns.pop(name) for name in GEOCODE_FIELDS]
     geocode = np.full(len(keys), "", dtype=object)

@@ -5,10 +5,10 @@ does not depend on the order of records, on file formats, or on columns that onl
 reads. A plain hash would let anyone who holds a guess of the records confirm it; without the key
 the digests say nothing.
 
-Persons are recognised by how many of them have each age and race in each block
-(`PERSON_COLUMNS`), which every product that reads persons knows. Where the first column is a
-block geocode there is also a digest for each county, so that the counties of a state are
-recognised when they come alone.
+Persons are recognised by how many of them each block has of each combination of the attributes
+that their census declares for it, which every product that reads persons knows. Where the first
+column is a block geocode there is also a digest for each county, so that the counties of a state
+are recognised when they come alone.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-PERSON_COLUMNS = ("block_geocode", "age", "cenrace", "persons")
-"""Canonical columns of persons, as integers: geocode of 16 digits, years, CENRACE less 1, and
-the number of persons, one row for every combination that occurs."""
 
 DIGITS_BELOW_COUNTY = 11
 

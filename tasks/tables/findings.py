@@ -16,7 +16,7 @@ class Finding:
     """A rule that an input file breaks.
 
     `file` is the name that the settings give; `column` may be empty where the rule is about the
-    file; `rule` is a clause such as "CENRACE must be from 01 to 63", `remedy` an imperative.
+    file; `rule` is a clause such as "QSEX must be 1 or 2", `remedy` an imperative.
     `count` is the number of rows (or lines) that break the rule, None where it is unknown; it is
     confidential unless the input is not. No part holds a value of a record.
     """

@@ -115,13 +115,19 @@ UNITS_LAYOUT = TableLayout(
     line_length=76,
 )
 
+BLOCK_KEY = "OIDTABBLK"
+"""Column with the identifier of a block."""
+
+AIAN_COLUMN, RACE_COLUMN = "AIANNHCE", "CENRACE"
+"""Columns with a block's AIAN area, and with a person's combination of races."""
+
 GEOCODE_FIELDS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")
 """The parts of a 16-digit block geocode: state, county, tract, block group, block."""
 
 GEOGRAPHY_LAYOUT = TableLayout(
     "geography",
     (
-        Field("OIDTABBLK", "key"),
+        Field(BLOCK_KEY, "key"),
         Field("TABBLKST", "code", width=2),
         Field("TABBLKCOU", "code", width=3),
         Field("TABTRACTCE", "code", width=6),

@@ -76,7 +76,7 @@ class CensusTables(InputSettings):
 
 
 class AianRange(Section):
-    """A range of AIANNHCE codes, and whether its areas form the AIAN branch of the spine."""
+    """A range of codes of AIAN areas, and whether its areas form the AIAN branch of the spine."""
 
     low: str = Field(pattern=r"^\d{4}$")
     high: str = Field(pattern=r"^\d{4}$")

@@ -15,7 +15,6 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures, compute_figures
-from spineflow.tasks.topdown.checks.accuracy.quantities import TOTAL_POPULATION
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
@@ -62,7 +61,8 @@ class TrialFigures:
             raise InputRefused(
                 "The schema has no race and ethnicity; choose a criterion of kind error."
             )
-        rows = rows[~rows["on_spine"] & (rows["population"] == TOTAL_POPULATION)]
+        whole = rows["population"].iloc[0]
+        rows = rows[~rows["on_spine"] & (rows["population"] == whole)]
         entities = rows["entities"].to_numpy()
         if not entities.sum():
             raise InputRefused(

@@ -10,6 +10,7 @@ import pytest
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.geography.rules import AianRange, SpineRules
 
+COLUMNS = {"aian": "AIANNHCE", "mcd": "COUSUBFP", "place": "PLACEFP"}
 NAMES = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
 
@@ -83,6 +84,7 @@ def make_random_spine():
 def rules() -> SpineRules:
     """Rules with reservations on the spine, statistical areas off it, and one strong-MCD state."""
     return SpineRules(
+        columns=COLUMNS,
         aian_ranges=(
             AianRange(low="0001", high="4989", area="reservation", on_spine=True),
             AianRange(low="8000", high="8999", area="statistical area", on_spine=False),

@@ -23,10 +23,10 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.topdown.checks.check import cells_of
+from spineflow.tasks.topdown.checks.layout_facts import layout_facts
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
-    write_persons,
-    write_units,
+    write_microdata,
 )
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.run_checks import CHECKS, run_checks
@@ -69,6 +69,8 @@ EXPECTED = {
             "nurse_nva_0_con": GEOLEVELS,
         },
         structural_zeros=STRUCTURAL_ZEROS,
+        layout=layout_facts(PERSONS),
+        bounded_attribute="hhgq",
     ),
     "units": ExpectedUniverse(
         cells=cells_of(UNITS),
@@ -77,6 +79,7 @@ EXPECTED = {
         query_shares=dict.fromkeys(GEOLEVELS, QUERY_SHARES["units"]),
         constraints={"total_con": GEOLEVELS},
         structural_zeros={},
+        layout=layout_facts(UNITS),
     ),
 }
 
@@ -301,9 +304,9 @@ class FinishedRun:
         release = self.path / "release"
         options = {"is_private": self.is_private, "rows_per_batch": 7}
         persons = read_block_estimates(self.path, "persons")
-        write_persons(persons, PERSONS, release, **options)
+        write_microdata(persons, PERSONS, release, **options)
         units = read_block_estimates(self.path, "units")
-        write_units(units, invariants(), UNITS, release, **options)
+        write_microdata(units, UNITS, release, invariants(), **options)
 
 
 @pytest.fixture(scope="session")

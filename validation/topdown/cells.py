@@ -103,7 +103,7 @@ class Cells:
 def spelled(query: str) -> str:
     """A query's name as files spell it, its parts joined by ` * `.
 
-    >>> spelled("hispanic*cenrace")
-    'hispanic * cenrace'
+    >>> spelled("sex*age")
+    'sex * age'
     """
     return SEPARATOR.join(part.strip() for part in query.split("*"))

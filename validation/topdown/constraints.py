@@ -27,7 +27,6 @@ from spineflow.validation.topdown.run_files import (
 )
 
 STATE_TOTAL = "state_total_con"
-FACILITY_LOWER_BOUND = "hhgq_total_lb_con"
 _COLUMNS = ("geocode", "query_name", "sign", "value")
 _COMPARISONS = {"=": np.not_equal, ">=": np.less, "<=": np.greater}
 """When an answer breaks a constraint of each sign."""
@@ -48,7 +47,7 @@ def constraint_margin(cells: Cells, name: str) -> Margin:
 
     Raises ValueError if the name follows none of the rules of this module.
 
-    >>> constraint_margin(Cells("persons", {"hhgq": 8, "sex": 2}), "hhgq_total_lb_con").n_rows
+    >>> constraint_margin(Cells("persons", {"kind": 8, "sex": 2}), "kind_total_lb_con").n_rows
     8
     """
     if not name.endswith("_con"):
@@ -121,20 +120,23 @@ def _refuse_cells(
     )
 
 
-def facilities_by_block(run_directory: Path, spine: RunSpine, cells: Cells) -> pa.Table:
+def facilities_by_block(
+    run_directory: Path, spine: RunSpine, cells: Cells, attribute: str
+) -> pa.Table:
     """Public number of group-quarters facilities in each block: block_geocode, facilities.
 
-    They are the lower bounds on persons in group quarters, one person a facility, that the
-    constraints of the persons universe hold at geolevel Block.
+    They are the lower bounds on the levels of an attribute but the first, one person a facility,
+    that the constraints of the universe hold at geolevel Block.
     """
+    name = f"{attribute}_total_lb_con"
     level = spine.levels[-1]
     facilities = np.zeros(level.n, dtype=np.int64)
     folder = run_directory / "measurements" / cells.universe / BLOCK / "constraints"
-    n_types = cells.sizes["hhgq"]
+    n_types = cells.sizes[attribute]
     for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"]):
-        rows = batch.filter(pc.equal(batch.column("query_name"), FACILITY_LOWER_BOUND))
+        rows = batch.filter(pc.equal(batch.column("query_name"), name))
         block = positions(rows.column("geocode"), level.geocode)
-        values = _values(rows, n_types, FACILITY_LOWER_BOUND)
+        values = _values(rows, n_types, name)
         facilities[block[block >= 0]] = values[block >= 0, 1:].sum(axis=1)
     return pa.table(
         {"block_geocode": spine.block_geocode, "facilities": facilities[spine.ancestors[-1]]}

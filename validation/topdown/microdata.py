@@ -1,7 +1,7 @@
 """Microdata: the released rows tabulate to the block estimates, in both file formats.
 
-The codes of the Microdata Detail File are decoded here from their definitions, not with the code
-that wrote them. Both files are read in batches and in the order of their blocks, beside the
+The layout comes as plain facts, and codes are decoded here, not with the code that wrote them. Both
+files are read in batches and in the order of their blocks, beside the
 estimates of some ten thousand blocks at a time.
 """
 
@@ -20,27 +20,11 @@ from spineflow.validation.outcome import Failures
 from spineflow.validation.run_files import ROWS_PER_BATCH, UnusableRunFile, positions
 from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.conservation import LevelEstimates
+from spineflow.validation.topdown.layout import Layout, LayoutColumn
 from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
 from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
 
 NOT_PRIVATE = "NOT PRIVATE"
-BLOCK_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")
-_COMMON_COLUMNS = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", *BLOCK_COLUMNS)
-_BUILD_ID = "1.1.0"
-
-Integers = Callable[[str], np.ndarray]
-"""The codes of a column of the batch as integers."""
-
-_DECODERS: dict[str, tuple[str, int]] = {
-    "hhgq": ("GQTYPE_PL", 0),
-    "votingage": ("VOTING_AGE", 1),
-    "hispanic": ("CENHISP", 1),
-    "cenrace": ("CENRACE", 1),
-    "sex": ("QSEX", 1),
-    "age": ("QAGE", 0),
-}
-"""The column that holds each attribute of a person, and the code of its level 0."""
-
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
 """The estimates of a part of the geolevel Block."""
@@ -61,85 +45,115 @@ class ReleaseFile:
         return cls(stem.with_suffix(".parquet"), stem.with_suffix(".csv"), is_private)
 
 
-def check_persons(
+def check_microdata(
     release: ReleaseFile,
+    layout: Layout,
     cells: Cells,
     spine: RunSpine,
     estimates_of: EstimatesOf,
     failures: Failures,
     *,
+    facilities: pa.Table | None = None,
     blocks_per_part: int = BLOCKS_PER_PART,
 ) -> None:
-    """The rows of persons are those of the block estimates.
+    """The rows of a universe are those of the block estimates.
 
-    The columns and codes are those of the file's layout, the rows of each block and cell are as
-    many as its estimate, rows follow the order of the blocks' geocodes (as far as the parts in
-    which they are checked tell), EPNUM numbers the rows from 0, RTYPE agrees with GQTYPE_PL, text
-    and Parquet agree row by row, and the stamp is there exactly if due.
+    The columns and codes are those of the layout, the rows of each block and cell are as many as
+    its estimate, rows follow the order of the blocks' geocodes (as far as the parts in which they
+    are checked tell), columns that follow from others agree with them, text and Parquet agree row
+    by row, and the stamp is there exactly if due. Where the layout has further records, each block
+    has as many of them as `facilities` (block_geocode, facilities) says.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part)
-    n_rows = 0
-    for batch in _agreeing_batches(release, _person_columns(cells), failures):
-        integers = _integer_columns(batch)
-        _check_common(batch, "MPD", failures)
-        _check_row_numbers(integers("EPNUM"), n_rows, failures)
-        n_rows += batch.num_rows
-        _check_derived(cells, integers, failures)
-
-        cell = np.zeros(batch.num_rows, dtype=np.int64)
-        is_cell = np.ones(batch.num_rows, dtype=bool)
-        for attribute, size in cells.sizes.items():
-            name, first_code = _DECODERS.get(attribute, (attribute.upper(), 0))
-            level = integers(name) - first_code
-            is_cell &= (level >= 0) & (level < size)
-            cell = cell * size + level
-        failures.add_each(~is_cell, lambda _: "a code of a person is outside its column's range")
-        for rows, block in expected.placed(_block_geocode(batch)):
-            failures.add_each(block < 0, lambda _: f"a person is {_MISPLACED}")
-            valid = is_cell[rows] & (block >= 0)
-            expected.subtract(block[valid] * cells.n + cell[rows[valid]])
-    expected.finish()
-
-
-def check_units(
-    release: ReleaseFile,
-    cells: Cells,
-    spine: RunSpine,
-    estimates_of: EstimatesOf,
-    facilities: pa.Table,
-    failures: Failures,
-    *,
-    blocks_per_part: int = BLOCKS_PER_PART,
-) -> None:
-    """The rows of housing units are those of the block estimates, and facilities the public ones.
-
-    Housing units have RTYPE 2 and HH_STATUS 1 occupied or 2 vacant; facilities have RTYPE 4 and
-    HH_STATUS 0, and each block has as many as `facilities` (block_geocode, facilities) says.
-    The files are compared, stamped and refused as by `check_persons`.
-    """
-    if tuple(cells.sizes) != ("occupancy",):
-        raise UnusableRunFile("units of a schema other than occupancy cannot be checked")
-    n_facilities = _facilities_of_blocks(spine, facilities, failures)
+    n_facilities = None
+    if layout.further:
+        if facilities is None:
+            raise UnusableRunFile("the number of facilities of each block is not known")
+        n_facilities = _facilities_of_blocks(spine, facilities, failures)
+    untold = set(cells.sizes) - {c.attribute for c in layout.columns if c.tells}
+    if untold:
+        raise UnusableRunFile(f"no column of {cells.universe} tells {min(untold)}")
     expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
-    columns = [*_COMMON_COLUMNS, "RTYPE", "HH_STATUS"]
-    for batch in _agreeing_batches(release, columns, failures):
-        integers = _integer_columns(batch)
-        _check_common(batch, "MUD", failures)
-        record_type, status = integers("RTYPE"), integers("HH_STATUS")
-        is_unit = (record_type == 2) & ((status == 1) | (status == 2))
-        is_facility = (record_type == 4) & (status == 0)
-        failures.add_each(
-            ~is_unit & ~is_facility, lambda _: "an RTYPE and HH_STATUS do not go together"
-        )
-        for rows, block in expected.placed(_block_geocode(batch)):
-            failures.add_each(block < 0, lambda _: f"a unit is {_MISPLACED}")
-            unit = is_unit[rows] & (block >= 0)
-            expected.subtract(block[unit] * cells.n + (status[rows[unit]] == 1))
-            expected.subtract_facilities(block[is_facility[rows] & (block >= 0)])
+    place = sorted((c for c in layout.columns if c.digits), key=lambda c: c.digits or (0, 0))
+    n_rows = 0
+    for batch in _agreeing_batches(release, layout.names, failures):
+        cell, is_own = _cells_of_rows(batch, layout, cells, n_rows, failures)
+        n_rows += batch.num_rows
+        for rows, block in expected.placed(_geocodes(batch, place)):
+            failures.add_each(block < 0, lambda _: f"a row of {cells.universe} is {_MISPLACED}")
+            valid = is_own[rows] & (block >= 0)
+            expected.subtract(block[valid] * cells.n + cell[rows[valid]])
+            if layout.further:
+                expected.subtract_facilities(block[~is_own[rows] & (block >= 0)])
     expected.finish()
+
+
+def _cells_of_rows(
+    batch: pa.RecordBatch, layout: Layout, cells: Cells, first: int, failures: Failures
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cell of each row, and which rows are of the universe itself and right.
+
+    Rows that are neither of the universe nor further records are failures, and count as further.
+    """
+    n = batch.num_rows
+    is_further = np.full(n, bool(layout.further))
+    for name, value in layout.further.items():
+        is_further &= _equal(batch, name, value)
+    is_right = np.ones(n, dtype=bool)
+    levels: dict[str, np.ndarray] = {}
+    derived = []
+    for column in layout.columns:
+        attribute = column.attribute
+        if column.is_number:
+            numbers = pc.cast(batch.column(column.name), pa.int64()).to_numpy()
+            _check_row_numbers(column.name, numbers, first, failures)
+        elif column.constant is not None:
+            is_same = _equal(batch, column.name, column.constant)
+            if column.name in layout.further:
+                is_right &= is_same
+            else:
+                _refuse_all(~is_same, f"a {column.name} is not {column.constant}", failures)
+        elif attribute is not None and column.tells:
+            levels[attribute] = _levels(batch, column)
+        elif attribute is not None:
+            derived.append((column, attribute))
+    cell = np.zeros(n, dtype=np.int64)
+    for attribute, size in cells.sizes.items():
+        is_right &= (levels[attribute] >= 0) & (levels[attribute] < size)
+        cell = cell * size + levels[attribute]
+    failures.add_each(
+        ~is_right & ~is_further,
+        lambda _: f"the codes of a row of {cells.universe} are none that its columns have together",
+    )
+    for column, attribute in derived:
+        due = np.array(column.codes, dtype=object)[np.where(is_right, levels[attribute], 0)]
+        agrees = np.asarray(batch.column(column.name).to_numpy(zero_copy_only=False) == due)
+        what = f"a {column.name} does not agree with the {attribute} of its row"
+        _refuse_all(is_right & ~agrees, what, failures)
+    return cell, is_right & ~is_further
+
+
+def _refuse_all(wrong: np.ndarray, what: str, failures: Failures) -> None:
+    failures.add_each(wrong, lambda _: what)
+
+
+def _equal(batch: pa.RecordBatch, name: str, value: str) -> np.ndarray:
+    equal = pc.fill_null(pc.equal(batch.column(name), value), False)
+    return equal.to_numpy(zero_copy_only=False)
+
+
+def _levels(batch: pa.RecordBatch, column: LayoutColumn) -> np.ndarray:
+    """Level that each row's code stands for, -1 for a code that none has."""
+    known = {code: level for level, code in enumerate(column.codes)}
+    values = batch.column(column.name)
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    if values.null_count:
+        raise UnusableRunFile(f"a {column.name} is missing")
+    distinct = [known.get(value, -1) for value in values.dictionary.to_pylist()]
+    return np.array(distinct, dtype=np.int64)[values.indices.to_numpy()]
 
 
 _MISPLACED = "in a block outside the spine, or stands after rows of blocks that come later"
@@ -243,55 +257,15 @@ class _ExpectedRows:
         )
 
 
-def _person_columns(cells: Cells) -> list[str]:
-    has = cells.sizes.__contains__
-    columns = [*_COMMON_COLUMNS, "EPNUM"]
-    columns += ["RTYPE", "GQTYPE_PL"] if has("hhgq") else []
-    columns += ["VOTING_AGE"] if has("votingage") or has("age") else []
-    columns += ["CENHISP"] if has("hispanic") else []
-    columns += ["CENRACE"] if has("cenrace") else []
-    for attribute in cells.sizes:
-        name, _ = _DECODERS.get(attribute, (attribute.upper(), 0))
-        if name not in columns:
-            columns.append(name)
-    return columns
-
-
-def _check_row_numbers(numbers: np.ndarray, first: int, failures: Failures) -> None:
+def _check_row_numbers(name: str, numbers: np.ndarray, first: int, failures: Failures) -> None:
     failures.add_each(
         numbers != np.arange(first, first + numbers.size),
-        lambda i: f"the EPNUM of row {first + i} is another number",
+        lambda i: f"the {name} of row {first + i} is another number",
     )
 
 
-def _check_common(batch: pa.RecordBatch, type_code: str, failures: Failures) -> None:
-    for name, constant in (("SCHEMA_TYPE_CODE", type_code), ("SCHEMA_BUILD_ID", _BUILD_ID)):
-        failures.add_each(pc.not_equal(batch.column(name), constant), f"a {name} is not {constant}")
-
-
-def _check_derived(cells: Cells, integers: Integers, failures: Failures) -> None:
-    """Columns that follow from an attribute agree with the one that holds it."""
-    if "hhgq" in cells.sizes:
-        due = np.where(integers("GQTYPE_PL") == 0, 3, 5)
-        failures.add_each(
-            integers("RTYPE") != due, lambda _: "an RTYPE does not agree with its GQTYPE_PL"
-        )
-    if "age" in cells.sizes and "votingage" not in cells.sizes:
-        due = np.where(integers("QAGE") < 18, 1, 2)
-        failures.add_each(
-            integers("VOTING_AGE") != due, lambda _: "a VOTING_AGE does not agree with its QAGE"
-        )
-
-
-def _integer_columns(batch: pa.RecordBatch) -> Integers:
-    def integers(name: str) -> np.ndarray:
-        return pc.cast(batch.column(name), pa.int64()).to_numpy()
-
-    return integers
-
-
-def _block_geocode(batch: pa.RecordBatch) -> pa.Array:
-    parts = [batch.column(name).cast(pa.string()) for name in BLOCK_COLUMNS]
+def _geocodes(batch: pa.RecordBatch, place: Sequence[LayoutColumn]) -> pa.Array:
+    parts = [batch.column(column.name).cast(pa.string()) for column in place]
     return pc.binary_join_element_wise(*parts, "")
 
 

@@ -20,13 +20,12 @@ from spineflow.validation.topdown.conservation import (
     read_estimates,
 )
 from spineflow.validation.topdown.constraints import (
-    FACILITY_LOWER_BOUND,
     ConstraintFailures,
     check_constraints,
     facilities_by_block,
 )
 from spineflow.validation.topdown.measured_noise import check_measured_noise
-from spineflow.validation.topdown.microdata import ReleaseFile, check_persons, check_units
+from spineflow.validation.topdown.microdata import ReleaseFile, check_microdata
 from spineflow.validation.topdown.privacy_loss import (
     CodedSums,
     check_measurements,
@@ -42,9 +41,6 @@ from spineflow.validation.topdown.run_files import (
 )
 from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART, cut_depth, spine_parts
 from spineflow.validation.topdown.spine_structure import check_spine
-
-PERSONS = "persons"
-UNITS = "units"
 
 CHECKS: Mapping[str, str] = {
     "spine_is_a_tree": "both spine files describe one tree of all blocks",
@@ -74,19 +70,20 @@ def run_checks(
 ) -> tuple[Outcome, ...]:
     """Check every universe of a run, and return the outcome of each of `CHECKS` for each.
 
-    `expected` maps `persons` or `units` to what the settings promise. Microdata is looked for in
+    `expected` maps universes to what the settings promise. Microdata is looked for in
     `release_directory`, by default `release/` of the run. `facilities` (block_geocode,
     facilities) holds the public number of group-quarters facilities in each block; by default it
-    is read from the constraints of the persons universe. `is_private` tells whether the microdata
-    must be without the stamp of a run that is not. Large spines are checked in parts of about
-    `blocks_per_part` blocks, so that memory is bounded but for some hundred bytes a geounit.
+    is read from the constraints of a universe with a bounded attribute. `is_private` tells whether
+    the microdata must be without the stamp of a run that is not. Large spines are checked in parts
+    of about `blocks_per_part` blocks, so that memory is bounded but for some hundred bytes a
+    geounit.
 
     A file that is missing, unreadable or of another layout fails the checks that need it, so that
     a run passes only if everything was seen to be right.
     """
     release_directory = release_directory or run_directory / "release"
-    if facilities is None and PERSONS in expected:
-        facilities = _facilities(run_directory, expected[PERSONS])
+    if facilities is None:
+        facilities = _facilities(run_directory, expected)
     outcomes: list[Outcome] = []
     for universe, promise in expected.items():
         failures = {name: Failures() for name in CHECKS}
@@ -110,13 +107,14 @@ def run_checks(
     return tuple(outcomes)
 
 
-def _facilities(run_directory: Path, persons: ExpectedUniverse) -> pa.Table | None:
-    """Facilities of each block by the constraints on persons, None if they do not tell them."""
-    if FACILITY_LOWER_BOUND not in persons.constraints:
-        return None
-    with unusable_files_fail():
-        spine = read_spine(run_directory, PERSONS, persons.geolevels)
-        return facilities_by_block(run_directory, spine, persons.cells)
+def _facilities(run_directory: Path, expected: Mapping[str, ExpectedUniverse]) -> pa.Table | None:
+    """Facilities of each block by the constraints on a universe, None if none tell them."""
+    for universe, promise in expected.items():
+        if promise.bounded_attribute is not None:
+            with unusable_files_fail():
+                spine = read_spine(run_directory, universe, promise.geolevels)
+                attribute = promise.bounded_attribute
+                return facilities_by_block(run_directory, spine, promise.cells, attribute)
     return None
 
 
@@ -227,13 +225,15 @@ def _check_microdata(
             return read_estimates(run_directory, cells.universe, blocks, cells.n, Failures())
         return no_estimates(cells.n)
 
-    if cells.universe != UNITS:
-        check_persons(
-            release, cells, spine, estimates_of, failures, blocks_per_part=blocks_per_part
-        )
-        return
-    if facilities is None:
-        raise UnusableRunFile("the number of facilities of each block is not known")
-    check_units(
-        release, cells, spine, estimates_of, facilities, failures, blocks_per_part=blocks_per_part
+    if expected.layout is None:
+        raise UnusableRunFile(f"the layout of the microdata of {cells.universe} is not known")
+    check_microdata(
+        release,
+        expected.layout,
+        cells,
+        spine,
+        estimates_of,
+        failures,
+        facilities=facilities,
+        blocks_per_part=blocks_per_part,
     )

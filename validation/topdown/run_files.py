@@ -29,6 +29,7 @@ from spineflow.validation.run_files import (
     shown,
 )
 from spineflow.validation.topdown.cells import Cells
+from spineflow.validation.topdown.layout import Layout
 
 BLOCK = "Block"
 STATE = "State"
@@ -53,6 +54,10 @@ class ExpectedUniverse:
     constraints: Mapping[str, Sequence[str]]
     structural_zeros: Mapping[str, Mapping[str, Sequence[int]]]
     is_pure: bool = False
+    layout: Layout | None = None
+    """Layout of the microdata; None where something else checks them."""
+    bounded_attribute: str | None = None
+    """Attribute on each of whose levels there are bounds."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The redistricting tables of a release: recounted from its microdata, and repeated in P.L. 94-171.
 
-Which row of microdata a variable counts is decided here from the numbering of the public tables,
-not with the code that made them. Microdata and the table of blocks are read county by county;
-memory is that of the largest county, of the block groups, and of one state's P.L. 94-171 files.
+Which rows of microdata a variable counts comes as plain facts, the codes that columns must have;
+rows are counted by them here, not with the code that made the tables. Microdata and the table of
+blocks are read county by county; memory is that of the largest county, of the block groups, and of
+one state's P.L. 94-171 files.
 """
 
 from __future__ import annotations
@@ -31,41 +32,56 @@ CHECKS: Mapping[str, str] = {
 """Each check's name, and what it found when it passed."""
 
 _N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
-_NEEDS = {
-    "P001": ("CENRACE",),
-    "P002": ("CENRACE", "CENHISP"),
-    "P003": ("CENRACE", "VOTING_AGE"),
-    "P004": ("CENRACE", "CENHISP", "VOTING_AGE"),
-    "P005": ("GQTYPE_PL",),
-    "H001": ("HH_STATUS",),
-}
-_GEOCODE = {
-    "040_state": ("STATE",),
-    "050_county": ("STATE", "COUNTY"),
-    "060_county_subdivision": ("STATE", "COUNTY", "COUSUB"),
-    "140_tract": ("STATE", "COUNTY", "TRACT"),
-    "150_block_group": ("STATE", "COUNTY", "TRACT", "BLKGRP"),
-    "160_place": ("STATE", "PLACE"),
-    "280_aian_area": ("STATE", "AIANHH"),
-    "750_block": ("STATE", "COUNTY", "TRACT", "BLOCK"),
-}
-"""File of each summary level and the parts of its geocode, in the order of the records."""
-_OUTSIDE = {"PLACE": "99999", "AIANHH": "9999", "COUSUB": "99999"}
 _SEGMENTS = {"00001": ("P001", "P002"), "00002": ("P003", "P004", "H001"), "00003": ("P005",)}
 _N_HEADER_FIELDS = 97
 _HEADER_POSITIONS = {"SUMLEV": 2, "LOGRECNO": 7, "GEOID": 8, "POP100": 90, "HU100": 91}
 _N_SEGMENT_FIELDS = 5
 _ROWS_PER_BATCH = 1 << 13
 
+COUNTY_DIGITS = 5
+"""Characters of a block's geocode that name its county, whose blocks are checked together."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a table: it counts a universe's rows with one of the codes in every column."""
+
+    name: str
+    universe: str
+    codes: Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where codes of areas stand.
+
+    levels : by stem of a level's file, the parts of its geocodes, in the order of the records.
+    digits : characters of the block's geocode in a part, end exclusive. columns : columns of the
+    geography frame with the other parts. outside : the code of areas in no entity, by part.
+    microdata : columns of microdata with characters of the block's geocode, in their order.
+    """
+
+    levels: Mapping[str, tuple[str, ...]]
+    digits: Mapping[str, tuple[int, int]]
+    columns: Mapping[str, str]
+    outside: Mapping[str, str]
+    microdata: Mapping[str, tuple[int, int]]
+
+    @property
+    def finest(self) -> str:
+        """The level whose entities are blocks."""
+        return list(self.levels)[-1]
+
 
 @dataclass(frozen=True)
 class Tabulated:
     """What to check of a release.
 
-    geography : the geography frame: block_geocode, COUSUBFP, PLACEFP, AIANNHCE.
+    geography : the geography frame: block_geocode, and the columns of `place`.
     universes : those whose microdata there are.
     has_legacy : whether there must be P.L. 94-171 files.
     is_private : whether the files must be without the stamp of a run that is not.
+    variables : those of all tables, in their order.
     """
 
     directory: Path
@@ -73,6 +89,8 @@ class Tabulated:
     universes: tuple[str, ...]
     has_legacy: bool
     is_private: bool
+    variables: tuple[Variable, ...]
+    place: Place
 
 
 def check_tabulations(release: Tabulated) -> tuple[Outcome, ...]:
@@ -90,22 +108,20 @@ def check_tabulations(release: Tabulated) -> tuple[Outcome, ...]:
 
 
 def _check_counts(release: Tabulated, failures: Failures) -> None:
-    for stem in _GEOCODE:
+    place = release.place
+    for stem in place.levels:
         _compare_text(release, stem)
-    variables = [
-        f"{table}{number:04d}"
-        for universe in release.universes
-        for table in _tables_of(release.directory, universe)
-        for number in range(1, _N_VARIABLES[table] + 1)
-    ]
-    for stem in _GEOCODE:
-        names = pq.read_schema(_table_file(release, stem)).names
-        if [name for name in names if name[:4] in _N_VARIABLES] != variables:
+    variables = [variable.name for variable in release.variables]
+    for stem in place.levels:
+        schema = pq.read_schema(_table_file(release, stem))
+        if [name for name in schema.names if pa.types.is_integer(schema.field(name).type)] != (
+            variables
+        ):
             raise UnusableRunFile(f"{stem}.parquet does not have the variables of the microdata")
-    tables = {stem: pq.read_table(_table_file(release, stem)) for stem in list(_GEOCODE)[:-1]}
-    block_file = _table_file(release, "750_block")
-    parts = _parts(release.geography)
-    codes = {stem: _codes(parts, stem) for stem in _GEOCODE}
+    tables = {stem: pq.read_table(_table_file(release, stem)) for stem in list(place.levels)[:-1]}
+    block_file = _table_file(release, place.finest)
+    parts = _parts(release.geography, place)
+    codes = {stem: _codes(parts, stem, place) for stem in place.levels}
     entities = {stem: np.unique(codes[stem][codes[stem] != ""]) for stem in tables}
     for stem, table in tables.items():
         if table["GEOCODE"].to_pylist() != entities[stem].tolist():
@@ -114,17 +130,17 @@ def _check_counts(release: Tabulated, failures: Failures) -> None:
     shape = {stem: (len(geocodes), len(variables)) for stem, geocodes in entities.items()}
     sums = {stem: np.zeros(shape[stem], dtype=np.int64) for stem in tables}
     shown_blocks = pq.read_table(block_file, columns=["GEOCODE"])["GEOCODE"]
-    if shown_blocks.to_pylist() != codes["750_block"].tolist():
-        failures.add("750_block.parquet does not have the blocks of the geography")
+    if shown_blocks.to_pylist() != codes[place.finest].tolist():
+        failures.add(f"{place.finest}.parquet does not have the blocks of the geography")
         return
     counties = list(_counties(parts))
     sizes = [rows.stop - rows.start for rows in counties]
     for rows, shown in zip(counties, _rows(block_file, variables, sizes), strict=True):
-        counted = _counted(release, rows, parts, variables)
+        counted = _counted(release, parts["BLOCK16"][rows])
         wrong = np.argwhere(counted != shown)
         if len(wrong):
             block, column = wrong[0]
-            geocode = codes["750_block"][rows.start + block]
+            geocode = codes[place.finest][rows.start + block]
             failures.add(
                 f"{variables[column]} of block {geocode} is not the count of its rows", len(wrong)
             )
@@ -201,51 +217,37 @@ def _rows(path: Path, variables: Sequence[str], sizes: Sequence[int]) -> Iterato
             waiting = waiting.slice(size)
 
 
-def _tables_of(directory: Path, universe: str) -> list[str]:
-    """Tables that the columns of a universe's microdata tell."""
-    columns = set(pq.read_schema(directory / f"mdf_{universe}.parquet").names)
-    return [
-        table
-        for table, needed in _NEEDS.items()
-        if columns.issuperset(needed) and (table[0] == "H") == (universe == "units")
-    ]
-
-
-def _parts(geography: pd.DataFrame) -> dict[str, np.ndarray]:
+def _parts(geography: pd.DataFrame, place: Place) -> dict[str, np.ndarray]:
     geocode = geography["block_geocode"].to_numpy(dtype=object).astype("U16")
     digits = geocode.view("U1").reshape(-1, 16)
 
     def part(start: int, stop: int) -> np.ndarray:
         return np.ascontiguousarray(digits[:, start:stop]).view(f"U{stop - start}").ravel()
 
-    columns = {"COUSUB": "COUSUBFP", "PLACE": "PLACEFP", "AIANHH": "AIANNHCE"}
+    further = {name: geography[column].to_numpy() for name, column in place.columns.items()}
     return {
-        "STATE": part(0, 2),
-        "COUNTY": part(2, 5),
-        "TRACT": part(5, 11),
-        "BLKGRP": part(11, 12),
-        "BLOCK": part(12, 16),
         "BLOCK16": geocode,
-        **{name: geography[column].to_numpy().astype("U5") for name, column in columns.items()},
+        **{name: part(*ends) for name, ends in place.digits.items()},
+        **{name: values.astype("U5") for name, values in further.items()},
     }
 
 
-def _codes(parts: Mapping[str, np.ndarray], stem: str) -> np.ndarray:
+def _codes(parts: Mapping[str, np.ndarray], stem: str, place: Place) -> np.ndarray:
     """Geocode of each block's entity; the empty text for none."""
-    names = _GEOCODE[stem]
-    if stem == "750_block" and (parts["BLOCK"].astype("U1") != parts["BLKGRP"]).any():
-        names = ("STATE", "COUNTY", "TRACT", "BLKGRP", "BLOCK")
+    names = place.levels[stem]
+    if stem == place.finest and (parts["BLOCK"].astype("U1") != parts["BLKGRP"]).any():
+        names = (*names[:-1], "BLKGRP", names[-1])
     code = parts[names[0]]
     for name in names[1:]:
         code = np.strings.add(code, parts[name])
-    if names[-1] in _OUTSIDE:
-        code = np.where(parts[names[-1]] == _OUTSIDE[names[-1]], "", code)
+    if names[-1] in place.outside:
+        code = np.where(parts[names[-1]] == place.outside[names[-1]], "", code)
     return code
 
 
 def _counties(parts: Mapping[str, np.ndarray]) -> Iterator[slice]:
     """Blocks of each county, which stand together."""
-    county = np.strings.add(parts["STATE"], parts["COUNTY"])
+    county = parts["BLOCK16"].astype(f"U{COUNTY_DIGITS}")
     cuts = [0, *(np.flatnonzero(county[1:] != county[:-1]) + 1), len(county)]
     for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
         yield slice(int(start), int(stop))
@@ -255,78 +257,36 @@ def _values(table: pa.Table, variables: Sequence[str]) -> np.ndarray:
     return np.column_stack([table[name].to_numpy() for name in variables])
 
 
-def _counted(
-    release: Tabulated, rows: slice, parts: Mapping[str, np.ndarray], variables: Sequence[str]
-) -> np.ndarray:
+def _counted(release: Tabulated, blocks: np.ndarray) -> np.ndarray:
     """(n_blocks, n_variables) of a county, counted from its microdata."""
-    position = {name: column for column, name in enumerate(variables)}
-    blocks = parts["BLOCK16"][rows]
-    counts = np.zeros((len(blocks), len(variables)), dtype=np.int64)
+    counts = np.zeros((len(blocks), len(release.variables)), dtype=np.int64)
+    place = release.place.microdata
     county = [
-        ("TABBLKST", "=", str(parts["STATE"][rows.start])),
-        ("TABBLKCOU", "=", str(parts["COUNTY"][rows.start])),
+        (name, "=", str(blocks[0])[start:stop])
+        for name, (start, stop) in place.items()
+        if stop <= COUNTY_DIGITS
     ]
-    geocode_columns = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
     for universe in release.universes:
         path = release.directory / f"mdf_{universe}.parquet"
-        tables = _tables_of(release.directory, universe)
-        codes = sorted({column for table in tables for column in _NEEDS[table]})
-        table = pq.read_table(path, columns=[*geocode_columns, *codes], filters=county)
-        groups = table.group_by([*geocode_columns, *codes]).aggregate([([], "count_all")])
-        geocode = pc.binary_join_element_wise(*(groups[name] for name in geocode_columns), "")
+        own = [(n, v) for n, v in enumerate(release.variables) if v.universe == universe]
+        codes = sorted({column for _, variable in own for column in variable.codes})
+        table = pq.read_table(path, columns=[*place, *codes], filters=county)
+        groups = table.group_by([*place, *codes]).aggregate([([], "count_all")])
+        geocode = pc.binary_join_element_wise(*(groups[name] for name in place), "")
         geocode = geocode.to_numpy(zero_copy_only=False).astype("U16")
         block = np.searchsorted(blocks, geocode)
         if (blocks[np.minimum(block, len(blocks) - 1)] != geocode).any():
             raise UnusableRunFile(f"{path.name} has a block that the geography does not have")
-        coded = pa.table([groups[name] for name in codes], names=codes).to_pandas()
-        distinct, kind = np.unique(
-            coded.to_numpy(dtype=object).astype("U2"), axis=0, return_inverse=True
-        )
+        coded = {name: groups[name].combine_chunks().dictionary_encode() for name in codes}
+        values = {name: column.dictionary.to_pylist() for name, column in coded.items()}
+        rows = {name: column.indices.to_numpy() for name, column in coded.items()}
         n = groups["count_all"].to_numpy()
-        for number, values in enumerate(distinct.tolist()):
-            chosen = kind.ravel() == number
-            record = dict(zip(codes, values, strict=True))
-            for name in _variables_of(record, tables):
-                np.add.at(counts[:, position[name]], block[chosen], n[chosen])
+        for position, variable in own:
+            is_counted = np.ones(len(n), dtype=bool)
+            for name, allowed in variable.codes.items():
+                is_counted &= np.array([v in allowed for v in values[name]], dtype=bool)[rows[name]]
+            np.add.at(counts[:, position], block[is_counted], n[is_counted])
     return counts
-
-
-def _variables_of(record: Mapping[str, str], tables: Sequence[str]) -> Iterator[str]:
-    """The variables that count a record with these codes, by number in the public tables."""
-    race = int(record["CENRACE"]) if "CENRACE" in record else 0
-    numbers: tuple[int, ...]
-    for table in tables:
-        if table == "H001":
-            if record["HH_STATUS"] != "0":
-                yield from ("H0010001", "H0010002" if record["HH_STATUS"] == "1" else "H0010003")
-        elif table == "P005":
-            kind = int(record["GQTYPE_PL"])
-            if kind:
-                numbers = (1, 2, kind + 2) if kind <= 4 else (1, 7, kind + 3)
-                yield from (f"P005{number:04d}" for number in numbers)
-        elif table in ("P001", "P002") or record["VOTING_AGE"] == "2":
-            if table in ("P001", "P003"):
-                numbers = (1, *_RACE_NUMBERS[race])
-            elif record["CENHISP"] == "2":
-                numbers = (1, 2)
-            else:
-                numbers = (1, 3, *(number + 2 for number in _RACE_NUMBERS[race]))
-            yield from (f"{table}{number:04d}" for number in numbers)
-
-
-def _race_numbers() -> dict[int, tuple[int, ...]]:
-    """Variables of P1 beside the first that count a CENRACE: subtotals, and its own."""
-    first_code = {1: 1, 2: 7, 3: 22, 4: 42, 5: 57, 6: 63}
-    first_number = {1: 3, 2: 11, 3: 27, 4: 48, 5: 64, 6: 71}
-    numbers: dict[int, tuple[int, ...]] = {}
-    for code in range(1, 64):
-        size = max(size for size, first in first_code.items() if code >= first)
-        own = first_number[size] + code - first_code[size]
-        numbers[code] = (2, own) if size == 1 else (9, first_number[size] - 1, own)
-    return numbers
-
-
-_RACE_NUMBERS = _race_numbers()
 
 
 def _check_legacy(release: Tabulated, failures: Failures) -> None:
@@ -343,7 +303,9 @@ def _check_legacy(release: Tabulated, failures: Failures) -> None:
         state = geoid[0].as_py()[-2:]
         seen.add(state)
         needed = {name for segment in _SEGMENTS for name in _segment_variables(segment)}
-        columns = [set(pq.read_schema(_table_file(release, stem)).names) for stem in _GEOCODE]
+        columns = [
+            set(pq.read_schema(_table_file(release, stem)).names) for stem in release.place.levels
+        ]
         if not all(map(needed.issubset, columns)):
             raise UnusableRunFile("the tables do not have every variable of the segments")
         totals = {"POP100": "P0010001", "HU100": "H0010001"}
@@ -406,7 +368,7 @@ def _of_state(release: Tabulated, state: str, columns: Sequence[str]) -> list[pa
         pq.read_table(
             _table_file(release, stem), columns=list(columns), filters=[("STATE", "=", state)]
         )
-        for stem in _GEOCODE
+        for stem in release.place.levels
     ]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS
 from spineflow.tasks.census.invariants import read_geography, write_invariants
 from spineflow.tasks.detailed_groups.ingest.counts import (
     count_groups,
@@ -47,7 +48,7 @@ from spineflow.tasks.detailed_groups.workload.regions import (
     region_domain,
 )
 from spineflow.tasks.detailed_groups.workload.specification import MAPPING_FILE, Specification
-from spineflow.tasks.ledger.digests import PERSON_COLUMNS, InputDigest, input_digest
+from spineflow.tasks.ledger.digests import InputDigest, input_digest
 from spineflow.tasks.ledger.identity import store_identity, whole_digests
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -171,7 +172,7 @@ def input_digests(result: GroupsInput, key: bytes) -> dict[str, InputDigest]:
     geocode = result.blocks["block_geocode"].to_numpy().astype(np.int64)
     columns = (geocode[identity.block], identity.age, identity.cenrace, identity.count)
     return {
-        "persons": input_digest("persons", dict(zip(PERSON_COLUMNS, columns, strict=True)), key)
+        "persons": input_digest("persons", dict(zip(IDENTITY_COLUMNS, columns, strict=True)), key)
     }
 
 

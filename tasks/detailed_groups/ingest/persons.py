@@ -67,7 +67,7 @@ class CountedPersons:
 
 @dataclass(frozen=True)
 class Identity:
-    """Persons by block, age and CENRACE less one, rows that are not zero; see `PERSON_COLUMNS`."""
+    """Persons by block, age and CENRACE less one, not zero; see `IDENTITY_COLUMNS`."""
 
     block: np.ndarray
     age: np.ndarray

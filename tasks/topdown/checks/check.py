@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pyarrow as pa
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
+from spineflow.tasks.census.queries import TOTAL
 from spineflow.tasks.ledger.charging import refuse_unlike_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import accept
 from spineflow.tasks.topdown.checks.declared import cells_of, check_declared_run
-from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, TOTAL, bound_names
+from spineflow.tasks.topdown.checks.layout_facts import layout_facts
+from spineflow.tasks.topdown.checks.tabulated import tabulated
+from spineflow.tasks.topdown.measurement.constraints import bound_names, constraint_name
 from spineflow.tasks.topdown.paths import geography_file, invariants_file
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.run_checks import run_checks
 from spineflow.validation.topdown.run_files import ExpectedUniverse
-from spineflow.validation.topdown.tabulations import Tabulated, check_tabulations
+from spineflow.validation.topdown.tabulations import check_tabulations
 
 
 def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:
@@ -26,15 +29,20 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
     zeros = {
         f"{zero.name}_con": schema.positions(zero.where) for zero in settings.zeros_of(universe)
     }
-    if universe == "units":
-        constraints = {TOTAL: geolevels}
-    else:
-        bounds = bound_names(schema)
-        constraints = dict.fromkeys(bounds, geolevels)
-        if not settings.blocks_only:
-            constraints[STATE_TOTAL] = ("State",)
-            if "US" in geolevels:
-                constraints[TOTAL] = ("US",)
+    census = settings.compiled_census
+    declared, order = census.universes[universe], census.geolevels
+    constraints: dict[str, tuple[str, ...]] = {}
+    if declared.bounds:
+        constraints |= dict.fromkeys(bound_names(schema, census), geolevels)
+    for invariant in declared.invariants:
+        name = constraint_name(invariant.name)
+        if invariant.geolevel == order[-1]:
+            constraints[name] = geolevels
+        elif not settings.blocks_only:
+            constraints[name] = (invariant.geolevel,)
+            above = tuple(n for n in order[: order.index(invariant.geolevel)] if n in geolevels)
+            if above:
+                constraints[constraint_name(TOTAL)] = above
     return ExpectedUniverse(
         cells=cells_of(schema),
         geolevels=geolevels,
@@ -43,6 +51,8 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
         constraints=constraints | dict.fromkeys(zeros, geolevels),
         structural_zeros=zeros,
         is_pure=budget.is_pure,
+        layout=layout_facts(schema, census),
+        bounded_attribute=declared.bounded_attribute(schema),
     )
 
 
@@ -70,12 +80,12 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
     )
     if tabulated_universes(settings):
         outcomes += check_tabulations(
-            Tabulated(
+            tabulated(
                 run.unchecked_release,
                 read_geography(geography_file(run)),
-                tabulated_universes(settings),
-                has_legacy(settings),
-                settings.is_private,
+                [settings.schema_of(name) for name in tabulated_universes(settings)],
+                has_legacy=has_legacy(settings),
+                is_private=settings.is_private,
             )
         )
     return accept(run, settings, outcomes)

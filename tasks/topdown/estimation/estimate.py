@@ -13,8 +13,9 @@ from spineflow.geography.declared import declared_units
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.estimates import read_estimates, write_estimates
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
+from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.queries import TOTAL, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
@@ -29,10 +30,9 @@ from spineflow.tasks.topdown.estimation.problem import (
 )
 from spineflow.tasks.topdown.estimation.solves import write_solves
 from spineflow.tasks.topdown.measurement.constraints import (
-    BOUNDED_ATTRIBUTE,
-    STATE_TOTAL,
-    TOTAL,
+    area_total,
     bound_names,
+    constraint_name,
     state_of,
 )
 from spineflow.tasks.topdown.measurement.declared_constraints import (
@@ -81,13 +81,16 @@ class ShardConstraints:
         if (lower_name, ">=") in constraints:
             lower = constraints[lower_name, ">="].values
             upper = constraints[upper_name, "<="].values
-        if (TOTAL, "=") in constraints:
-            total = constraints[TOTAL, "="].values[:, 0]
-        if geolevel == "State":
+        exact = (constraint_name(TOTAL), "=")
+        if exact in constraints:
+            total = constraints[exact].values[:, 0]
+        invariant = area_total(CENSUS.universes[schema.universe], CENSUS.geolevels)
+        if invariant is not None and geolevel == invariant.geolevel:
             states, state = np.unique(state_of(geocode), return_inverse=True)
             state_totals = read_constraints(path, states)
-            if (STATE_TOTAL, "=") in state_totals:
-                state_total = state_totals[STATE_TOTAL, "="].values[:, 0]
+            exact = (constraint_name(invariant.name), "=")
+            if exact in state_totals:
+                state_total = state_totals[exact].values[:, 0]
         return cls(lower, upper, total, state if state_total is not None else None, state_total)
 
     def totals(self, start: int, stop: int) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -327,9 +330,10 @@ def _declared_constraints(
 
 
 def bounded_type_of_cell(schema: Schema) -> np.ndarray:
-    """Type, `(n_cells,)`, on which bounds are put: the group-quarters type of persons, else one."""
-    if schema.universe == "persons" and BOUNDED_ATTRIBUTE in schema.attributes:
-        return schema.levels(BOUNDED_ATTRIBUTE)
+    """Type, `(n_cells,)`, on which bounds are put: the level of the bounded attribute, else one."""
+    attribute = CENSUS.universes[schema.universe].bounded_attribute(schema)
+    if attribute is not None:
+        return schema.levels(attribute)
     return np.zeros(schema.n_cells, dtype=np.int64)
 
 

@@ -15,7 +15,15 @@ from pathlib import Path
 
 import numpy as np
 from spineflow.tasks.census.cef_2020 import TYPE_OF_CODE
-from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT, PERSONS_LAYOUT, UNITS_LAYOUT
+from spineflow.tasks.tables.layouts import (
+    AIAN_COLUMN,
+    BLOCK_KEY,
+    GEOCODE_FIELDS,
+    GEOGRAPHY_LAYOUT,
+    PERSONS_LAYOUT,
+    RACE_COLUMN,
+    UNITS_LAYOUT,
+)
 from spineflow.tasks.tables.writers import FileLayout, write_table
 
 FEWEST_PERSONS = 500
@@ -43,7 +51,7 @@ _FACILITIES = (
 )
 """Group quarters of a county: QGQTYP, share of the county's persons, number of facilities."""
 
-_AGES_BY_HHGQ = {1: (18, 70), 2: (10, 17), 3: (65, 101), 4: (20, 80), 5: (18, 24), 6: (18, 41)}
+_AGES_BY_TYPE = {1: (18, 70), 2: (10, 17), 3: (65, 101), 4: (20, 80), 5: (18, 24), 6: (18, 41)}
 """Lowest age, and highest less one, of each group-quarters type; others take `_OTHER_AGES`."""
 _OTHER_AGES = (12, 76)
 
@@ -55,7 +63,7 @@ _RACES = 6
 _RACE_COMBINATIONS = [
     chosen for size in range(1, _RACES + 1) for chosen in combinations(range(_RACES), size)
 ]
-"""Races of each CENRACE: white, black, AIAN, Asian, NHPI, some other race."""
+"""Races of each combination: white, black, AIAN, Asian, NHPI, some other race."""
 _RACE_SHARES = np.array([0.66, 0.09, 0.03, 0.05, 0.005, 0.07])
 _RACE_SHARES_IN_AIAN_AREA = np.array([0.30, 0.02, 0.55, 0.01, 0.005, 0.03])
 _RACE_CODES = np.array(
@@ -107,18 +115,18 @@ def generate_county(
     rng = np.random.default_rng(seed)
     counties = [_block_columns(rng, state, 2 * i + 1, persons) for i in range(n_counties)]
     geography = _stacked(counties)
-    n_blocks = len(geography["TABBLK"])
-    geography = {"OIDTABBLK": _texts(30_000_000_000 + np.arange(n_blocks), 11), **geography}
-    first_block = np.cumsum([0, *(len(county["TABBLK"]) for county in counties)])
+    n_blocks = len(geography[GEOCODE_FIELDS[-1]])
+    geography = {BLOCK_KEY: _texts(30_000_000_000 + np.arange(n_blocks), 11), **geography}
+    first_block = np.cumsum([0, *(len(county[GEOCODE_FIELDS[-1]]) for county in counties)])
     stock = _stacked(
         [
-            _unit_columns(rng, len(county["TABBLK"]), persons, first)
+            _unit_columns(rng, len(county[GEOCODE_FIELDS[-1]]), persons, first)
             for county, first in zip(counties, first_block, strict=False)
         ]
     )
     order = np.argsort(stock["block"], kind="stable")
     stock = {name: values[order] for name, values in stock.items()}
-    in_aian_area = geography["AIANNHCE"] == _AIAN_STRETCH[2]
+    in_aian_area = geography[AIAN_COLUMN] == _AIAN_STRETCH[2]
 
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -165,13 +173,16 @@ def _block_columns(
     low, high, aian_code = _AIAN_STRETCH
     subdivision = np.searchsorted(_SUBDIVISION_STARTS, along, side="right")
     district = np.searchsorted(_SCHOOL_DISTRICT_STARTS, along, side="right")
+    geocode = (
+        np.full(n_blocks, state),
+        _texts(np.full(n_blocks, county), 3),
+        _texts((tract + 1) * 100, 6),
+        _texts(group_in_tract, 1),
+        _texts(group_in_tract * 1000 + block_in_group, 4),
+    )
     return {
-        "TABBLKST": np.full(n_blocks, state),
-        "TABBLKCOU": _texts(np.full(n_blocks, county), 3),
-        "TABTRACTCE": _texts((tract + 1) * 100, 6),
-        "TABBLKGRPCE": _texts(group_in_tract, 1),
-        "TABBLK": _texts(group_in_tract * 1000 + block_in_group, 4),
-        "AIANNHCE": np.where((along >= low) & (along < high), aian_code, "9999"),
+        **dict(zip(GEOCODE_FIELDS, geocode, strict=True)),
+        AIAN_COLUMN: np.where((along >= low) & (along < high), aian_code, "9999"),
         "COUSUBFP": _texts(90_000 + 455 * subdivision, 5),
         "PLACEFP": place,
         "SDUNI": _texts(30 * district, 5),
@@ -234,7 +245,7 @@ def _unit_table(
         "TEN": np.where(is_occupied, _texts(rng.integers(1, 5, n_units), 1), "0"),
         "VACS": stock["vacancy"],
         "QGQTYP": stock["code"],
-        "OIDTB": geography["OIDTABBLK"][stock["block"]],
+        "OIDTB": geography[BLOCK_KEY][stock["block"]],
     }
 
 
@@ -246,15 +257,15 @@ def _person_columns(
     unit = np.repeat(np.arange(n_units), stock["persons"])
     number = np.arange(len(unit)) - np.searchsorted(unit, unit)
     shuffled = rng.permutation(len(unit))
-    hhgq_of_unit = np.array([TYPE_OF_CODE[code.strip() or None] for code in stock["code"]])
-    relationship, age, sex = _household_roles(rng, unit, number, hhgq_of_unit)
-    cenrace = _race_combinations(rng, unit, number, in_aian_area)
+    type_of_unit = np.array([TYPE_OF_CODE[code.strip() or None] for code in stock["code"]])
+    relationship, age, sex = _household_roles(rng, unit, number, type_of_unit)
+    races = _race_combinations(rng, unit, number, in_aian_area)
     is_hispanic = _shared_in_household(
-        rng, unit, number, rng.random(len(unit)) < np.where(cenrace == 5, 0.75, 0.13), 0.95
+        rng, unit, number, rng.random(len(unit)) < np.where(races == 5, 0.75, 0.13), 0.95
     )
     origin = np.where(is_hispanic, _skewed(rng, _ORIGIN_CODES, len(unit)), _NOT_HISPANIC_CODE)
     columns = {
-        "RTYPE": np.where(hhgq_of_unit[unit] == 0, "3", "5"),
+        "RTYPE": np.where(type_of_unit[unit] == 0, "3", "5"),
         "MAFID": _FIRST_MAFID + unit,
         "CUF_PNC": number + 1,
         "BCUSTATEFP": np.full(len(unit), state),
@@ -262,8 +273,8 @@ def _person_columns(
         "QAGE": age,
         "QSPAN": _texts(origin, 4),
         "CENHISP": _texts(1 + is_hispanic, 1),
-        **_race_codes(rng, cenrace),
-        "CENRACE": _texts(cenrace + 1, 2),
+        **_race_codes(rng, races),
+        RACE_COLUMN: _texts(races + 1, 2),
         "RELSHIP": _texts(relationship, 2),
         "QGQTYP": stock["code"][unit],
     }
@@ -271,11 +282,11 @@ def _person_columns(
 
 
 def _household_roles(
-    rng: np.random.Generator, unit: np.ndarray, number: np.ndarray, hhgq_of_unit: np.ndarray
+    rng: np.random.Generator, unit: np.ndarray, number: np.ndarray, type_of_unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """RELSHIP, age and QSEX of every person; `number` counts the persons of a unit from 0."""
-    n_units, n = len(hhgq_of_unit), len(unit)
-    hhgq = hhgq_of_unit[unit]
+    n_units, n = len(type_of_unit), len(unit)
+    kind_of_person = type_of_unit[unit]
     householder_age = np.clip(rng.normal(50, 17, n_units), 18, 97).astype(np.int64)[unit]
     householder_sex = rng.integers(1, 3, n_units)[unit]
     has_partner = (rng.random(n_units) < 0.62)[unit] & (number == 1)
@@ -286,8 +297,8 @@ def _household_roles(
     relationship = np.where(is_child, 25, other)
     relationship[has_partner] = np.where(is_married, 21, 22)[has_partner]
     relationship[number == 0] = 20
-    relationship[(hhgq >= 1) & (hhgq <= 4)] = 37
-    relationship[hhgq >= 5] = 38
+    relationship[(kind_of_person >= 1) & (kind_of_person <= 4)] = 37
+    relationship[kind_of_person >= 5] = 38
 
     youngest_parent = np.maximum(householder_age - 16, 0)
     child_age = np.where(
@@ -300,14 +311,14 @@ def _household_roles(
     age[has_partner] = partner_age[has_partner]
     age[number == 0] = householder_age[number == 0]
     for kind in range(1, 8):
-        members = hhgq == kind
-        low, high = _AGES_BY_HHGQ.get(kind, _OTHER_AGES)
+        members = kind_of_person == kind
+        low, high = _AGES_BY_TYPE.get(kind, _OTHER_AGES)
         age[members] = rng.integers(low, high, members.sum())
 
     sex = rng.integers(1, 3, n)
     sex[number == 0] = householder_sex[number == 0]
     sex[has_partner] = 3 - householder_sex[has_partner]
-    mostly_male = (hhgq == 1) | (hhgq == 6)
+    mostly_male = (kind_of_person == 1) | (kind_of_person == 6)
     sex[mostly_male] = np.where(rng.random(mostly_male.sum()) < 0.9, 1, 2)
     return relationship, age, sex
 
@@ -315,7 +326,7 @@ def _household_roles(
 def _race_combinations(
     rng: np.random.Generator, unit: np.ndarray, number: np.ndarray, in_aian_area: np.ndarray
 ) -> np.ndarray:
-    """CENRACE - 1 of every person: every combination can occur, most are rare."""
+    """Number of every person's combination: every combination can occur, most are rare."""
     is_inside = in_aian_area[unit]
     drawn = np.empty(len(unit), dtype=np.int64)
     for members, shares in (
@@ -350,9 +361,9 @@ def _skewed(rng: np.random.Generator, codes: np.ndarray, size: int) -> np.ndarra
     return rng.choice(codes, size=size, p=weight / weight.sum())
 
 
-def _race_codes(rng: np.random.Generator, cenrace: np.ndarray) -> dict[str, np.ndarray]:
+def _race_codes(rng: np.random.Generator, races: np.ndarray) -> dict[str, np.ndarray]:
     """QRACE1 to QRACE8: a detailed code for each race of the combination, for some one more."""
-    n = len(cenrace)
+    n = len(races)
     codes = np.zeros((n, 8), dtype=np.int64)
     n_codes = np.zeros(n, dtype=np.int64)
     has_race = np.zeros((len(_RACE_COMBINATIONS), _RACES), dtype=bool)
@@ -360,7 +371,7 @@ def _race_codes(rng: np.random.Generator, cenrace: np.ndarray) -> dict[str, np.n
         has_race[position, list(chosen)] = True
     has_second_code = rng.random(n) < 0.25
     for race in range(_RACES):
-        members = np.flatnonzero(has_race[cenrace, race])
+        members = np.flatnonzero(has_race[races, race])
         first = _skewed(rng, np.arange(_RACE_CODES.shape[1]), len(members))
         codes[members, n_codes[members]] = _RACE_CODES[race, first]
         n_codes[members] += 1

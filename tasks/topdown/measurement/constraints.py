@@ -1,9 +1,4 @@
-"""Constraints that the declared invariants and the schema put on every geounit.
-
-For persons: between one and 99,999 people per occupied group-quarters facility of each type, at
-most 99,999 per housing unit in households, state totals, and structural zeros. For housing units:
-the number of units in every geounit.
-"""
+"""Constraints that the declared invariants, bounds and structural zeros put on every geounit."""
 
 from __future__ import annotations
 
@@ -13,12 +8,15 @@ import numpy as np
 import pandas as pd
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.noisy import Constraint, write_constraints
+from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.census import Census, Invariant, Universe
 from spineflow.tasks.census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
     read_invariants,
     read_state_totals,
 )
+from spineflow.tasks.census.queries import TOTAL, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.measurement.constrain_declared import constrain_declared
@@ -32,24 +30,70 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 
-MOST_PERSONS_PER_ADDRESS = 99_999
-
-BOUNDED_ATTRIBUTE = "hhgq"
-"""Attribute of persons on each of whose levels there are bounds; without it, on the total."""
-STATE_TOTAL = "state_total_con"
-TOTAL = "total_con"
+UNITS, FACILITIES = "units", "facilities"
+"""Universes of the Census Edited File whose records in every block are public."""
 
 
-def bound_names(schema: Schema) -> tuple[str, str]:
-    """Names of the lower and of the upper bounds on persons.
+def constraint_name(name: str, bound: str = "") -> str:
+    """The name of a constraint in files.
 
-    >>> from spineflow.tasks.census.cef_2020 import PERSONS
-    >>> bound_names(PERSONS)
-    ('hhgq_total_lb_con', 'hhgq_total_ub_con')
+    >>> constraint_name("total", "_lb")
+    'total_lb_con'
     """
-    is_typed = BOUNDED_ATTRIBUTE in schema.attributes
-    bounded = f"{BOUNDED_ATTRIBUTE}_total" if is_typed else "total"
-    return f"{bounded}_lb_con", f"{bounded}_ub_con"
+    return f"{name}{bound}_con"
+
+
+def bound_names(schema: Schema, census: Census = CENSUS) -> tuple[str, str]:
+    """Names of the lower and of the upper bounds on a universe's records.
+
+    >>> bound_names(CENSUS.schema("units"))
+    ('total_lb_con', 'total_ub_con')
+    """
+    attribute = census.universes[schema.universe].bounded_attribute(schema)
+    bounded = TOTAL if attribute is None else f"{attribute}_{TOTAL}"
+    return constraint_name(bounded, "_lb"), constraint_name(bounded, "_ub")
+
+
+def bounds_of(
+    schema: Schema, counted: Mapping[str, np.ndarray], census: Census = CENSUS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds `(n, n_types)` of geounits, the declared bounds added up.
+
+    `counted` are the records of the universes that bounds are per: `(n, n_rows)` by the rows of
+    the bounds' queries, or `(n, 1)`. Bounds on an attribute that the schema lacks are on its sum.
+    """
+    universe = census.universes[schema.universe]
+    attribute = universe.bounded_attribute(schema)
+    n = len(next(iter(counted.values())))
+    sums = []
+    for name in ("at_least", "at_most"):
+        limit = np.zeros((n, 1), dtype=np.int64)
+        for bound in universe.bounds:
+            query = marginal_query(universe.full_schema, bound.query)
+            rows = query.row_of_cell[universe.full_schema.cells_where(bound.where)]
+            inside = np.bincount(rows, minlength=query.n_rows) > 0
+            found = (getattr(bound, name) or 0) * counted[bound.per] * inside
+            if bound.query != attribute:
+                found = found.sum(axis=1, keepdims=True)
+            limit = limit + found
+        sums.append(limit)
+    return sums[0], sums[1]
+
+
+def counted_records(invariants: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The public records of every block `(n, n_rows)`, by the universe that bounds are per."""
+    facilities = invariants[list(FACILITY_COLUMNS)].to_numpy()
+    none = np.zeros((len(invariants), 1), dtype=facilities.dtype)
+    return {
+        UNITS: invariants[["housing_units"]].to_numpy(),
+        FACILITIES: np.hstack([none, facilities]),
+    }
+
+
+def area_total(universe: Universe, geolevels: Sequence[str]) -> Invariant | None:
+    """The universe's invariant total above the last geolevel, None if there is none."""
+    found = (i for i in universe.invariants if i.query == TOTAL and i.geolevel != geolevels[-1])
+    return next(found, None)
 
 
 def constraints_of_shard(
@@ -59,46 +103,49 @@ def constraints_of_shard(
     invariants: pd.DataFrame,
     state_totals: Mapping[str, int],
     structural_zeros: Sequence[str],
+    census: Census = CENSUS,
 ) -> tuple[Constraint, ...]:
     """All constraints of a shard's geounits.
 
     `invariants` has one row a block below the shard's geounits, in the order of the spine's blocks.
-    A state's total stands once under its FIPS code, whether or not the state is split; where
-    `state_totals` is empty they are not declared, and no total of persons is constrained.
+    A unit's exact total stands once under its own code at its geolevel, whether or not the spine
+    splits it; where `state_totals` is empty they are not declared, and no total is constrained.
     """
     level = spine.geolevel(shard.geolevel)
     geocode = level.geocode[shard.start : shard.stop]
     blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
     geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
+    universe, geolevels = census.universes[schema.universe], census.geolevels
 
     def summed(values: np.ndarray) -> np.ndarray:
         sums = np.zeros((shard.stop - shard.start, *values.shape[1:]), dtype=np.int64)
         np.add.at(sums, geounit, values)
         return sums
 
-    housing_units = summed(invariants["housing_units"].to_numpy())
-    if schema.universe == "units":
-        return (Constraint(TOTAL, "=", geocode, housing_units[:, None]),)
-    lower = summed(invariants[list(FACILITY_COLUMNS)].to_numpy())
-    lower = np.column_stack([np.zeros_like(housing_units), lower])
-    most = MOST_PERSONS_PER_ADDRESS * lower
-    most[:, 0] = MOST_PERSONS_PER_ADDRESS * housing_units
-    if BOUNDED_ATTRIBUTE not in schema.attributes:
-        lower, most = lower.sum(axis=1, keepdims=True), most.sum(axis=1, keepdims=True)
-    lower_name, upper_name = bound_names(schema)
-    found = [
-        Constraint(lower_name, ">=", geocode, lower),
-        Constraint(upper_name, "<=", geocode, most),
-    ]
-    if shard.geolevel == "US" and state_totals:
-        total = np.array([[sum(state_totals.values())]])
-        found.append(Constraint(TOTAL, "=", geocode, total))
-    if shard.geolevel == "State" and state_totals:
-        states = np.unique(state_of(geocode))
-        totals = np.array([[state_totals[state]] for state in states])
-        found.append(Constraint(STATE_TOTAL, "=", states, totals))
+    counted = {name: summed(values) for name, values in counted_records(invariants).items()}
+    found = []
+    if universe.bounds:
+        lower, most = bounds_of(schema, counted, census)
+        lower_name, upper_name = bound_names(schema, census)
+        found += [
+            Constraint(lower_name, ">=", geocode, lower),
+            Constraint(upper_name, "<=", geocode, most),
+        ]
+    for invariant in universe.invariants:
+        if invariant.geolevel == geolevels[-1]:
+            name = constraint_name(invariant.name)
+            found.append(Constraint(name, "=", geocode, counted[schema.universe]))
+    above = area_total(universe, geolevels)
+    if above is not None and state_totals:
+        if shard.geolevel in geolevels[: geolevels.index(above.geolevel)]:
+            total = np.array([[sum(state_totals.values())]])
+            found.append(Constraint(constraint_name(TOTAL), "=", geocode, total))
+        if shard.geolevel == above.geolevel:
+            states = np.unique(state_of(geocode))
+            totals = np.array([[state_totals[state]] for state in states])
+            found.append(Constraint(constraint_name(above.name), "=", states, totals))
     zeros = np.zeros((len(geocode), 1), dtype=np.int64)
-    found += [Constraint(f"{name}_con", "=", geocode, zeros) for name in structural_zeros]
+    found += [Constraint(constraint_name(name), "=", geocode, zeros) for name in structural_zeros]
     return tuple(found)
 
 

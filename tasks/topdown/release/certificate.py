@@ -13,10 +13,6 @@ from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.document import Block, Section, Table
 from spineflow.tasks.pages.numbers import shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.constraints import (
-    BOUNDED_ATTRIBUTE,
-    MOST_PERSONS_PER_ADDRESS,
-)
 from spineflow.tasks.topdown.release.declared_statements import declared_statements
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report, guarantee_of
@@ -140,8 +136,9 @@ def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
 
 
 def _bounds(settings: TopdownSettings) -> Exact:
-    most = f"{MOST_PERSONS_PER_ADDRESS:,}"
-    if BOUNDED_ATTRIBUTE in settings.schema_of(PERSONS).attributes:
+    declared = settings.compiled_census.universes[PERSONS]
+    most = f"{max(bound.at_most or 0 for bound in declared.bounds):,}"
+    if declared.bounded_attribute(settings.schema_of(PERSONS)) is not None:
         text = (
             f"in every block, 1 to {most} persons per facility of each type, and at most {most} "
             "per housing unit"

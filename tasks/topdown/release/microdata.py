@@ -1,11 +1,11 @@
-"""Microdata: one row a person, a housing unit or a group-quarters facility.
+"""Microdata in a declared layout: one row a record.
 
 The rows follow from the block estimates alone: a cell with count n in a block gives n equal rows.
-They are written as Parquet and as pipe-delimited text with a header, with the columns of the
-Microdata Detail File. All columns are text codes, as in that file, except EPNUM, an integer.
+They are written as Parquet and as pipe-delimited text with a header. All columns are text codes,
+except one that numbers the rows, an integer.
 
-Rows are ordered by block geocode, then cell number, with a block's facilities after its housing
-units, so that equal estimates give equal files. Memory is that of the estimates of some ten
+Rows are ordered by block geocode, then cell number, with a block's further records after its own,
+so that equal estimates give equal files. Memory is that of the estimates of some ten
 thousand blocks plus one batch of rows, however large the country. The text file appears last, so
 that where it is both files are whole.
 
@@ -17,7 +17,7 @@ skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.census import Census, tells
+from spineflow.tasks.census.declarations import MicrodataColumn, MicrodataDeclaration
 from spineflow.tasks.census.invariants import read_invariants
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
@@ -37,39 +41,10 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 
-SCHEMA_BUILD_ID = "1.1.0"
-ADULT_AGE = 18
 BLOCK_GEOCODE_DIGITS = 16
 
 BLOCKS_PER_PART = 1 << 16
 """Blocks whose estimates are in memory at a time."""
-
-_GEOGRAPHY_COLUMNS = {
-    "TABBLKST": (0, 2),
-    "TABBLKCOU": (2, 5),
-    "TABTRACTCE": (5, 11),
-    "TABBLKGRPCE": (11, 12),
-    "TABBLK": (12, 16),
-}
-"""Digits of the block geocode in each column, end exclusive."""
-
-_PERSON_COLUMNS: Sequence[tuple[str, str, Callable[[int], str]]] = (
-    ("RTYPE", "hhgq", lambda level: "3" if level == 0 else "5"),
-    ("GQTYPE_PL", "hhgq", str),
-    ("VOTING_AGE", "votingage", lambda level: str(level + 1)),
-    ("VOTING_AGE", "age", lambda level: "2" if level >= ADULT_AGE else "1"),
-    ("CENHISP", "hispanic", lambda level: str(level + 1)),
-    ("CENRACE", "cenrace", lambda level: f"{level + 1:02d}"),
-)
-"""Column, the attribute that fills it, and the code of each level; of two rules for one column
-the first whose attribute is in the schema applies."""
-
-_FURTHER_COLUMNS: dict[str, tuple[str, Callable[[int], str]]] = {
-    "sex": ("QSEX", lambda level: str(level + 1)),
-    "age": ("QAGE", str),
-}
-"""Columns appended for attributes that the redistricting product does not have; an attribute that
-is not here gets a column of its own name in capitals with the number of the level."""
 
 
 @dataclass(frozen=True)
@@ -149,83 +124,121 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
     estimates = block_estimate_parts(run, universe)
     schema, folder = settings.schema_of(universe), run.unchecked_release
     folder.mkdir(exist_ok=True)
-    if universe == "persons":
-        return write_persons(estimates, schema, folder, is_private=settings.is_private)
-    invariants = read_invariants(invariants_file(run))
-    return write_units(estimates, invariants, schema, folder, is_private=settings.is_private)
+    further = None
+    if layout_of(universe).further is not None:
+        further = read_invariants(invariants_file(run))
+    return write_microdata(estimates, schema, folder, further, is_private=settings.is_private)
 
 
-def write_persons(
+def layout_of(universe: str, census: Census = CENSUS) -> MicrodataDeclaration:
+    """The declared layout of a universe's microdata; raises ValueError if there is none."""
+    layout = census.universes[universe].declared.microdata
+    if layout is None:
+        raise ValueError(f"the census declares no microdata of {universe}")
+    return layout
+
+
+def write_microdata(
     block_estimates: pa.Table | Iterable[pa.Table],
     schema: Schema,
     directory: Path,
+    invariants: pd.DataFrame | None = None,
     *,
+    census: Census = CENSUS,
     is_private: bool = True,
     rows_per_batch: int = 1 << 18,
 ) -> MicrodataFiles:
-    """Write `mdf_persons.parquet` and `mdf_persons.csv`, one row a person.
+    """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
 
-    Columns: SCHEMA_TYPE_CODE (MPD), SCHEMA_BUILD_ID, TABBLKST, TABBLKCOU, TABTRACTCE,
-    TABBLKGRPCE, TABBLK, EPNUM (0 to n - 1 in row order), RTYPE (3 household, 5 group quarters),
-    GQTYPE_PL (0-7), VOTING_AGE (1 under 18, 2 adult), CENHISP (1, 2), CENRACE (01-63). A column
-    whose attribute the schema lacks is left out; attributes without a column here are appended
-    (sex as QSEX, age as QAGE).
+    Columns of attributes that the schema lacks are left out. Those of attributes that the universe
+    has besides come after the others, in the order of the schema; an attribute without a column
+    gets one of its own name in capitals with the number of the level.
+
+    Where the layout has rows of further records, `invariants` must have the columns block_geocode
+    and facilities_1, facilities_2, ...: their public numbers in each block.
 
     `block_estimates` has the columns block_geocode (16 digits), cell and count, one row a
     non-zero cell, in any order; or it is several such tables, every block in one of them and the
     blocks of each after those of the one before. Raises ValueError for geocodes of another length,
     cells outside the schema, counts below 1, a cell of a block given twice or tables out of order.
     """
-    attributes = _attribute_columns(schema)
+    layout = layout_of(schema.universe, census)
+    own = census.universes[schema.universe].declared.attributes
+    declared = present_columns(layout, schema, own)
+    n_cells, parts = schema.n_cells, _tables(block_estimates)
+    further: Mapping[str, str] = {}
+    if layout.further is not None and invariants is not None:
+        further = layout.further.values
+        parts = _with_facilities(parts, _facility_counts(invariants, n_cells), schema)
+        n_cells += 1
+    filled = [_filled(column, schema, further, n_cells) for column in declared]
 
     def columns(counts: _Counts) -> list[_CodedColumn | str]:
         return [
-            *_constant_columns("MPD", schema.n_cells),
-            *_geography_columns(counts.block_geocode),
-            "EPNUM",
-            *attributes,
+            column if isinstance(column, _CodedColumn) else column(counts.block_geocode)
+            for column in filled
         ]
 
-    parts = _ordered_parts(block_estimates, schema.n_cells)
-    return _write(parts, columns, directory / "mdf_persons", is_private, rows_per_batch)
+    ordered = _ordered_parts(parts, n_cells)
+    stem = directory / f"mdf_{schema.universe}"
+    return _write(ordered, columns, stem, is_private, rows_per_batch)
 
 
-def write_units(
-    block_estimates: pa.Table | Iterable[pa.Table],
-    invariants: pd.DataFrame,
-    schema: Schema,
-    directory: Path,
-    *,
-    is_private: bool = True,
-    rows_per_batch: int = 1 << 18,
-) -> MicrodataFiles:
-    """Write `mdf_units.parquet` and `mdf_units.csv`, one row a housing unit or facility.
+def present_columns(
+    layout: MicrodataDeclaration, schema: Schema, own: Sequence[str]
+) -> list[MicrodataColumn]:
+    """The columns of a file in their order, with those of attributes that have none."""
+    by_attribute = {c.attribute: c for c in layout.columns if c.attribute in schema.attributes}
+    further = [name for name in schema.attributes if name not in own]
+    first = [
+        column
+        for column in layout.columns
+        if column.attribute is None
+        or (column.attribute not in further and tells(schema, (column.attribute,)))
+    ]
+    last = [
+        by_attribute.get(name, MicrodataColumn(name=name.upper(), attribute=name, first=0))
+        for name in schema.attributes
+        if name in further or name not in by_attribute
+    ]
+    return first + last
 
-    Columns: SCHEMA_TYPE_CODE (MUD), SCHEMA_BUILD_ID, the five of the block, RTYPE (2 housing
-    unit, 4 group-quarters facility), HH_STATUS (1 occupied, 2 vacant; 0 for a facility), the
-    latter left out if the schema has no occupancy.
 
-    `block_estimates` as for `write_persons`; `invariants` has the columns block_geocode and
-    facilities_1, facilities_2, ...: the public number of facilities of each type in each block.
-    Raises ValueError as `write_persons` does.
+def _filled(
+    column: MicrodataColumn, schema: Schema, further: Mapping[str, str], n_cells: int
+) -> _CodedColumn | Callable[[pa.Array], _CodedColumn | str]:
+    """A column of the cells' codes, or what makes one from the blocks' geocodes.
+
+    `n_cells` counts one cell more than the schema where there are further records.
     """
-    facility_cell = schema.n_cells
-    own = [_cell_column("RTYPE", ["2"] * schema.n_cells + ["4"])]
-    if "occupancy" in schema.attributes:
-        statuses = ["1" if occupied else "2" for occupied in schema.levels("occupancy")]
-        own.append(_cell_column("HH_STATUS", [*statuses, "0"]))
+    if column.digits is not None:
+        name, digits = column.name, column.digits
+        return lambda block_geocode: _geography_column(name, digits, block_geocode)
+    if column.number:
+        name = column.name
+        return lambda _: name
+    if column.attribute is None:
+        codes = [column.constant or ""] * schema.n_cells
+        rest = [further.get(column.name, column.constant or "")]
+    else:
+        codes, rest = cell_codes(column, schema), [further.get(column.name, "")]
+    return _cell_column(column.name, [*codes, *rest * (n_cells - schema.n_cells)])
 
-    def columns(counts: _Counts) -> list[_CodedColumn | str]:
-        return [
-            *_constant_columns("MUD", schema.n_cells + 1),
-            *_geography_columns(counts.block_geocode),
-            *own,
-        ]
 
-    facilities = _facility_counts(invariants, facility_cell)
-    parts = _with_facilities(_tables(block_estimates), facilities, schema)
-    parts = _ordered_parts(parts, schema.n_cells + 1)
-    return _write(parts, columns, directory / "mdf_units", is_private, rows_per_batch)
+def cell_codes(column: MicrodataColumn, schema: Schema) -> list[str]:
+    """Codes of a schema's cells in a column that tells an attribute or coarsening."""
+    if column.attribute is None:
+        raise ValueError(f"the column {column.name} tells no attribute")
+    level = marginal_query(schema, column.attribute).row_of_cell
+    if column.codes is not None:
+        return [column.codes[i] for i in level.tolist()]
+    first = column.first or 0
+    return [f"{first + i:0{column.width}d}" for i in level.tolist()]
+
+
+def _geography_column(name: str, digits: tuple[int, int], block_geocode: pa.Array) -> _CodedColumn:
+    part = pc.utf8_slice_codeunits(block_geocode, *digits).dictionary_encode()
+    return _CodedColumn(name, part.dictionary, part.indices.to_numpy(), True)
 
 
 def _facility_counts(invariants: pd.DataFrame, facility_cell: int) -> pa.Table:
@@ -318,37 +331,6 @@ def _cell_column(name: str, codes: Sequence[str]) -> _CodedColumn:
     return _CodedColumn(name, encoded.dictionary, encoded.indices.to_numpy(), False)
 
 
-def _constant_columns(type_code: str, n_cells: int) -> list[_CodedColumn]:
-    return [
-        _cell_column("SCHEMA_TYPE_CODE", [type_code] * n_cells),
-        _cell_column("SCHEMA_BUILD_ID", [SCHEMA_BUILD_ID] * n_cells),
-    ]
-
-
-def _geography_columns(block_geocode: pa.Array) -> list[_CodedColumn]:
-    columns = []
-    for name, (start, stop) in _GEOGRAPHY_COLUMNS.items():
-        part = pc.utf8_slice_codeunits(block_geocode, start, stop).dictionary_encode()
-        columns.append(_CodedColumn(name, part.dictionary, part.indices.to_numpy(), True))
-    return columns
-
-
-def _attribute_columns(schema: Schema) -> list[_CodedColumn]:
-    rules: dict[str, tuple[str, Callable[[int], str]]] = {}
-    for name, attribute, code in _PERSON_COLUMNS:
-        if attribute in schema.attributes:
-            rules.setdefault(name, (attribute, code))
-    with_a_column = {attribute for _, attribute, _ in _PERSON_COLUMNS} - _FURTHER_COLUMNS.keys()
-    for attribute in schema.attributes:
-        if attribute not in with_a_column:
-            name, code = _FURTHER_COLUMNS.get(attribute, (attribute.upper(), str))
-            rules[name] = (attribute, code)
-    return [
-        _cell_column(name, [code(int(level)) for level in schema.levels(attribute)])
-        for name, (attribute, code) in rules.items()
-    ]
-
-
 def _write(
     parts: Iterable[_Counts],
     columns: Callable[[_Counts], Sequence[_CodedColumn | str]],
@@ -356,12 +338,14 @@ def _write(
     is_private: bool,
     rows_per_batch: int,
 ) -> MicrodataFiles:
-    names = [column if isinstance(column, str) else column.name for column in columns(_NO_COUNTS)]
+    of_rows = columns(_NO_COUNTS)
+    names = [column if isinstance(column, str) else column.name for column in of_rows]
+    numbers = [column for column in of_rows if isinstance(column, str)]
     parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     # Dictionary arrays reach both writers as they are, which is what makes them fast; without the
     # stored Arrow schema a reader gets plain strings.
     dictionary = pa.dictionary(pa.int32(), pa.string())
-    arrow_schema = pa.schema([(n, pa.int64() if n == "EPNUM" else dictionary) for n in names])
+    arrow_schema = pa.schema([(n, pa.int64() if n in numbers else dictionary) for n in names])
     csv_options = pyarrow.csv.WriteOptions(
         include_header=False, delimiter="|", quoting_style="none"
     )
@@ -378,7 +362,7 @@ def _write(
             pq.ParquetWriter(
                 parquet_path,
                 arrow_schema,
-                use_dictionary=[name for name in names if name != "EPNUM"],
+                use_dictionary=[name for name in names if name not in numbers],
                 store_schema=False,
             ) as parquet_writer,
             pyarrow.csv.CSVWriter(csv_file, arrow_schema, write_options=csv_options) as csv_writer,

@@ -27,6 +27,7 @@ from spineflow.geography.rules import (
     validated_shares,
 )
 from spineflow.geography.spine import Spine, build_spine
+from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
@@ -43,13 +44,15 @@ from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
 from spineflow.tasks.topdown.workload.state_totals import refuse_unheld_state_totals
 
 
-def spine_rules(settings: GeographySettings) -> SpineRules:
+def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
     """The rules that `geography` asks for; raises GeographyRefused for values it cannot use."""
+    categories = {} if census.geography is None else census.geography.categories
     ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
     if settings.aian_areas is not None:
         ranges = select_aian_areas(ranges, settings.aian_areas)
     return SpineRules(
         aian_ranges=ranges,
+        columns={name: category.column for name, category in categories.items()},
         strong_mcd_states=settings.strong_mcd_states,
         fanout_cutoff=settings.fanout_cutoff,
         cut=settings.block_groups,
@@ -69,7 +72,7 @@ def check_spine_settings(settings: TopdownSettings) -> None:
                 shares, geolevels = _declared_shares(settings, universe), _geolevels(settings)
                 checked_geolevels(shares, settings.geography.spine, geolevels)
             return
-        spine_rules(settings.geography)
+        spine_rules(settings.geography, settings.compiled_census)
         for universe in settings.run.universes:
             validated_shares(_declared_shares(settings, universe), settings.geography.spine)
     except GeographyRefused as error:
@@ -143,7 +146,7 @@ def universe_categories(
     with _refusing(universe):
         return off_spine_categories(
             blocks,
-            spine_rules(settings.geography),
+            spine_rules(settings.geography, settings.compiled_census),
             group_quarters=group_quarters,
             kind=settings.geography.spine,
         )
@@ -188,7 +191,7 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
         fanout_cutoff=settings.geography.fanout_cutoff,
         cut=settings.geography.block_groups,
         bypass=settings.geography.bypass and not settings.blocks_only,
-        bypass_cutoff=spine_rules(settings.geography).bypass_cutoff,
+        bypass_cutoff=spine_rules(settings.geography, settings.compiled_census).bypass_cutoff,
         never_split=declared.geolevels[: max(exact, default=0) + 1],
     )
 
@@ -227,7 +230,7 @@ def _built(
 ) -> Spine:
     blocks, group_quarters = _inhabited(universe, geography, invariants)
     with _refusing(universe):
-        rules = spine_rules(settings.geography)
+        rules = spine_rules(settings.geography, settings.compiled_census)
         spine = build_spine(
             blocks,
             geolevel_shares=geolevel_shares,

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.ledger.digests import PERSON_COLUMNS, input_digest, unnamed_digest
+from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS as PERSON_COLUMNS
+from spineflow.tasks.ledger.digests import input_digest, unnamed_digest
 
 KEY = b"k" * 32
 

@@ -12,10 +12,11 @@ import pytest
 from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.checks.check import cells_of
-from spineflow.tasks.topdown.release.microdata import write_persons
+from spineflow.tasks.topdown.checks.layout_facts import layout_facts
+from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.conservation import LevelEstimates
-from spineflow.validation.topdown.microdata import ReleaseFile, check_persons
+from spineflow.validation.topdown.microdata import ReleaseFile, check_microdata
 from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
 
 BLOCKS = ["4400103010011000", "4400103010011001"]
@@ -56,7 +57,7 @@ def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_pa
             "count": count,
         }
     )
-    files = write_persons(table, schema, folder)
+    files = write_microdata(table, schema, folder)
     frame = change(pq.read_table(files.parquet).to_pandas())
     pq.write_table(pa.table(frame.to_dict(orient="list")), files.parquet)
     frame.to_csv(files.csv, sep="|", index=False)
@@ -72,8 +73,15 @@ def failures_of(folder, spine, schema, change=lambda frame: frame, blocks_per_pa
 
     failures = Failures()
     release = ReleaseFile.of(folder, "persons", is_private=True)
-    check_persons(
-        release, cells_of(schema), spine, estimates_of, failures, blocks_per_part=blocks_per_part
+    layout = layout_facts(schema)
+    check_microdata(
+        release,
+        layout,
+        cells_of(schema),
+        spine,
+        estimates_of,
+        failures,
+        blocks_per_part=blocks_per_part,
     )
     return failures.count
 

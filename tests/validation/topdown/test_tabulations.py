@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ import pytest
 from scipy import sparse
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.inputs import read_inputs
+from spineflow.tasks.topdown.checks.tabulated import tabulated
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.release.microdata import write_persons, write_units
+from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.legacy import write_legacy
 from spineflow.tasks.topdown.release.tabulations.tables import tabulate, write_tables
 from spineflow.validation.topdown.tabulations import Tabulated, check_tabulations
@@ -33,20 +35,21 @@ def right(tmp_path_factory) -> Tabulated:
     files = generate_county(inputs, persons=1000, seed=8, n_counties=2)
     result = read_inputs(persons=files.persons, units=files.units, geography=files.geography)
     geocode = result.geography["block_geocode"]
-    write_persons(cells(result.histograms["persons"], geocode), PERSONS, directory)
+    write_microdata(cells(result.histograms["persons"], geocode), PERSONS, directory)
     units = cells(result.histograms["units"], geocode)
-    write_units(units, result.invariants, UNITS, directory)
+    write_microdata(units, UNITS, directory, result.invariants)
     tabulation = tabulate(directory, result.geography, ("persons", "units"))
     write_tables(tabulation, directory)
     write_legacy(tabulation, directory)
-    return Tabulated(directory, result.geography, ("persons", "units"), True, True)
+    schemas = (PERSONS, UNITS)
+    return tabulated(directory, result.geography, schemas, has_legacy=True, is_private=True)
 
 
 @pytest.fixture
 def release(right: Tabulated, tmp_path: Path) -> Tabulated:
     """A copy that a test may spoil."""
     directory = Path(shutil.copytree(right.directory, tmp_path / "release"))
-    return Tabulated(directory, right.geography, right.universes, True, True)
+    return replace(right, directory=directory)
 
 
 def failed(release: Tabulated) -> dict[str, str]:
@@ -132,7 +135,7 @@ def test_text_that_differs_is_found(release: Tabulated) -> None:
 
 
 def test_stamps_are_due_exactly_where_a_run_is_not_private(release: Tabulated) -> None:
-    is_not = Tabulated(release.directory, release.geography, release.universes, True, False)
+    is_not = replace(release, is_private=False)
     found = failed(is_not)
     assert "not stamped" in found["tables_count_the_microdata"]
     assert "right name" in found["pl94171_repeats_the_tables"]
@@ -182,9 +185,10 @@ def test_tables_of_a_smaller_schema(right: Tabulated, tmp_path: Path) -> None:
     schema = cef_schema("persons", ("votingage", "cenrace"))
     rng = np.random.default_rng(1)
     histogram = sparse.csr_array(rng.integers(3, size=(len(right.geography), schema.n_cells)))
-    write_persons(cells(histogram, right.geography["block_geocode"]), schema, tmp_path)
+    write_microdata(cells(histogram, right.geography["block_geocode"]), schema, tmp_path)
     tabulation = tabulate(tmp_path, right.geography, ("persons",))
     write_tables(tabulation, tmp_path, is_private=False)
-    outcomes = check_tabulations(Tabulated(tmp_path, right.geography, ("persons",), False, False))
+    facts = tabulated(tmp_path, right.geography, [schema], has_legacy=False, is_private=False)
+    outcomes = check_tabulations(facts)
     assert [outcome.name for outcome in outcomes] == ["tables_count_the_microdata"]
     assert outcomes[0].passed, outcomes[0].detail

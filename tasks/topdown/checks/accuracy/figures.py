@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 from spineflow.geography.levels import Spine
+from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import (
     FACILITY_COLUMNS,
@@ -37,7 +38,6 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
 )
 from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel, entity_levels
 from spineflow.tasks.topdown.checks.accuracy.quantities import (
-    GROUP_QUARTERS,
     Answer,
     Quantity,
     answer_matrix,
@@ -79,10 +79,9 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
         compared = _compared(run, settings, universe, geography, invariants)
-        for quantity in quantities_of(compared.schema):
+        for quantity in quantities_of(compared.schema, settings.compiled_census):
             errors += _errors(compared, quantity)
-        if universe == "persons":
-            criterion += _criterion(compared)
+        criterion += _criterion(compared, settings.compiled_census)
     return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
 
 
@@ -110,7 +109,9 @@ class _Compared:
     released: sparse.csr_array
     levels: tuple[EntityLevel, ...]
     can_have: np.ndarray
-    """(n_blocks, n_types): the levels of `hhgq` that a block can have; those of a housing unit."""
+    """(n_blocks, n_types): the levels of `typed` that a block can have; those of a housing unit."""
+    typed: str | None
+    """The attribute on whose levels there are bounds."""
     prediction: Prediction
 
 
@@ -124,7 +125,8 @@ def _compared(
     schema, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
     truth = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells)
     columns = ["housing_units"]
-    if "hhgq" in schema.attributes:
+    typed = settings.compiled_census.universes[universe].bounded_attribute(schema)
+    if typed is not None:
         columns += FACILITY_COLUMNS
     can_have = invariants[columns].iloc[spine.block_row].to_numpy() > 0
     if universe == "persons" and len(columns) == 1:
@@ -135,6 +137,7 @@ def _compared(
         _block_estimates(run, spine, schema),
         entity_levels(spine, geography),
         can_have,
+        typed,
         Prediction(
             schema=schema,
             budget=settings.budget_of(universe),
@@ -143,6 +146,7 @@ def _compared(
             forbidden=structural_zeros(settings, universe),
             state_totals_known=universe == "persons" and not settings.blocks_only,
             block_totals_known=universe == "units",
+            typed=typed,
         ),
     )
 
@@ -198,16 +202,16 @@ def _by_answer(
 def _possible(compared: _Compared, quantity: Quantity) -> np.ndarray:
     """(n_blocks, n_answers): the answer of the block can be other than 0."""
     n_blocks, n_answers = len(compared.can_have), len(quantity.answers)
-    if quantity.name == GROUP_QUARTERS:
-        types = [answer.where["hhgq"][0] for answer in quantity.answers]
-        return compared.can_have[:, types]
+    if compared.typed is not None and all(compared.typed in a.where for a in quantity.answers):
+        types = [list(answer.where[compared.typed]) for answer in quantity.answers]
+        return np.column_stack([compared.can_have[:, of].any(axis=1) for of in types])
     if compared.schema.universe == "units":
         return np.broadcast_to(compared.can_have[:, :1], (n_blocks, n_answers))
     return np.ones((n_blocks, n_answers), dtype=bool)
 
 
-def _criterion(compared: _Compared) -> Iterator[dict]:
-    for population, groups in redistricting_groups(compared.schema).items():
+def _criterion(compared: _Compared, census: Census) -> Iterator[dict]:
+    for population, groups in redistricting_groups(compared.schema, census).items():
         matrix = answer_matrix(groups, compared.schema)
         truth, released = compared.truth @ matrix, compared.released @ matrix
         for level in compared.levels:

@@ -6,47 +6,15 @@ answers that are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
+from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.census import Census, tells
+from spineflow.tasks.census.declarations import GroupDeclaration, QuantityDeclaration
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.release.tabulations.variables import (
-    ADULT_AGE,
-    N_RACES,
-    RACE_COMBINATIONS,
-)
-
-TOTAL_POPULATION = "total population"
-VOTING_AGE = "voting age"
-RACE = "race"
-HISPANIC_BY_RACE = "hispanic by race"
-GROUP_QUARTERS = "group quarters"
-OCCUPANCY = "occupancy"
-
-RACE_GROUPS: Mapping[str, tuple[int, ...]] = {
-    "white": (0,),
-    "black": (1,),
-    "American Indian and Alaska Native": (2,),
-    "Asian": (3,),
-    "Native Hawaiian and Pacific Islander": (4,),
-    "some other race": (5,),
-    "two or more races": tuple(range(N_RACES, len(RACE_COMBINATIONS))),
-}
-"""Levels of `cenrace` of each group."""
-
-ORIGINS: Mapping[str, tuple[int, ...]] = {"not Hispanic": (0,), "Hispanic": (1,)}
-
-GROUP_QUARTERS_TYPES = (
-    "correctional",
-    "juvenile",
-    "nursing",
-    "other institutional",
-    "college",
-    "military",
-    "other noninstitutional",
-)
-"""Group quarters by level of `hhgq`, from 1."""
 
 Where = Mapping[str, tuple[int, ...]]
 """Levels that each attribute may take; attributes left out may take any."""
@@ -66,6 +34,7 @@ class Quantity:
 
     name: str
     answers: tuple[Answer, ...]
+    meaning: str = ""
 
 
 def answer_matrix(answers: Sequence[Answer], schema: Schema) -> np.ndarray:
@@ -74,64 +43,76 @@ def answer_matrix(answers: Sequence[Answer], schema: Schema) -> np.ndarray:
     return np.array(masks, dtype=np.int64).T
 
 
-def quantities_of(schema: Schema) -> tuple[Quantity, ...]:
-    """The quantities that a schema tells."""
-    has = set(schema.attributes)
-    if schema.universe == "units":
-        statuses = (("occupied", 1), ("vacant", 0))
-        return (
-            Quantity(
-                OCCUPANCY, tuple(Answer(name, {"occupancy": (level,)}) for name, level in statuses)
-            ),
-        )
-    quantities = [Quantity(TOTAL_POPULATION, (Answer("everyone", {}),))]
-    adult = _of_voting_age(schema)
-    if adult:
-        quantities.append(Quantity(VOTING_AGE, (Answer("of voting age", adult),)))
-    if "cenrace" in has:
-        quantities.append(Quantity(RACE, _by_race({})))
-    if {"cenrace", "hispanic"} <= has:
-        answers = (
-            Answer(f"{origin}, {answer.label}", answer.where)
-            for origin, levels in ORIGINS.items()
-            for answer in _by_race({"hispanic": levels})
-        )
-        quantities.append(Quantity(HISPANIC_BY_RACE, tuple(answers)))
-    if "hhgq" in has:
-        types = enumerate(GROUP_QUARTERS_TYPES, 1)
-        quantities.append(
-            Quantity(GROUP_QUARTERS, tuple(Answer(name, {"hhgq": (t,)}) for t, name in types))
-        )
-    return tuple(quantities)
-
-
-def redistricting_groups(schema: Schema) -> dict[str, tuple[Answer, ...]]:
-    """The racial and ethnic groups that partition a population, by population: everyone, and those
-    of voting age. Hispanics are one group whatever their race. Empty if the schema tells none.
-    """
-    if not {"cenrace", "hispanic"} <= set(schema.attributes):
-        return {}
-    populations = {TOTAL_POPULATION: {}, VOTING_AGE: _of_voting_age(schema)}
-    return {
-        population: (
-            Answer("Hispanic", {**where, "hispanic": ORIGINS["Hispanic"]}),
-            *_by_race({**where, "hispanic": ORIGINS["not Hispanic"]}),
-        )
-        for population, where in populations.items()
-        if where is not None
-    }
-
-
-def _by_race(where: Where) -> tuple[Answer, ...]:
+def quantities_of(schema: Schema, census: Census = CENSUS) -> tuple[Quantity, ...]:
+    """The declared quantities that a schema tells."""
     return tuple(
-        Answer(group, {**where, "cenrace": levels}) for group, levels in RACE_GROUPS.items()
+        Quantity(declared.name, _answers(declared, schema), declared.meaning)
+        for declared in census.quantities
+        if declared.universe == schema.universe and tells(schema, (*declared.where, *declared.by))
     )
 
 
-def _of_voting_age(schema: Schema) -> Where | None:
-    """Who is of voting age; None if the schema does not tell."""
-    if "votingage" in schema.attributes:
-        return {"votingage": (1,)}
-    if "age" in schema.attributes:
-        return {"age": tuple(range(ADULT_AGE, len(schema.labels("age"))))}
-    return None
+def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, tuple[Answer, ...]]:
+    """The groups that partition a population, by population, for the redistricting criterion.
+
+    Empty if the census declares none, or the schema tells none of them.
+    """
+    declared = census.redistricting
+    if declared is None or declared.universe != schema.universe:
+        return {}
+    groups = declared.groups
+    needed = {name for g in groups for name in (*g.where, *((g.each,) if g.each else ()))}
+    if not tells(schema, needed):
+        return {}
+    found = {}
+    for population, where in declared.populations.items():
+        if tells(schema, where):
+            chosen = schema.positions(where)
+            answers = (answer for group in groups for answer in _of_group(group, chosen, schema))
+            found[population] = tuple(answers)
+    return found
+
+
+def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...]:
+    """The answers of a quantity: one, or one for each combination of levels."""
+    where = _frozen(schema.positions(declared.where))
+    if not declared.by:
+        return (Answer(declared.label, where),)
+    axes = []
+    for name in declared.by:
+        coarsening = schema.coarsening(name)
+        labels = coarsening.levels if coarsening else schema.labels(name)
+        wanted = declared.where.get(name, labels)
+        axes.append([(name, level) for level in wanted])
+    answers = []
+    for chosen in product(*axes):
+        of_levels = _frozen(schema.positions({name: (level,) for name, level in chosen}))
+        label = ", ".join(str(level) for _, level in chosen)
+        answers.append(Answer(label, _both(where, of_levels)))
+    return tuple(answers)
+
+
+def _of_group(
+    group: GroupDeclaration, population: Mapping[str, Sequence[int]], schema: Schema
+) -> Iterator[Answer]:
+    where = _both(_frozen(population), _frozen(schema.positions(group.where)))
+    if group.each is None:
+        yield Answer(group.label, where)
+        return
+    coarsening = schema.coarsening(group.each)
+    for level in coarsening.levels if coarsening else schema.labels(group.each):
+        of_level = _frozen(schema.positions({group.each: (level,)}))
+        yield Answer(level, _both(where, of_level))
+
+
+def _frozen(where: Mapping[str, Sequence[int]]) -> Where:
+    return {attribute: tuple(levels) for attribute, levels in where.items()}
+
+
+def _both(first: Where, second: Where) -> Where:
+    """The levels that two conditions both allow."""
+    found = dict(first)
+    for attribute, levels in second.items():
+        allowed = found.get(attribute, levels)
+        found[attribute] = tuple(level for level in levels if level in allowed)
+    return found

@@ -21,32 +21,10 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     size_class_names,
 )
 from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures
-from spineflow.tasks.topdown.checks.accuracy.quantities import (
-    GROUP_QUARTERS,
-    HISPANIC_BY_RACE,
-    OCCUPANCY,
-    RACE,
-    TOTAL_POPULATION,
-    VOTING_AGE,
-)
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report
 
 CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
-
-_MEANING = {
-    TOTAL_POPULATION: "The number of persons.",
-    VOTING_AGE: "Persons of 18 years and over.",
-    RACE: "Persons of each race alone, and of two or more races: seven counts an entity.",
-    HISPANIC_BY_RACE: "The same by Hispanic origin: fourteen counts an entity.",
-    GROUP_QUARTERS: "Persons in each type of group quarters of which the entity has a facility.",
-    OCCUPANCY: "Occupied and vacant housing units, whose sum is exact: their errors are opposite.",
-}
-
-_POPULATIONS = {
-    TOTAL_POPULATION: "total population",
-    VOTING_AGE: "population of voting age",
-}
 
 _SHORT = {
     "county subdivision": "subdivision",
@@ -77,6 +55,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
     quantities = list(dict.fromkeys(errors["quantity"]))
+    meanings = {q.name: q.meaning for q in runs[0].settings.compiled_census.quantities}
     return Document(
         title,
         (
@@ -95,7 +74,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
         (
             _runs(runs),
             *_criterion(_labelled(runs, [run.figures.criterion for run in runs])),
-            *(_quantity(errors[errors["quantity"] == quantity]) for quantity in quantities),
+            *(_quantity(errors[errors["quantity"] == q], meanings.get(q, "")) for q in quantities),
         ),
         "; ".join(stamps) or None,
     )
@@ -153,7 +132,7 @@ def _criterion(frame: pd.DataFrame) -> list[Section]:
     for population, rows in frame.groupby("population", sort=False):
         headers = ("level", "on spine", "entities", "% within 5 points", "95%: points", "criterion")
         blocks += [
-            f"Of the {_POPULATIONS[population]}:",
+            f"{population.capitalize()}:",
             _table(
                 rows,
                 headers,
@@ -167,7 +146,7 @@ def _criterion(frame: pd.DataFrame) -> list[Section]:
                 ),
             ),
         ]
-        if population == TOTAL_POPULATION:
+        if population == frame["population"].iloc[0]:
             blocks += _bars(
                 rows.assign(points=rows["difference_q95"]),
                 {"points": ""},
@@ -177,7 +156,7 @@ def _criterion(frame: pd.DataFrame) -> list[Section]:
     return [Section("Redistricting criterion", tuple(blocks))]
 
 
-def _quantity(errors: pd.DataFrame) -> Section:
+def _quantity(errors: pd.DataFrame, meaning: str) -> Section:
     """Tables and charts of one quantity."""
     quantity = errors["quantity"].iloc[0]
     together = errors[errors["answer"] == ALL_ANSWERS]
@@ -191,7 +170,7 @@ def _quantity(errors: pd.DataFrame) -> Section:
             "predicted_standard_deviation": "implied by the budget",
         }
     blocks: list[Block] = [
-        _MEANING[quantity],
+        meaning,
         _table(whole, ("level", "on spine", "entities", *_MAIN), _main_row),
         *_bars(whole, series, unit, f"Root mean square error by level: {quantity}"),
         "How the errors are spread: quantiles of the absolute error, and the share of counts "

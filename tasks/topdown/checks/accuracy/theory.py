@@ -42,11 +42,12 @@ class Prediction:
 
     schema, budget, spine : of one universe; the budget's noise is what is predicted, also where a
         run was told to draw none.
-    can_have : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the levels of `hhgq`
-        that a block can have; one column of True where the schema has no `hhgq`.
+    can_have : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the levels of `typed`
+        that a block can have; one column of True without it.
     forbidden : `(n_cells,)` structural zeros.
     state_totals_known : whether the totals of the states are exact.
     block_totals_known : whether those of all blocks are, as numbers of housing units are.
+    typed : the attribute whose levels blocks may lack; None if there is none.
     """
 
     schema: Schema
@@ -56,6 +57,7 @@ class Prediction:
     forbidden: np.ndarray
     state_totals_known: bool
     block_totals_known: bool
+    typed: str | None = None
     _algebra: QueryAlgebra = field(init=False)
     _estimates: dict[int, VectorEstimate] = field(init=False, default_factory=dict)
 
@@ -63,8 +65,8 @@ class Prediction:
         names = sorted({name for asked in self.budget.query_shares.values() for name in asked})
         queries = [marginal_query(self.schema, name) for name in names]
         types = np.zeros(self.schema.n_cells, dtype=np.int64)
-        if "hhgq" in self.schema.attributes:
-            types = self.schema.levels("hhgq")
+        if self.typed is not None:
+            types = self.schema.levels(self.typed)
         algebra = QueryAlgebra.build(self.schema, queries, types, self.forbidden)
         if len(algebra.cell_type) > LARGEST_CORE:
             none = np.zeros_like(self.forbidden)

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from spineflow.tasks.census.states import state_of
-from spineflow.tasks.topdown.release.tabulations.levels import OUTSIDE, Entities
+from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, OUTSIDE, Entities
 from spineflow.tasks.topdown.release.tabulations.tables import geoid
 
 _FIELDS = """\
@@ -122,8 +122,7 @@ def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
     """
     further = set(HEADER_FIELDS) & set(geography.columns) - set(_AREAS)
     columns = {name: _further_column(geography, name) for name in further}
-    geography_columns = {"COUSUB": "COUSUBFP", "PLACE": "PLACEFP", "AIANHH": "AIANNHCE"}
-    for name, column in geography_columns.items():
+    for name, column in COLUMNS.items():
         columns[name] = _column(geography, column)
     columns["BLKGRP"] = pc.utf8_slice_codeunits(_column(geography, "block_geocode"), 11, 12)
     for part, fields in _OUTSIDE_FIELDS.items():

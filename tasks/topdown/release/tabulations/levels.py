@@ -10,9 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
-
-OUTSIDE = {"PLACE": "99999", "AIANHH": "9999", "COUSUB": "99999"}
-"""Code of the blocks that belong to no entity, by part of a geocode."""
+from spineflow.tasks.census.cef_2020 import CENSUS
 
 
 @dataclass(frozen=True)
@@ -34,31 +32,24 @@ class SummaryLevel:
 
 
 SUMMARY_LEVELS: Mapping[str, SummaryLevel] = {
-    level.code: level
-    for level in (
-        SummaryLevel("040", "state", ("STATE",)),
-        SummaryLevel("050", "county", ("STATE", "COUNTY")),
-        SummaryLevel("060", "county subdivision", ("STATE", "COUNTY", "COUSUB")),
-        SummaryLevel("140", "tract", ("STATE", "COUNTY", "TRACT")),
-        SummaryLevel("150", "block group", ("STATE", "COUNTY", "TRACT", "BLKGRP")),
-        SummaryLevel("160", "place", ("STATE", "PLACE")),
-        SummaryLevel("280", "AIAN area", ("STATE", "AIANHH")),
-        SummaryLevel("750", "block", ("STATE", "COUNTY", "TRACT", "BLOCK")),
-    )
+    level.code: SummaryLevel(level.code, level.name, level.parts) for level in CENSUS.summary_levels
 }
 """By code, in the order in which a release numbers its records."""
 
-_DIGITS = {
-    "STATE": (0, 2),
-    "COUNTY": (2, 5),
-    "TRACT": (5, 11),
-    "BLKGRP": (11, 12),
-    "BLOCK": (12, 16),
+COLUMNS: Mapping[str, str] = {
+    name: part.column for name, part in CENSUS.code_parts.items() if part.column is not None
+}
+"""Column of the geography frame with each part of a geocode that is not of the block's."""
+
+OUTSIDE: Mapping[str, str] = {
+    name: part.outside for name, part in CENSUS.code_parts.items() if part.outside is not None
+}
+"""Code of the blocks that belong to no entity, by part of a geocode."""
+
+_DIGITS: Mapping[str, tuple[int, int]] = {
+    name: part.digits for name, part in CENSUS.code_parts.items() if part.digits is not None
 }
 """Digits of the block geocode in each part, end exclusive."""
-
-_COLUMNS = {"COUSUB": "COUSUBFP", "PLACE": "PLACEFP", "AIANHH": "AIANNHCE"}
-"""Column of the geography frame with each of the other parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +114,7 @@ def _parts(geography: pd.DataFrame, names: list[str]) -> dict[str, pa.StringArra
     return {
         name: pc.utf8_slice_codeunits(block_geocode, *_DIGITS[name])
         if name in _DIGITS
-        else _text(geography[_COLUMNS[name]])
+        else _text(geography[COLUMNS[name]])
         for name in names
     }
 

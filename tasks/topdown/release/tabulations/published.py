@@ -16,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS, cef_schema
+from spineflow.tasks.census.census import table_cells
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.release.tabulations.header import HEADER_FIELDS
 from spineflow.tasks.topdown.release.tabulations.legacy import (
@@ -25,15 +26,14 @@ from spineflow.tasks.topdown.release.tabulations.legacy import (
     SEGMENTS,
     segment_variables,
 )
-from spineflow.tasks.topdown.release.tabulations.variables import RACE_COMBINATIONS
+from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, OUTSIDE
 
 PUBLISHED_PERSONS = cef_schema("persons", ("votingage", "hispanic", "cenrace"))
 """What P1 to P4 tell of every person."""
 
 BLOCK = "750"
 _WHOLE_AREA = "00"
-_GEOGRAPHY_COLUMNS = {"AIANHH": "AIANNHCE", "COUSUB": "COUSUBFP", "PLACE": "PLACEFP"}
-_OUTSIDE = {"AIANNHCE": "9999", "COUSUBFP": "99999", "PLACEFP": "99999"}
+_GEOGRAPHY_COLUMNS = ("AIANHH", "COUSUB", "PLACE")
 _FILE_NAME = re.compile(r"^[a-z0-9]{2}(geo|0000[123]).*\.u?pl$", re.IGNORECASE)
 
 
@@ -101,8 +101,8 @@ def published_blocks(release: PublishedRelease) -> PublishedBlocks:
     header, geocode = header.iloc[order], geocode.iloc[order]
     counts = release.counts[is_block].iloc[order]
     geography = pd.DataFrame({"block_geocode": geocode.to_numpy()})
-    for field, column in _GEOGRAPHY_COLUMNS.items():
-        geography[column] = header[field].replace("", _OUTSIDE[column]).to_numpy()
+    for field in _GEOGRAPHY_COLUMNS:
+        geography[COLUMNS[field]] = header[field].replace("", OUTSIDE[field]).to_numpy()
     for field in HEADER_FIELDS[HEADER_FIELDS.index("CBSA") : HEADER_FIELDS.index("AREALAND")]:
         if header[field].ne("").all():
             geography[field] = header[field].to_numpy()
@@ -144,16 +144,12 @@ def _persons(counts: pd.DataFrame) -> np.ndarray:
 
 def _race_numbers() -> list[int]:
     """Number in P1 of the variable that counts each level of `cenrace`."""
-    numbers, number = [], 0
-    previous = 0
-    for races in RACE_COMBINATIONS:
-        if len(races) != previous:
-            # The total and the total of one race; of two or more and of two; of each size then.
-            number += 2 if len(races) <= 2 else 1
-            previous = len(races)
-        number += 1
-        numbers.append(number)
-    return numbers
+    (table,) = (entry for entry in CENSUS.tables if entry.name == "P1")
+    levels = PUBLISHED_PERSONS.levels("cenrace")
+    counted = [np.unique(levels[mask]) for mask in table_cells(table, PUBLISHED_PERSONS)]
+    # Of several variables that count one level alone, which has a subtotal then, the last.
+    own = {int(c[0]): number for number, c in enumerate(counted, 1) if len(c) == 1}
+    return [own[level] for level in range(len(own))]
 
 
 def _hhgq(counts: pd.DataFrame) -> np.ndarray:

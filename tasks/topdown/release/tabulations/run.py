@@ -13,11 +13,7 @@ from spineflow.tasks.topdown.release.declared_run import (
 )
 from spineflow.tasks.topdown.release.tabulations.legacy import legacy_files, write_legacy
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
-from spineflow.tasks.topdown.release.tabulations.variables import (
-    PERSON_TABLES,
-    UNIT_TABLES,
-    tables_of,
-)
+from spineflow.tasks.topdown.release.tabulations.variables import all_tables, tables_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
@@ -43,7 +39,7 @@ def has_legacy(settings: TopdownSettings) -> bool:
         for universe in tabulated_universes(settings)
         for table in tables_of(settings.schema_of(universe))
     }
-    return settings.release.pl94171 and tables == {*PERSON_TABLES, *UNIT_TABLES}
+    return settings.release.pl94171 and tables == set(all_tables())
 
 
 def write_release_tables(run: RunDirectory, settings: TopdownSettings) -> list[Path]:

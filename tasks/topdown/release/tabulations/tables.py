@@ -27,15 +27,13 @@ from spineflow.tasks.topdown.release.tabulations.levels import (
     SummaryLevel,
     entities_of,
 )
-from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_persons, count_units
+from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_microdata
 from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
 
 TABLES = "tables"
 """Folder of the tables in a release."""
 
 ROWS_PER_BATCH = 1 << 14
-
-_COUNTERS = {"persons": count_persons, "units": count_units}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +96,7 @@ def tabulate(directory: Path, geography: pd.DataFrame, universes: Sequence[str])
     """
     block_geocode = geography["block_geocode"].to_numpy(dtype=object)
     counted = [
-        _COUNTERS[universe](directory / f"mdf_{universe}.parquet", block_geocode)
+        count_microdata(directory / f"mdf_{universe}.parquet", block_geocode, universe)
         for universe in universes
     ]
     return Tabulation(

@@ -11,7 +11,6 @@ import pytest
 from spineflow.flows.running import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
-from spineflow.tasks.topdown.checks.accuracy.quantities import TOTAL_POPULATION
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -99,7 +98,7 @@ def test_budget_always_buys_accuracy(estimator: str, tables: Path, tmp_path: Pat
 def test_redistricting_criterion_holds_on_a_real_state(shared: Path, tmp_path: Path) -> None:
     def criterion(run, settings) -> pd.DataFrame:
         rows = compute_figures(run, settings).criterion
-        return rows[(rows["population"] == TOTAL_POPULATION) & ~rows["on_spine"]]
+        return rows[(rows["population"] == "total population") & ~rows["on_spine"]]
 
     settings = settings_of(tmp_path, shared / "data" / "ri2010")
     (rows,) = study({"production": settings}, [0], tmp_path / "study", criterion)

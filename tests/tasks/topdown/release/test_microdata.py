@@ -15,8 +15,7 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.release import microdata
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
-    write_persons,
-    write_units,
+    write_microdata,
 )
 
 BLOCKS = ["4400103010011000", "4400103010021001", "4400302010011000", "7200302010011000"]
@@ -45,7 +44,7 @@ def person_cell(hhgq: int, votingage: int, hispanic: int, cenrace: int) -> int:
 
 
 def test_rows_of_persons(tmp_path):
-    files = write_persons(
+    files = write_microdata(
         estimates(
             (BLOCKS[2], person_cell(3, 1, 0, 63), 1),
             (BLOCKS[0], person_cell(7, 1, 1, 2), 1),
@@ -70,11 +69,11 @@ def test_rows_of_persons(tmp_path):
 
 
 def test_rows_of_units(tmp_path):
-    files = write_units(
+    files = write_microdata(
         estimates((BLOCKS[1], 1, 2), (BLOCKS[1], 0, 1), (BLOCKS[0], 1, 1)),
-        invariants(type_1=[0, 1, 0, 0], type_7=[0, 1, 0, 1]),
         UNITS,
         tmp_path,
+        invariants(type_1=[0, 1, 0, 0], type_7=[0, 1, 0, 1]),
     )
     assert files.n_rows == 7
     assert files.csv.read_text() == (
@@ -101,7 +100,7 @@ def same_content(files: microdata.MicrodataFiles) -> pd.DataFrame:
 
 
 def test_parquet_columns_are_plain_text_and_an_integer(tmp_path):
-    files = write_persons(estimates((BLOCKS[0], 0, 3)), PERSONS, tmp_path)
+    files = write_microdata(estimates((BLOCKS[0], 0, 3)), PERSONS, tmp_path)
     same_content(files)
     schema = pq.read_schema(files.parquet)
     assert {f.name for f in schema if f.type != pa.string()} == {"EPNUM"}
@@ -119,9 +118,9 @@ def test_parquet_columns_are_plain_text_and_an_integer(tmp_path):
 def test_batches_do_not_matter_nor_does_the_order(tmp_path_factory, counts, rows_per_batch, seed):
     rows = [(block, cell, count) for (block, cell), count in counts.items()]
     folder = tmp_path_factory.mktemp("release")
-    whole = write_persons(estimates(*rows), PERSONS, folder)
+    whole = write_microdata(estimates(*rows), PERSONS, folder)
     shuffled = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows))]
-    parts = write_persons(
+    parts = write_microdata(
         estimates(*shuffled), PERSONS, folder / "parts", rows_per_batch=rows_per_batch
     )
     assert whole.csv.read_bytes() == parts.csv.read_bytes()
@@ -170,7 +169,7 @@ def persons_of(attributes: tuple[str, ...]) -> Schema:
 def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, columns, first, last):
     schema = persons_of(attributes)
     rows = [(BLOCKS[0], 0, 1), (BLOCKS[0], schema.n_cells - 1, 1)]
-    frame = same_content(write_persons(estimates(*rows), schema, tmp_path))
+    frame = same_content(write_microdata(estimates(*rows), schema, tmp_path))
     assert list(frame.columns[8:]) == columns
     assert frame.iloc[0, 8:].to_list() == first
     assert frame.iloc[1, 8:].to_list() == last
@@ -179,13 +178,14 @@ def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, column
 def test_voting_age_by_age_starts_at_eighteen(tmp_path):
     schema = cef_schema("persons", ("age",))
     rows = [(BLOCKS[0], age, 1) for age in (17, 18)]
-    frame = same_content(write_persons(estimates(*rows), schema, tmp_path))
+    frame = same_content(write_microdata(estimates(*rows), schema, tmp_path))
     assert frame["VOTING_AGE"].to_list() == ["1", "2"]
 
 
 def test_units_without_occupancy_have_no_status(tmp_path):
     schema = Schema("units", ("sex",), (("male", "female"),))
-    frame = same_content(write_units(estimates((BLOCKS[0], 0, 1)), invariants(), schema, tmp_path))
+    rows = estimates((BLOCKS[0], 0, 1))
+    frame = same_content(write_microdata(rows, schema, tmp_path, invariants()))
     assert list(frame.columns[7:]) == ["RTYPE"]
 
 
@@ -194,8 +194,8 @@ def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
     def write(folder: Path, is_private: bool):
         table = estimates((BLOCKS[0], 0, 2))
         if universe == "persons":
-            return write_persons(table, PERSONS, folder, is_private=is_private)
-        return write_units(table, invariants(), UNITS, folder, is_private=is_private)
+            return write_microdata(table, PERSONS, folder, is_private=is_private)
+        return write_microdata(table, UNITS, folder, invariants(), is_private=is_private)
 
     private = write(tmp_path / "private", True)
     stamped = write(tmp_path / "stamped", False)
@@ -206,8 +206,8 @@ def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
 
 
 def test_no_rows_give_files_with_columns(tmp_path):
-    persons = write_persons(estimates(), PERSONS, tmp_path)
-    units = write_units(estimates(), invariants(), UNITS, tmp_path)
+    persons = write_microdata(estimates(), PERSONS, tmp_path)
+    units = write_microdata(estimates(), UNITS, tmp_path, invariants())
     assert persons.n_rows == units.n_rows == 0
     assert same_content(persons).shape == (0, 13)
     assert same_content(units).shape == (0, 9)
@@ -226,17 +226,17 @@ def test_no_rows_give_files_with_columns(tmp_path):
 )
 def test_estimates_that_are_none_are_refused(tmp_path, rows, message):
     with pytest.raises(ValueError, match=message):
-        write_persons(estimates(*rows), PERSONS, tmp_path)
+        write_microdata(estimates(*rows), PERSONS, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_cells_of_units_outside_the_schema_do_not_become_facilities(tmp_path):
     with pytest.raises(ValueError, match="outside the schema"):
-        write_units(estimates((BLOCKS[0], 2, 1)), invariants(), UNITS, tmp_path)
+        write_microdata(estimates((BLOCKS[0], 2, 1)), UNITS, tmp_path, invariants())
 
 
 def test_failed_writer_leaves_the_earlier_files(tmp_path, monkeypatch):
-    files = write_persons(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
+    files = write_microdata(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
     before = files.csv.read_bytes(), files.parquet.read_bytes()
 
     def fail(*_):
@@ -244,7 +244,7 @@ def test_failed_writer_leaves_the_earlier_files(tmp_path, monkeypatch):
 
     monkeypatch.setattr(microdata, "_batches", fail)
     with pytest.raises(RuntimeError):
-        write_persons(estimates((BLOCKS[0], 0, 2)), PERSONS, tmp_path)
+        write_microdata(estimates((BLOCKS[0], 0, 2)), PERSONS, tmp_path)
     assert before == (files.csv.read_bytes(), files.parquet.read_bytes())
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -256,7 +256,7 @@ def test_text_file_appears_last(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "replace", lambda old, new: (published.append(Path(new).name), replace(old, new))
     )
-    write_persons(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
+    write_microdata(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
     assert published == ["mdf_persons.parquet", "mdf_persons.csv"]
 
 
@@ -275,7 +275,7 @@ def test_block_estimates_are_read_with_block_geocodes(tmp_path, text):
         "cell": [0, 1],
         "count": [3, 3],
     }
-    assert write_persons(table, PERSONS, tmp_path / "release").n_rows == 6
+    assert write_microdata(table, PERSONS, tmp_path / "release").n_rows == 6
 
 
 def test_missing_block_estimates_are_named(tmp_path):

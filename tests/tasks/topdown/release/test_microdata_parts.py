@@ -14,8 +14,7 @@ from spineflow.tasks.topdown.paths import invariants_file, spine_folder
 from spineflow.tasks.topdown.release.microdata import (
     block_estimate_parts,
     read_block_estimates,
-    write_persons,
-    write_units,
+    write_microdata,
 )
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -84,10 +83,10 @@ def test_microdata_do_not_depend_on_the_parts(
         folder = tmp_path / str(blocks_per_part)
         parts = block_estimate_parts(estimated, universe, blocks_per_part=blocks_per_part)
         if universe == "persons":
-            files = write_persons(parts, schema, folder, rows_per_batch=100)
+            files = write_microdata(parts, schema, folder, rows_per_batch=100)
         else:
             invariants = read_invariants(invariants_file(estimated))
-            files = write_units(parts, invariants, schema, folder, rows_per_batch=100)
+            files = write_microdata(parts, schema, folder, invariants, rows_per_batch=100)
         texts.append(files.csv.read_bytes())
         tables.append(pq.read_table(files.parquet))
         assert tables[-1].num_rows == files.n_rows
@@ -99,5 +98,5 @@ def test_parts_out_of_order_are_refused(cut_county, estimated: RunDirectory, tmp
     _, settings = cut_county
     parts = list(block_estimate_parts(estimated, "persons", blocks_per_part=BLOCKS_PER_PART))
     with pytest.raises(ValueError, match="order of their blocks"):
-        write_persons(parts[::-1], settings.schema_of("persons"), tmp_path)
+        write_microdata(parts[::-1], settings.schema_of("persons"), tmp_path)
     assert list(tmp_path.iterdir()) == []

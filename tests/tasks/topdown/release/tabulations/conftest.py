@@ -13,7 +13,7 @@ from scipy import sparse
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.inputs import read_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.release.microdata import write_persons, write_units
+from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, tabulate
 
 
@@ -44,9 +44,9 @@ def exact_release(inputs: Path, directory: Path) -> Exact:
     result = read_inputs(**files, geography=inputs / "grfc.txt")
     geocode = result.geography["block_geocode"]
     directory.mkdir(exist_ok=True)
-    write_persons(cells_table(result.histograms["persons"], geocode), PERSONS, directory)
+    write_microdata(cells_table(result.histograms["persons"], geocode), PERSONS, directory)
     units = cells_table(result.histograms["units"], geocode)
-    write_units(units, result.invariants, UNITS, directory)
+    write_microdata(units, UNITS, directory, result.invariants)
     tabulation = tabulate(directory, result.geography, ("persons", "units"))
     return Exact(inputs, directory, result.geography, tabulation)
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
-from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_persons
+from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
 from spineflow.tasks.topdown.release.tabulations.variables import (
     RACE_COMBINATIONS,
@@ -102,7 +102,7 @@ def test_combinations_of_races_go_by_size_then_by_race() -> None:
 def test_persons_outside_the_geography_are_refused(exact) -> None:
     fewer = exact.geography["block_geocode"].to_numpy()[::2]
     with pytest.raises(ValueError, match="outside the geography"):
-        count_persons(exact.directory / "mdf_persons.parquet", fewer)
+        count_microdata(exact.directory / "mdf_persons.parquet", fewer, "persons")
 
 
 def test_one_universe_alone_has_its_own_tables(exact) -> None:

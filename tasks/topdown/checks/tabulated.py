@@ -1,0 +1,102 @@
+"""What the declared tables of a release count, in the plain facts that their check goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.census import Census, names_of_table, tells
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.topdown.checks.layout_facts import layout_facts
+from spineflow.tasks.topdown.release.tabulations.levels import (
+    COLUMNS,
+    OUTSIDE,
+    SUMMARY_LEVELS,
+)
+from spineflow.tasks.topdown.release.tabulations.variables import variable_name
+from spineflow.validation.topdown.layout import Layout
+from spineflow.validation.topdown.tabulations import Place, Tabulated, Variable
+
+
+def tabulated(
+    directory: Path,
+    geography: pd.DataFrame,
+    schemas: Sequence[Schema],
+    *,
+    has_legacy: bool,
+    is_private: bool,
+    census: Census = CENSUS,
+) -> Tabulated:
+    """What to check of the tables of a release whose universes have these schemas."""
+    return Tabulated(
+        directory,
+        geography,
+        tuple(schema.universe for schema in schemas),
+        has_legacy,
+        is_private,
+        tuple(variable for schema in schemas for variable in variables_in_codes(schema, census)),
+        _place(census),
+    )
+
+
+def variables_in_codes(schema: Schema, census: Census = CENSUS) -> Iterator[Variable]:
+    """Every variable of the tables that a schema tells: the codes of the rows that it counts."""
+    layout = layout_facts(schema, census)
+    for table in census.tables:
+        if table.universe != schema.universe or not tells(schema, names_of_table(table)):
+            continue
+        number = 0
+        for rows in table.rows:
+            for where in _each(schema, (table.where, rows.where), rows.each):
+                number += 1
+                codes = _codes(where, schema, layout)
+                yield Variable(variable_name(table.name, number), schema.universe, codes)
+
+
+def _each(
+    schema: Schema, conditions: Sequence[dict], each: str | None
+) -> Iterator[dict[str, list[int]]]:
+    """Levels by attribute of the cells that a variable counts, one variable after the other."""
+    joint: dict[str, list[int]] = {}
+    for condition in conditions:
+        for attribute, levels in schema.positions(condition).items():
+            joint[attribute] = [level for level in levels if level in joint.get(attribute, levels)]
+    if each is None:
+        yield joint
+        return
+    coarsening = schema.coarsening(each)
+    attribute = coarsening.attribute if coarsening else each
+    n_levels = len(schema.labels(attribute))
+    groups = np.array(coarsening.groups if coarsening else range(n_levels))
+    inside = joint.get(attribute, list(range(n_levels)))
+    for group in np.unique(groups[inside]):
+        yield joint | {attribute: [level for level in inside if groups[level] == group]}
+
+
+def _codes(
+    where: dict[str, list[int]], schema: Schema, layout: Layout
+) -> dict[str, frozenset[str]]:
+    telling = {column.attribute: column for column in layout.columns if column.tells}
+    wanted = dict(where)
+    for attribute, column in telling.items():
+        # Rows of further records are none of the universe's own.
+        if attribute is not None and column.name in layout.further:
+            wanted.setdefault(attribute, list(range(len(schema.labels(attribute)))))
+    return {
+        telling[attribute].name: frozenset(telling[attribute].codes[level] for level in levels)
+        for attribute, levels in wanted.items()
+    }
+
+
+def _place(census: Census) -> Place:
+    declared = next(u.declared.microdata for u in census.universes.values() if u.declared.microdata)
+    return Place(
+        levels={level.stem: level.parts for level in SUMMARY_LEVELS.values()},
+        digits={n: part.digits for n, part in census.code_parts.items() if part.digits},
+        columns=COLUMNS,
+        outside=OUTSIDE,
+        microdata={c.name: c.digits for c in declared.columns if c.digits},
+    )

@@ -1,0 +1,44 @@
+"""Layouts of microdata in plain facts: what each column must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class LayoutColumn:
+    """A column of microdata, and what it must hold; one of the four is given.
+
+    constant : the same text in every row. digits : characters of the block's geocode, end
+    exclusive. is_number : the number of the row, from 0. attribute : the code of its level, of
+    which `codes` has one for each; where two levels share a code, it follows from other columns.
+    """
+
+    name: str
+    constant: str | None = None
+    digits: tuple[int, int] | None = None
+    is_number: bool = False
+    attribute: str | None = None
+    codes: tuple[str, ...] = ()
+
+    @property
+    def tells(self) -> bool:
+        """Whether the levels of its attribute can be told from it."""
+        return self.attribute is not None and len(set(self.codes)) == len(self.codes)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a universe's microdata in their order.
+
+    further : what the rows of further records, such as facilities, have in some columns.
+    """
+
+    columns: tuple[LayoutColumn, ...]
+    further: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
