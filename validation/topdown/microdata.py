@@ -74,7 +74,7 @@ def check_microdata(
         n_facilities = _facilities_of_blocks(spine, facilities, failures)
     untold = set(cells.sizes) - {c.attribute for c in layout.columns if c.tells}
     if untold:
-        raise UnusableRunFile(f"no column of {cells.universe} tells {min(untold)}")
+        raise UnusableRunFile(f"no column of {cells.universe} tells {min(untold)} of its schema")
     expected = _ExpectedRows(spine, estimates_of, failures, blocks_per_part, n_facilities)
     place = sorted((c for c in layout.columns if c.digits), key=lambda c: c.digits or (0, 0))
     n_rows = 0
