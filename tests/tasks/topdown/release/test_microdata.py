@@ -186,7 +186,7 @@ def test_units_without_occupancy_have_no_status(tmp_path):
     schema = Schema("units", ("sex",), (("male", "female"),))
     rows = estimates((BLOCKS[0], 0, 1))
     frame = same_content(write_microdata(rows, schema, tmp_path, invariants()))
-    assert list(frame.columns[7:]) == ["RTYPE"]
+    assert list(frame.columns[7:]) == ["RTYPE", "SEX"]
 
 
 @pytest.mark.parametrize("universe", ["persons", "units"])
