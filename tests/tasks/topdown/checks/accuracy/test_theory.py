@@ -121,6 +121,7 @@ def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) 
         forbidden=forbidden,
         state_totals_known=totals_known,
         block_totals_known=False,
+        typed="hhgq",
     )
     for quantity in quantities_of(PEOPLE):
         found = prediction.variances(level, quantity.answers)

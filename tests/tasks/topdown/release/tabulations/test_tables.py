@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, e
 from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
 from spineflow.tasks.topdown.release.tabulations.variables import (
-    RACE_COMBINATIONS,
     tables_of,
     variable_matrix,
     variables_of,
@@ -94,9 +94,13 @@ def test_ages_tell_who_is_of_voting_age() -> None:
 
 
 def test_combinations_of_races_go_by_size_then_by_race() -> None:
-    assert len(RACE_COMBINATIONS) == 63
-    assert RACE_COMBINATIONS[:8] == ((0,), (1,), (2,), (3,), (4,), (5,), (0, 1), (0, 2))
-    assert RACE_COMBINATIONS[-1] == tuple(range(6))
+    labels = PERSONS.labels("cenrace")
+    races = labels[:6]
+    sizes = range(1, 7)
+    combined = [" + ".join(chosen) for n in sizes for chosen in combinations(races, n)]
+    assert list(labels) == combined
+    counted = PERSONS.coarsening("number_of_races").groups
+    assert [group + 1 for group in counted] == [label.count("+") + 1 for label in labels]
 
 
 def test_persons_outside_the_geography_are_refused(exact) -> None:
