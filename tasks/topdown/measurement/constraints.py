@@ -96,6 +96,20 @@ def area_total(universe: Universe, geolevels: Sequence[str]) -> Invariant | None
     return next(found, None)
 
 
+TOTAL_CONSTRAINT = constraint_name(TOTAL)
+"""Name of exact totals of geounits."""
+
+_PERSONS = CENSUS.universes["persons"]
+
+STATE_TOTAL = constraint_name(
+    next(i.name for i in _PERSONS.invariants if i.geolevel != CENSUS.geolevels[-1])
+)
+"""Name of the exact totals of the states of the 2020 census, which stand under their FIPS codes."""
+
+MOST_PERSONS_PER_ADDRESS = max(bound.at_most or 0 for bound in _PERSONS.bounds)
+"""Most persons per housing unit or facility of the 2020 census."""
+
+
 def constraints_of_shard(
     spine: Spine,
     shard: Shard,

@@ -475,7 +475,7 @@ def geounits_of(
 
 
 def query_of(name: str) -> str:
-    """The query that a row's name tells: `hispanic * cenrace` of `hispanic * cenrace_dpq`."""
+    """The query that a row's name tells: `sex * age` of `sex * age_dpq`."""
     return normalize_query_name(name.removesuffix(DPQUERY_SUFFIX))
 
 

@@ -17,15 +17,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from spineflow.geography.levels import Spine
-from spineflow.tasks.census.cef_2020 import N_TYPES
+from spineflow.tasks.census.cef_2020 import CENSUS, N_TYPES
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.measurement.constraints import (
-    BOUNDED_ATTRIBUTE,
     MOST_PERSONS_PER_ADDRESS,
     STATE_TOTAL,
-    TOTAL,
+    TOTAL_CONSTRAINT,
     bound_names,
 )
 from spineflow.tasks.topdown.published.codes import CodeIndex
@@ -127,10 +126,10 @@ def read_blocks(
     if schema.universe == UNITS:
         counts = np.full((n, 1), -1, dtype=np.int64)
         for rows, name, place, values in constraint_rows(folder, spine, schema, BLOCK, zeros):
-            if name == TOTAL:
+            if name == TOTAL_CONSTRAINT:
                 _refuse_repeated(folder, rows, name, level.geocode, place, counts)
                 counts[place] = values
-        _refuse_missing(folder, schema.universe, TOTAL, level.geocode, counts)
+        _refuse_missing(folder, schema.universe, TOTAL_CONSTRAINT, level.geocode, counts)
         return BlockCounts(counts[:, 0], None)
     lower_name, upper_name = bound_names(schema)
     bounds = {name: np.full((n, n_types), -1, dtype=np.int64) for name in (lower_name, upper_name)}
@@ -206,7 +205,7 @@ def refuse_inconsistent(
     `totals` are the exact populations of the states, which the nation's must be the sum of.
     """
     n_types = _n_types(schema)
-    expected: dict[str, np.ndarray] = {TOTAL: counts.housing_units[:, None]}
+    expected: dict[str, np.ndarray] = {TOTAL_CONSTRAINT: counts.housing_units[:, None]}
     if schema.universe != UNITS:
         lower_name, upper_name = bound_names(schema)
         facilities = counts.facilities
@@ -224,7 +223,7 @@ def refuse_inconsistent(
             sums[name] = np.zeros((len(level), values.shape[1]), dtype=np.int64)
             np.add.at(sums[name], ancestor, values)
         if schema.universe != UNITS and level.name == "US" and totals:
-            sums[TOTAL] = np.array([[sum(totals.values())]])
+            sums[TOTAL_CONSTRAINT] = np.array([[sum(totals.values())]])
         seen = {name: np.zeros((len(level), 1), dtype=np.int64) - 1 for name in sums}
         for rows, name, place, values in constraint_rows(folder, spine, schema, level.name, zeros):
             if name not in sums:
@@ -240,7 +239,7 @@ def refuse_inconsistent(
                     "input.state_totals."
                 )
         for name, marks in seen.items():
-            if name != TOTAL or schema.universe == UNITS:
+            if name != TOTAL_CONSTRAINT or schema.universe == UNITS:
                 _refuse_missing(folder, schema.universe, name, level.geocode, marks)
 
 
@@ -253,7 +252,7 @@ def constraint_rows(
     """
     level = spine.geolevel(geolevel)
     index = CodeIndex.of(level.geocode)
-    widths = {TOTAL: 1, **dict.fromkeys(zeros, 1)}
+    widths = {TOTAL_CONSTRAINT: 1, **dict.fromkeys(zeros, 1)}
     if schema.universe != UNITS:
         widths |= dict.fromkeys(bound_names(schema), _n_types(schema))
     for path in folder.level(schema.universe, geolevel).constraints:
@@ -299,7 +298,12 @@ def _place(names: np.ndarray, name: str) -> int:
 
 
 def _n_types(schema: Schema) -> int:
-    return N_TYPES if BOUNDED_ATTRIBUTE in schema.attributes else 1
+    return N_TYPES if _bounded(schema) is not None else 1
+
+
+def _bounded(schema: Schema) -> str | None:
+    """The attribute on each of whose levels there are bounds."""
+    return CENSUS.universes[schema.universe].bounded_attribute(schema)
 
 
 def _refuse_repeated(
