@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.digests import PERSON_COLUMNS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 
@@ -127,7 +127,7 @@ def test_census_tables_count_every_unit(county: Path, tmp_path: Path) -> None:
     assert counted[0] == len(units) - sizes.sum()
     assert all(counted[size] == count for size, count in sizes.items())
     assert set(found.digests(b"key")) == {"persons", "units"}
-    assert PERSON_COLUMNS[0] == "block_geocode"
+    assert IDENTITY_COLUMNS[0] == "block_geocode"
     assert public_hierarchy(settings).n_regions == found.hierarchy.n_regions
 
     small = f"{text}largest_size = 3\n"
