@@ -1,7 +1,7 @@
 """The TopDown flow: from census-like tables to privacy-protected microdata.
 
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
-           -> microdata -> tables -> checks -> release -> accuracy, report
+           -> microdata -> tables, margins -> checks -> release -> accuracy, report
 
 With full information, measurements are combined from the blocks up before they are estimated.
 The spine is summarised for the report at the side, while estimates are made.
@@ -61,8 +61,9 @@ from spineflow.tasks.topdown.ingest.steps import ingest
 from spineflow.tasks.topdown.measurement.constrain_declared import check_declared_spines
 from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
 from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.report import write_report
-from spineflow.tasks.topdown.release.steps import write_microdata
+from spineflow.tasks.topdown.release.steps import write_microdata, write_release_margins
 from spineflow.tasks.topdown.release.tabulations.run import has_tables
 from spineflow.tasks.topdown.release.tabulations.steps import write_redistricting_tables
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
@@ -186,6 +187,9 @@ def release_of(
     if has_tables(settings):
         made = [call(write_redistricting_tables, after=made)]
         yield {"tables": made}
+    if has_margins(settings):
+        made = [call(write_release_margins, after=made)]
+        yield {"margins": made}
     checked = call(check_release, after=made)
     yield {"checks": [checked]}
     released = call(release_run, after=[checked])

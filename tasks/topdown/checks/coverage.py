@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.special import ndtri
+from scipy.stats import t as student
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.noise.draws import UnchargedNoise
@@ -202,8 +203,8 @@ def coverage_table(replicates: pd.DataFrame, error: float = 0.05) -> pd.DataFram
     """Mean coverage over replicates, beside a Bonferroni band.
 
     Of K rows, each is farther than `band` from its expected coverage with probability error / K,
-    the mean of the replicates being normal; where a replicate has a single answer, the standard
-    error is that of a binomial share of the level.
+    by Student's distribution of a mean over replicates. Their standard deviation is at least that
+    of independent answers, since it says little where few answers are almost always covered.
     """
     keys = ["where", "query", "level", "kind"]
     groups = replicates.groupby(keys, sort=False)
@@ -215,10 +216,10 @@ def coverage_table(replicates: pd.DataFrame, error: float = 0.05) -> pd.DataFram
         std_dev=("std_dev", "mean"),
         length=("length", "mean"),
     ).reset_index()
-    z = float(ndtri(1.0 - error / (2.0 * len(table))))
-    binomial = np.sqrt(table["level"] * (1.0 - table["level"]))
-    spread = np.where(table["answers"] == 1, binomial, table["spread"])
-    table["band"] = z * spread / np.sqrt(table["replicates"])
+    far = student.ppf(1.0 - error / (2.0 * len(table)), table["replicates"] - 1)
+    independent = np.sqrt(table["level"] * (1.0 - table["level"]) / table["answers"])
+    spread = np.maximum(table["spread"], independent)
+    table["band"] = far * spread / np.sqrt(table["replicates"])
     return table.drop(columns="spread")
 
 

@@ -76,7 +76,8 @@ class ProductAnswers:
         """
         shape = algebra.schema.shape
         core_shape = tuple(shape[axis] for axis in algebra.core)
-        rows = sparse.csr_array(matrix)
+        rows = sparse.csr_array(matrix, copy=True)
+        rows.eliminate_zeros()
         sets: list[dict[bytes, int]] = [{} for _ in range(1 + len(algebra.free))]
         numbers = np.zeros((1 + len(algebra.free), rows.shape[0]), dtype=np.int64)
         for answer in range(rows.shape[0]):

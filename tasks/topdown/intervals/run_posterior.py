@@ -13,6 +13,7 @@ from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.full_information import query_algebra
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, QueryMeasurement
@@ -84,6 +85,14 @@ class RunLevels:
     type_of_cell: np.ndarray
     forbidden: np.ndarray
     mechanism: str
+
+    @property
+    def size(self) -> int:
+        """How many numbers the estimates of the last geolevel are made of."""
+        patterns, times = np.unique(self.levels[-1].can_have, axis=0, return_counts=True)
+        n_cells = np.array([self.algebra.cells_of(pattern).size for pattern in patterns])
+        matrices = 2 * len(self.algebra.components) * n_cells**2
+        return int(times @ (n_cells * self.algebra.n_coordinates + matrices))
 
     @classmethod
     def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> RunLevels:
@@ -185,15 +194,18 @@ def _level(
         upper.append(constraints.upper)
         if constraints.total is not None:
             totals.append(constraints.total)
+        if isinstance(constraints, DeclaredConstraints):
+            continue
         if constraints.state is not None and constraints.state_total is not None:
             names = np.asarray(state_of(shard.geocode))
             states.append(names)
             of_state.update(zip(names, constraints.state_total[constraints.state], strict=True))
-    bounds = LevelBounds(
-        np.concatenate(lower),
-        np.concatenate(upper),
-        np.concatenate(totals) if totals else None,
-    )
+    # Declared totals may hold for some geounits of a geolevel, and are then left out: estimates
+    # that use less than is known are unbiased all the same, and their errors known.
+    total = np.concatenate(totals) if totals else None
+    if total is not None and (total < 0).any():
+        total = None
+    bounds = LevelBounds(np.concatenate(lower), np.concatenate(upper), total)
     state = state_totals = None
     if states:
         names, state = np.unique(np.concatenate(states), return_inverse=True)

@@ -114,7 +114,7 @@ def write_declared_microdata(
     kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
     if count:
         kinds[count] = pa.int64()
-    return _write(directory / f"mdf_{schema.universe}", kinds, batches(), is_private)
+    return write_rows(directory / f"mdf_{schema.universe}", kinds, batches(), is_private)
 
 
 def write_declared_table(
@@ -130,15 +130,9 @@ def write_declared_table(
     """Write one declared table; see the module's docstring. Areas with no code of a further column
     are in none of its entities.
     """
-    query = marginal_query(schema, table.query)
-    inside = schema.cells_where(table.where)
-    rows_of_query = np.unique(query.row_of_cell[inside])
-    matrix = sparse.csr_array(query.matrix.multiply(inside[None, :]))[rows_of_query]
-    answers = counts @ matrix.T
-    parts = label_parts(schema, table.query)
-    axes = np.unravel_index(rows_of_query, query.shape)
-    names = ["level", "code", *(name for name, _, _ in parts)]
-    kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in names} | {COUNT: pa.int64()}
+    asked = TableAnswers.of(schema, table)
+    answers = counts @ asked.counted.T
+    kinds = asked.kinds | {COUNT: pa.int64()}
 
     def batches() -> Iterator[dict[str, pa.Array]]:
         for level in table.levels:
@@ -149,19 +143,58 @@ def write_declared_table(
                 rows = slice(start, start + (1 << 14))
                 dense = answers[rows].toarray()
                 np.add.at(sums, number[rows][used[rows]], dense[used[rows]])
-            n, m = sums.shape
-            batch = {
-                "level": _repeated(np.zeros(n * m), [level]),
-                "code": _repeated(np.repeat(np.arange(n), m), code),
-            }
-            for name, attribute, labels in parts:
-                axis = axes[schema.attributes.index(attribute)]
-                batch[name] = _repeated(np.tile(axis, n), labels)
-            yield batch | {COUNT: pa.array(sums.ravel(), pa.int64())}
+            columns = asked.columns(level, code, np.arange(len(code)))
+            yield columns | {COUNT: pa.array(sums.ravel(), pa.int64())}
 
     folder = directory / TABLES
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder / table.name, kinds, batches(), is_private)
+    return write_rows(folder / table.name, kinds, batches(), is_private)
+
+
+@dataclass(frozen=True, eq=False)
+class TableAnswers:
+    """The answers of a declared table, and their labels.
+
+    counted : (a, n_cells) 0/1 matrix, the cells of each answer.
+    labels : by name of an attribute or coarsening, the number of each answer's label (a,), and the
+        labels.
+    """
+
+    counted: sparse.csr_array
+    labels: Mapping[str, tuple[np.ndarray, Sequence[str]]]
+
+    @classmethod
+    def of(cls, schema: Schema, table: TableDeclaration) -> TableAnswers:
+        """Those that the table's query and its universe leave."""
+        query = marginal_query(schema, table.query)
+        inside = schema.cells_where(table.where)
+        rows = np.unique(query.row_of_cell[inside])
+        axes = np.unravel_index(rows, query.shape)
+        return cls(
+            sparse.csr_array(query.matrix.multiply(inside[None, :]))[rows],
+            {
+                name: (axes[schema.attributes.index(attribute)], labels)
+                for name, attribute, labels in label_parts(schema, table.query)
+            },
+        )
+
+    @property
+    def kinds(self) -> dict[str, pa.DataType]:
+        """Types of the columns that say what is counted."""
+        return {
+            name: pa.dictionary(pa.int32(), pa.string()) for name in ("level", "code", *self.labels)
+        }
+
+    def columns(self, level: str, code: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
+        """These columns for the entities `numbers` (n,) of a summary level, answer after answer."""
+        n, m = len(numbers), self.counted.shape[0]
+        found = {
+            "level": repeated(np.zeros(n * m), [level]),
+            "code": repeated(np.repeat(numbers, m), code),
+        }
+        for name, (label, labels) in self.labels.items():
+            found[name] = repeated(np.tile(label, n), labels)
+        return found
 
 
 def entities(
@@ -180,7 +213,8 @@ def _dictionary(values: pd.Series) -> tuple[np.ndarray, pa.Array]:
     return code.astype(np.int32), pa.array(distinct.tolist(), pa.string())
 
 
-def _repeated(index: np.ndarray, values: Sequence[str]) -> pa.Array:
+def repeated(index: np.ndarray, values: Sequence[str]) -> pa.Array:
+    """A column of texts: `values` by their numbers."""
     codes = pa.array(np.asarray(index).astype(np.int32))
     return pa.DictionaryArray.from_arrays(codes, pa.array(list(values), pa.string()))
 
@@ -196,7 +230,7 @@ def _runs(times: np.ndarray) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _write(
+def write_rows(
     stem: Path,
     kinds: Mapping[str, pa.DataType],
     batches: Iterator[dict[str, pa.Array]],

@@ -16,6 +16,8 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.report_sections import checks_section, stages_section
 from spineflow.tasks.topdown.release.declared_statements import declared_statements
+from spineflow.tasks.topdown.release.margin_section import margin_section
+from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
 from spineflow.tasks.topdown.release.spine_section import spine_section
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report
@@ -38,6 +40,10 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     sections.append(_noise(settings))
+    for universe in settings.run.universes:
+        summary = read_margin_summary(run, universe)
+        if summary is not None:
+            sections.append(margin_section(universe, summary))
     sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
     sections += [_solves(run), checks_section(run), stages_section(run)]
     return Document(

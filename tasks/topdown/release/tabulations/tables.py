@@ -139,15 +139,19 @@ def geoid(level: SummaryLevel, geocode: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(f"{level.code}0000US", geocode, "")
 
 
+def entity_columns(entities: Entities) -> dict[str, pa.Array]:
+    """The columns that say which entity a row is."""
+    return {
+        "SUMLEV": pa.repeat(pa.scalar(entities.level.code), len(entities)),
+        "GEOID": geoid(entities.level, entities.geocode),
+        "GEOCODE": entities.geocode,
+        **entities.parts,
+    }
+
+
 def _write_level(table: LevelTable, parquet: Path, text: Path, is_private: bool) -> None:
-    entities = table.entities
-    names = ["SUMLEV", "GEOID", "GEOCODE", *entities.parts]
-    columns = [
-        pa.repeat(pa.scalar(entities.level.code), len(entities)),
-        geoid(entities.level, entities.geocode),
-        entities.geocode,
-        *entities.parts.values(),
-    ]
+    codes = entity_columns(table.entities)
+    names, columns = list(codes), list(codes.values())
     metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
     schema = pa.schema(
         [(name, pa.string()) for name in names] + [(name, pa.int64()) for name in table.variables],
@@ -164,8 +168,8 @@ def _write_level(table: LevelTable, parquet: Path, text: Path, is_private: bool)
         sink.write((stamp + ",".join(schema.names) + "\n").encode())
         with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as text_writer:
             for start, rows in table.batches():
-                codes = [column.slice(start, len(rows)) for column in columns]
+                parts = [column.slice(start, len(rows)) for column in columns]
                 counts = [pa.array(values) for values in np.ascontiguousarray(rows.T)]
-                batch = pa.RecordBatch.from_arrays([*codes, *counts], schema=schema)
+                batch = pa.RecordBatch.from_arrays([*parts, *counts], schema=schema)
                 parquet_writer.write_batch(batch)
                 text_writer.write_batch(batch)

@@ -1,0 +1,93 @@
+"""Intervals of published cells: any answers, such as a table's variables, of any areas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from spineflow.tasks.topdown.intervals.answers import (
+    ProductAnswers,
+    covariances_of,
+    estimates_of,
+)
+from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
+from spineflow.tasks.topdown.intervals.intervals import Intervals, intervals_of
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
+
+AREAS_AT_ONCE = 1 << 13
+
+
+@dataclass(frozen=True, eq=False)
+class CellAnswers:
+    """Estimates, variances, and whether the measurements determine them, (n_areas, a) each, with
+    the bounds (n_areas, a) that every histogram meets."""
+
+    estimate: np.ndarray
+    variance: np.ndarray
+    is_known: np.ndarray
+    at_least: np.ndarray
+    at_most: np.ndarray
+    mechanism: str
+
+    def intervals(self, level: float) -> Intervals:
+        """Intervals that hold the truth with probability `level` at least."""
+        bounds = self.at_least, self.at_most
+        return intervals_of(self.estimate, self.variance, level, *bounds, self.mechanism)
+
+
+def cell_answers(
+    found: RunPosterior, counted: sparse.csr_array, areas: BlockAreas
+) -> Iterator[tuple[int, CellAnswers]]:
+    """Answers of runs of areas: the number of the first, and what is known of them.
+
+    counted : (a, n_cells) 0/1 matrix, the cells of each answer, each a product of sets of levels.
+
+    Raises ValueError for an answer that counts no product of sets.
+    """
+    algebra = found.posterior.algebra
+    kinds = [
+        (numbers, ProductAnswers.of_matrix(algebra, counted[numbers]))
+        for numbers in _kinds(algebra, counted)
+    ]
+    for start in range(0, areas.n_areas, AREAS_AT_ONCE):
+        part = areas.part(start, min(start + AREAS_AT_ONCE, areas.n_areas))
+        shape = part.n_areas, counted.shape[0]
+        estimate, variance = np.zeros(shape), np.zeros(shape)
+        is_known = np.ones(shape, dtype=bool)
+        for numbers, answers in kinds:
+            of_kind = _of_areas(found, answers, part)
+            estimate[:, numbers], variance[:, numbers], is_known[:, numbers] = of_kind
+        bounds = found.bounds_of(found.bounds[-1].summed(part), counted)
+        yield start, CellAnswers(estimate, variance, is_known, *bounds, found.of_run.mechanism)
+
+
+def _kinds(algebra: QueryAlgebra, counted: sparse.csr_array) -> Iterator[np.ndarray]:
+    """Numbers of the answers that sum over all free attributes, and of the others: the first see
+    one component, whatever they count of the core."""
+    answers = ProductAnswers.of_matrix(algebra, counted)
+    sums = np.ones(answers.n_answers, dtype=bool)
+    for sets, numbers in zip(answers.free, answers.free_of_answer, strict=True):
+        sums &= np.asarray(sets.all(axis=1))[numbers]
+    for chosen in (sums, ~sums):
+        if chosen.any():
+            yield np.flatnonzero(chosen)
+
+
+def _of_areas(
+    found: RunPosterior, answers: ProductAnswers, areas: BlockAreas
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimates, variances and whether they are known, (n_areas, a) each."""
+    if np.bincount(areas.area, minlength=areas.n_areas).max(initial=0) > 1:
+        covariances = area_covariances(found.posterior, answers, areas)
+        estimate = area_estimates(found.blocks, answers, areas)
+        return estimate, covariances.variances(), covariances.is_known()
+    shape = areas.n_areas, answers.n_answers
+    estimate, variance = np.zeros(shape), np.zeros(shape)
+    is_known = np.ones(shape, dtype=bool)
+    covariances = covariances_of(found.blocks, answers, areas.block)
+    estimate[areas.area] = estimates_of(found.blocks, answers, areas.block)
+    variance[areas.area], is_known[areas.area] = covariances.variances(), covariances.is_known()
+    return estimate, variance, is_known

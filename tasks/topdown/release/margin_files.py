@@ -1,0 +1,183 @@
+"""Margins of published cells: an interval beside every count of the tables of a release.
+
+`tables/<file>_margins.parquet` and `.csv` stand beside a table and have its rows in its order.
+Beside the redistricting tables every variable has two columns, such as P0010001_LOWER and
+P0010001_UPPER; beside a declared table, whose answers are rows, they are `lower` and `upper`.
+
+An interval holds the truth with a probability of 90 % at least. It is the bounded kind of
+`tasks.topdown.intervals.intervals`: from all noisy measurements, what is declared, and that counts
+are not negative. It is no interval around the published count, which may lie outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.tasks.census.declarations import TableDeclaration
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from spineflow.tasks.topdown.intervals.areas import BlockAreas
+from spineflow.tasks.topdown.intervals.cells import CellAnswers, cell_answers
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
+from spineflow.tasks.topdown.release.declared_files import (
+    TABLES,
+    TableAnswers,
+    WrittenFiles,
+    entities,
+    write_rows,
+)
+from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
+from spineflow.tasks.topdown.release.tabulations.tables import entity_columns
+from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
+
+MARGIN_LEVEL = 0.9
+"""Probability with which a margin's interval holds the truth, as usual for margins of error."""
+SUFFIX = "_margins"
+LOWER, UPPER = "lower", "upper"
+
+
+def write_table_margins(
+    found: Mapping[str, tuple[RunPosterior, Schema]],
+    geography: pd.DataFrame,
+    directory: Path,
+    *,
+    is_private: bool = True,
+) -> list[Path]:
+    """Write the margins of the redistricting tables below `directory`; returns the files.
+
+    `found` has the posterior and the schema of each universe, in the order of the tables.
+    """
+    counted = {
+        name: sparse.csr_array(variable_matrix(schema).T) for name, (_, schema) in found.items()
+    }
+    variables = [name for _, schema in found.values() for name in variables_of(schema)]
+    files = []
+    for level in SUMMARY_LEVELS.values():
+        of_level = entities_of(geography, level)
+        columns = entity_columns(of_level)
+        kinds = {name: column.type for name, column in columns.items()}
+        kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
+        answers = []
+        for name, (posterior, _) in found.items():
+            # Blocks that cannot hold anybody are on no spine.
+            row = pd.Index(geography["block_geocode"]).get_indexer(posterior.spine.block_geocode)
+            areas = _areas(of_level.block_entity[row], len(of_level))
+            answers.append(cell_answers(posterior, counted[name], areas))
+        batches = _table_batches(columns, variables, answers)
+        files += _write(directory / TABLES / f"{level.stem}{SUFFIX}", kinds, batches, is_private)
+    return files
+
+
+def _table_batches(
+    columns: Mapping[str, pa.Array],
+    variables: Sequence[str],
+    answers: Sequence[Iterator[tuple[int, CellAnswers]]],
+) -> Iterator[dict[str, pa.Array]]:
+    """Runs of entities, from the answers of each universe to them."""
+    for parts in zip(*answers, strict=True):
+        (start, first), *_ = parts
+        n = len(first.estimate)
+        codes = {name: column.slice(start, n) for name, column in columns.items()}
+        yield codes | _by_variable(variables, [part for _, part in parts])
+
+
+def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict[str, pa.Array]:
+    """The two columns of every variable, from the answers of each universe."""
+    columns = []
+    for part in parts:
+        interval = part.intervals(MARGIN_LEVEL)
+        for place in range(part.estimate.shape[1]):
+            is_null = ~part.is_known[:, place]
+            for ends in (interval.bounded_lower, interval.bounded_upper):
+                columns.append(pa.array(ends[:, place], mask=is_null))
+    return dict(zip(_end_columns(variables), columns, strict=True))
+
+
+def _end_columns(variables: Sequence[str]) -> list[str]:
+    return [f"{name}_{end.upper()}" for name in variables for end in (LOWER, UPPER)]
+
+
+def table_margin_files(directory: Path) -> list[Path]:
+    """Paths of the margins of the redistricting tables in the order in which they are written."""
+    stems = [f"{level.stem}{SUFFIX}" for level in SUMMARY_LEVELS.values()]
+    return [directory / TABLES / f"{stem}{ending}" for stem in stems for ending in _ENDINGS]
+
+
+_ENDINGS = (".parquet", ".csv")
+
+
+def write_declared_margins(
+    table: TableDeclaration,
+    found: RunPosterior,
+    areas: pd.DataFrame,
+    geolevels: Sequence[str],
+    schema: Schema,
+    directory: Path,
+    *,
+    is_private: bool = True,
+) -> WrittenFiles:
+    """Write the margins of one declared table."""
+    asked = TableAnswers.of(schema, table)
+    kinds = asked.kinds | {LOWER: pa.int64(), UPPER: pa.int64()}
+
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        for level in table.levels:
+            number, code = entities(areas, geolevels, level)
+            of_level = _areas(np.asarray(number)[found.spine.block_row], len(code))
+            for start, part in cell_answers(found, asked.counted, of_level):
+                interval, is_null = part.intervals(MARGIN_LEVEL), ~part.is_known.ravel()
+                numbers = np.arange(start, start + len(part.estimate))
+                yield asked.columns(level, code, numbers) | {
+                    LOWER: pa.array(interval.bounded_lower.ravel(), mask=is_null),
+                    UPPER: pa.array(interval.bounded_upper.ravel(), mask=is_null),
+                }
+
+    return write_rows(directory / TABLES / f"{table.name}{SUFFIX}", kinds, batches(), is_private)
+
+
+def declared_margin_files(directory: Path, tables: Sequence[TableDeclaration]) -> list[Path]:
+    """Paths of the margins of declared tables in the order in which they are written."""
+    return [
+        directory / TABLES / f"{table.name}{SUFFIX}{ending}"
+        for table in tables
+        for ending in _ENDINGS
+    ]
+
+
+def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:
+    """Entities as lists of blocks of the spine, from the entity of each block."""
+    return BlockAreas.of_pairs(n_entities, np.arange(len(of_block)), of_block)
+
+
+def _write(
+    stem: Path,
+    kinds: Mapping[str, pa.DataType],
+    batches: Iterator[dict[str, pa.Array]],
+    is_private: bool,
+) -> list[Path]:
+    """Write batches as Parquet and as comma-separated text; the text appears last."""
+    parquet, text = (stem.with_name(f"{stem.name}{ending}") for ending in _ENDINGS)
+    metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
+    schema = pa.schema(list(kinds.items()), metadata=metadata)
+    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        sink = stack.enter_context(stack.enter_context(replacing(text)).open("wb"))
+        stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
+        sink.write((stamp + ",".join(kinds) + "\n").encode())
+        part = stack.enter_context(replacing(parquet))
+        writer = stack.enter_context(pq.ParquetWriter(part, schema, compression="zstd"))
+        lines = stack.enter_context(pyarrow.csv.CSVWriter(sink, schema, write_options=options))
+        for batch in batches:
+            rows = pa.RecordBatch.from_arrays([batch[name] for name in kinds], schema=schema)
+            writer.write_batch(rows)
+            lines.write_batch(rows)
+    return [parquet, text]

@@ -1,0 +1,170 @@
+"""Margins beside the tables of a release, and what the report says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.flows.running import PRESETS
+from spineflow.tasks.pages.document import Document, to_html
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.replicate import (
+    estimate,
+    lay_out,
+    measure,
+    read_dataset,
+    with_estimator,
+    with_seed,
+)
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.release.declared_run import write_declared_tables
+from spineflow.tasks.topdown.release.margin_section import margin_section
+from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
+from spineflow.tasks.topdown.release.margins import are_written, has_margins, write_margins
+from spineflow.tasks.topdown.release.microdata import write_universe
+from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
+from spineflow.tasks.topdown.release.tabulations.run import write_release_tables
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.tasks.topdown.declared import load, run_declared
+from tests.tasks.topdown.test_declared_census import COUNTRY, generate_country
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, TopdownSettings]:
+    """A small county with its microdata, tables and margins, and nothing confidential."""
+    folder = tmp_path_factory.mktemp("margins")
+    tables = generate_county(folder / "county", persons=1500, seed=6)
+    (folder / "settings.toml").write_text(
+        f'preset = "pl94_2020_us"\n[input]\npersons = "{tables.persons}"\n'
+        f'units = "{tables.units}"\ngeography = "{tables.geography}"\nconfidential = false\n'
+        '[privacy]\ndataset = "margins"\n'
+    )
+    settings = with_seed(
+        load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS), 3
+    )
+    layout = lay_out(read_dataset(settings, folder / "dataset"), settings, folder / "layout")
+    run = estimate(measure(layout, settings, folder / "measured"), settings, folder / "run")
+    run.unchecked_release.mkdir()
+    (run.root / "confidential").unlink()
+    for universe in settings.run.universes:
+        write_universe(run, settings, universe)
+    write_release_tables(run, settings)
+    assert has_margins(settings) and not are_written(run, settings)
+    write_margins(run, settings)
+    assert are_written(run, settings)
+    return run, settings
+
+
+def both(run: RunDirectory, stem: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A table and its margins."""
+    folder = run.unchecked_release / "tables"
+    return tuple(pd.read_parquet(folder / f"{stem}{end}.parquet") for end in ("", "_margins"))
+
+
+def test_every_cell_of_every_table_has_an_interval(released):
+    run, _ = released
+    for level in SUMMARY_LEVELS.values():
+        table, margins = both(run, level.stem)
+        variables = [name for name in table if name[0] in "PH" and name[1:].isdigit()]
+        codes = [name for name in table if name not in variables]
+        pd.testing.assert_frame_equal(table[codes], margins[codes])
+        ends = [f"{name}_{end}" for name in variables for end in ("LOWER", "UPPER")]
+        assert list(margins.columns) == [*codes, *ends]
+        lower, upper = (
+            margins[[f"{v}_{e}" for v in variables]].to_numpy() for e in ("LOWER", "UPPER")
+        )
+        assert (lower >= 0).all() and (lower <= upper).all()
+        inside = (lower <= table[variables]) & (table[variables] <= upper)
+        assert inside.to_numpy().mean() > 0.7
+        # The number of housing units is an invariant.
+        assert (margins["H0010001_LOWER"] == table["H0010001"]).all()
+        assert (margins["H0010001_UPPER"] == table["H0010001"]).all()
+        text = run.unchecked_release / "tables" / f"{level.stem}_margins.csv"
+        first, *_ = text.read_text().splitlines()
+        assert first == "# NOT PRIVATE"
+        assert pd.read_csv(text, comment="#").shape == margins.shape
+    state, _ = both(run, "040_state")
+    _, margins = both(run, "040_state")
+    assert (margins["P0010001_LOWER"] == state["P0010001"]).all()  # so is a state's total
+
+
+def test_margins_are_the_intervals_that_the_command_writes(released, tmp_path: Path):
+    """Of blocks, which are geounits, and of places, which are not."""
+    run, settings = released
+    geography = pd.read_parquet(run.root / "spine" / "geography.parquet")
+    for stem, column in (("750_block", "block_geocode"), ("160_place", "PLACEFP")):
+        listed = geography.assign(area=geography[column], block=geography["block_geocode"])
+        listed = listed[listed["area"] != "99999"]
+        listed[["area", "block"]].to_csv(tmp_path / "areas.csv", index=False)
+        out = tmp_path / "out.parquet"
+        asked = ["votingage", "hhgq"]
+        entities = tmp_path / "areas.csv"
+        list(write_run_intervals(run, settings, asked, entities=entities, out=out))
+        table = pd.read_parquet(out).set_index("geocode")
+        _, margins = both(run, stem)
+        geocode = margins["GEOCODE"].str[2:]
+        if "BLOCK" in margins:  # the first of whose four digits is the block group
+            geocode = margins["GEOCODE"].str[:11] + margins["BLOCK"].str[0] + margins["BLOCK"]
+        margins = margins.set_index(geocode)
+        adults = table[table["votingage"] == settings.schema_of("persons").labels("votingage")[1]]
+        for own, name in (("bounded_lower", "LOWER"), ("bounded_upper", "UPPER")):
+            expected = adults[own].reindex(margins.index, fill_value=0)
+            assert (margins[f"P0030001_{name}"] == expected).all()
+        nursing = table[table["hhgq"] == settings.schema_of("persons").labels("hhgq")[3]]
+        expected = nursing["bounded_upper"].reindex(margins.index, fill_value=0)
+        assert (margins["P0050005_UPPER"] == expected).all()
+
+
+def test_the_report_says_where_the_release_lies(released):
+    run, settings = released
+    summary = read_margin_summary(run, "persons")
+    agreement = summary.agreement.set_index(["geolevel", "query"])
+    shares = agreement[["below", "inside", "above"]].sum(axis=1)
+    assert np.allclose(shares, 1.0)
+    assert agreement.loc[("Block", "cenrace"), ["above", "negative"]].gt(0).all()
+    assert ("County", "total") not in agreement.index or settings.geography.spine != "conventional"
+    classes = summary.classes
+    assert set(classes["attribute"]) == {"hhgq", "votingage", "hispanic", "cenrace"}
+    released_total = classes.groupby(["attribute", "class"])["released"].sum()
+    blocks = pd.read_parquet(run.unchecked_release / "tables" / "750_block.parquet")["P0010001"]
+    assert released_total["votingage", 10] == blocks[blocks.between(10, 99)].sum()
+    section = margin_section("persons", summary)
+    page = to_html(Document("Report", (), (section,)))
+    assert "Margins of persons" in page and "10 to 99" in page
+    assert read_margin_summary(run, "cats") is None
+
+
+def test_blocks_alone_have_margins_too(released, tmp_path: Path):
+    _, settings = released
+    settings = with_estimator(settings, "block_by_block")
+    layout = lay_out(read_dataset(settings, tmp_path / "dataset"), settings, tmp_path / "layout")
+    run = estimate(measure(layout, settings, tmp_path / "measured"), settings, tmp_path / "run")
+    out = tmp_path / "out.parquet"
+    list(write_run_intervals(run, settings, ["total"], geolevel="County", out=out))
+    table = pd.read_parquet(out)
+    assert (table["std_dev"] > 10).all()
+
+
+def test_declared_tables_have_margins(tmp_path: Path):
+    (tmp_path / "input").mkdir()
+    generate_country(tmp_path / "input")
+    text = COUNTRY.replace('dataset = "demo-country"', 'dataset = "c"\nseed = 2')
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    settings = load(tmp_path / "settings.toml")
+    run, _ = run_declared(settings, tmp_path / "run")
+    write_declared_tables(run, settings)
+    write_margins(run, settings)
+    for declared in settings.compiled_census.tables:
+        folder = run.unchecked_release / "tables"
+        table = pd.read_parquet(folder / f"{declared.name}.parquet")
+        margins = pd.read_parquet(folder / f"{declared.name}_margins.parquet")
+        keys = [name for name in table if name != "count"]
+        pd.testing.assert_frame_equal(table[keys], margins[keys])
+        assert (margins["lower"] <= margins["upper"]).all() and (margins["lower"] >= 0).all()
+        inside = table["count"].between(margins["lower"], margins["upper"])
+        assert inside.mean() > 0.7
