@@ -7,8 +7,10 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from spineflow.flows.running import Product
     from spineflow.tasks.runs.directory import RunDirectory
     from spineflow.tasks.runs.settings import ProductSettings
+
+STARTED = time.monotonic()
+"""When the command was imported, which is its first act."""
 
 EPILOG = """\
 flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
@@ -34,12 +39,15 @@ it prints, point it at your own tables, make a ledger with caps ('spineflow ledg
 and use 'spineflow check' and 'spineflow run'.
 """
 
-RUN_DIR = "folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/"
+RUN_DIR = (
+    "folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/ beside the "
+    "settings file"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     _quieten("INFO" if options.debug else "CRITICAL")
     try:
         return options.command(options)
@@ -71,13 +79,15 @@ def _quieten(level: str) -> None:
     logging.raiseExceptions = level != "CRITICAL"
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line's arguments."""
     parser = argparse.ArgumentParser(
         prog="spineflow",
         description="Release census-like data under differential privacy.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('spineflow')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def add(
@@ -91,17 +101,20 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=command)
         return sub
 
-    def with_settings(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("flow", choices=MODULES, metavar="FLOW", help=", ".join(MODULES))
-        sub.add_argument("settings", metavar="SETTINGS.toml", help="settings of the run")
+    def with_overrides(sub: argparse.ArgumentParser, help: str) -> None:
         sub.add_argument(
             "--set",
             action="append",
             default=[],
             dest="overrides",
             metavar="section.key=value",
-            help="override one setting; may be given several times",
+            help=f"{help}; may be given several times",
         )
+
+    def with_settings(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("flow", choices=tuple(MODULES), metavar="FLOW", help=", ".join(MODULES))
+        sub.add_argument("settings", metavar="SETTINGS.toml", help="settings of the run")
+        with_overrides(sub, "override one setting")
 
     demo = add(
         "demo",
@@ -148,11 +161,20 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--run-dir",
         metavar="D",
-        help="folder of the run (default: runs/ and a name made from the dataset and settings)",
+        help="folder of the run (default: runs/ beside the settings file, and there a name made "
+        "from the dataset and the settings)",
     )
 
-    resume = add("resume", _resume, "continue a run that was interrupted")
+    resume = add(
+        "resume",
+        _resume,
+        "continue a run that was interrupted",
+        "Continue a run with the settings that it began with. What runs its tasks may change, "
+        "since the release does not depend on it: --set run.workers=1, run.runner=threads or "
+        "run.dask_address=tcp://host:8786.",
+    )
     resume.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
+    with_overrides(resume, "change run.runner, run.workers or run.dask_address")
 
     report = add(
         "report",
@@ -294,12 +316,21 @@ def _parser() -> argparse.ArgumentParser:
         default="spineflow",
         help="work pool; made, of type process, if it is missing (default: %(default)s)",
     )
+    completion = add(
+        "completion",
+        _completion,
+        "print what completes commands in a shell",
+        "Print a script for a shell, with which the Tab key completes commands, flows and options. "
+        "For bash: spineflow completion bash > "
+        "~/.local/share/bash-completion/completions/spineflow. For zsh, into a folder of $fpath: "
+        "spineflow completion zsh > ~/.zfunc/_spineflow.",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL")
     for sub in (serve, deploy):
         sub.add_argument(
             "flows",
             nargs="*",
-            default=list(MODULES),
-            choices=[*MODULES, list(MODULES)],
+            choices=tuple(MODULES),
             metavar="FLOW",
             help=f"flows to register (default: all of {', '.join(MODULES)})",
         )
@@ -343,11 +374,17 @@ def _run(options: argparse.Namespace) -> int:
     settings = asked.load(options.settings, options.overrides)
     from spineflow.flows.running import default_run_directory
 
-    return _run_and_report(asked, settings, options.run_dir or default_run_directory(settings))
+    folder = options.run_dir or default_run_directory(settings, options.settings)
+    return _run_and_report(asked, settings, folder)
 
 
 def _resume(options: argparse.Namespace) -> int:
-    run, asked, settings = _existing(options.run_directory)
+    from spineflow.flows.running import refuse_missing_runner
+    from spineflow.tasks.runs.settings_files import with_runner_overrides
+
+    run, asked, frozen = _existing(options.run_directory)
+    settings = with_runner_overrides(frozen, options.overrides)
+    refuse_missing_runner(settings.run)
     return _run_and_report(asked, settings, run.root)
 
 
@@ -465,14 +502,17 @@ def _existing(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
 
 
 def _run_and_report(asked: Product, settings: ProductSettings, folder: str | Path) -> int:
-    from spineflow.flows.console import shown_progress
+    from spineflow.flows.console import print_closing, shown_progress
     from spineflow.flows.running import is_done, prepare, run_stages
+    from spineflow.flows.servers import found_server
 
     run = prepare(settings, folder)
-    if not is_done(asked, run, settings):
-        with shown_progress():
-            run_stages(asked, run, settings)
-    asked.finished(run, settings)
+    with found_server():
+        if not is_done(asked, run, settings):
+            with shown_progress():
+                run_stages(asked, run, settings)
+        asked.finished(run, settings)
+        print_closing(run, settings, time.monotonic() - STARTED)
     return 0
 
 
@@ -484,12 +524,14 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _budget(options: argparse.Namespace) -> int:
+    from spineflow.flows.budgets import draw_curve, needed
+
     asked = product(options.flow)
     settings = asked.load(options.settings, options.overrides)
     if options.curve is not None:
-        _draw_curve(settings, Path(options.curve))
+        draw_curve(settings, Path(options.curve))
     for target in options.target:
-        print(f"{_needed(asked, settings, target)}.")
+        print(f"{needed(asked, settings, target)}.")
     if options.target:
         return 0
     if options.json:
@@ -497,27 +539,6 @@ def _budget(options: argparse.Namespace) -> int:
     else:
         asked.print_costs(settings)
     return 0
-
-
-def _needed(asked: Product, settings: ProductSettings, target: str) -> str:
-    what, equals, margin = target.rpartition("=")
-    if asked.needed is None:
-        raise InputRefused(f"Margins cannot be turned into a budget for {asked.name}.")
-    if not equals or not margin.strip().isdigit():
-        raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
-    return asked.needed(settings, what.strip(), int(margin))
-
-
-def _draw_curve(settings: ProductSettings, file: Path) -> None:
-    from spineflow.tasks.topdown.settings import TopdownSettings
-    from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
-
-    if not isinstance(settings, TopdownSettings):
-        raise InputRefused("The curve of epsilon against delta is drawn for topdown only.")
-    curve = privacy_curve([settings.budget_of(u) for u in settings.run.universes])
-    if curve is None:
-        raise InputRefused("Without noise there is no curve to draw; leave --curve out.")
-    file.write_text(curve.svg, encoding="utf-8")
 
 
 def _ledger(options: argparse.Namespace) -> int:
@@ -550,16 +571,23 @@ def _ledger(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from spineflow.flows.deployments import serve
 
-    serve(options.flows)
+    serve(options.flows or list(MODULES))
     return 0
 
 
 def _deploy(options: argparse.Namespace) -> int:
     from spineflow.flows.deployments import deploy
 
-    for name in deploy(options.flows, options.pool):
+    for name in deploy(options.flows or list(MODULES), options.pool):
         print(f"registered {name}")
     print(f"Start a worker with: prefect worker start --pool {options.pool}")
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from spineflow.flows.completion import completion_script
+
+    print(completion_script(parser(), options.shell))
     return 0
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
@@ -19,6 +22,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from spineflow.tasks.certificates.statement import Statement, in_words
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.publication import marker_address
@@ -58,6 +62,9 @@ def shown_progress() -> Iterator[None]:
 
         def listener(stage: str, done: int, planned: int) -> None:
             progress.update(starting, completed=1)
+            if planned == 0:
+                progress.console.print(stage)
+                return
             if stage not in shown:
                 shown[stage] = progress.add_task(stage, total=planned)
             progress.update(shown[stage], completed=done)
@@ -66,20 +73,25 @@ def shown_progress() -> Iterator[None]:
             yield
 
 
-def print_finished(run: RunDirectory, settings: ProductSettings, lines: Sequence[str]) -> None:
-    """What every finished run prints: `lines` on its release and its cost, then where it all is."""
+def print_finished(
+    run: RunDirectory, settings: ProductSettings, lines: Sequence[str], statement: Statement | None
+) -> None:
+    """What every finished run prints: `lines` on its release, the guarantee, where it all is.
+
+    There is no statement of a run that measured nothing itself.
+    """
     checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
     if not settings.is_private:
         print(f"*** {settings.stamp} ***")
-    for line in lines:
+    for line in (*lines, *(() if statement is None else in_words(statement))):
         print(line)
     seconds = sum(stage["seconds"] or 0 for stage in run.read_manifest()["stages"].values())
-    print(f"{len(checks)} checks passed; {seconds:.0f} s of work")
-    print(f"release: {run.release}")
+    print(f"{len(checks)} checks passed; {seconds:.0f} s of work. Look at the report first:")
+    print(f"report: {run.report}")
     certificate = run.release / "certificate.html"
     if certificate.exists():
         print(f"certificate: {certificate}")
-    print(f"report: {run.report}")
+    print(f"release: {run.release}")
     if settings.published_to is not None:
         print(f"published: {marker_address(settings.published_to, settings.PRODUCT)}")
 
@@ -94,6 +106,37 @@ class CheckedInput(Protocol):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong, in sentences."""
+
+
+def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:
+    """The last lines of a command that ran a flow: its address, its wall time, what comes next."""
+    # Prefect is slow to import, and only runs need it.
+    from spineflow.flows.progress import run_id
+    from spineflow.flows.servers import address_of, is_embedded
+
+    flow_run = run_id(str(run.root))
+    if flow_run is not None:
+        later = " (once 'prefect server start' runs)" if is_embedded() else ""
+        print(f"in the UI: {address_of(flow_run)}{later}")
+    print(f"time: {seconds:.0f} s from the command to this line")
+    program = as_typed(sys.argv[0])
+    if settings.is_private and Path(settings.privacy.ledger).exists():
+        print(f"next: {program} ledger show --ledger {shlex.quote(settings.privacy.ledger)}")
+    elif not settings.is_private:
+        print(f"next: {program} check FLOW SETTINGS.toml, for tables of your own")
+
+
+def as_typed(program: str) -> str:
+    """How a command of ours is typed here, given how this one was.
+
+    >>> as_typed("/somewhere/venv/bin/spineflow")
+    '/somewhere/venv/bin/spineflow'
+    """
+    if Path(program).name != "spineflow":
+        return "spineflow"
+    on_path = shutil.which("spineflow")
+    is_on_path = on_path is not None and Path(on_path).resolve() == Path(program).resolve()
+    return "spineflow" if is_on_path else shlex.quote(program)
 
 
 def print_rules(check: CheckedInput, *, with_counts: bool) -> None:
@@ -128,8 +171,10 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
             f"(simple bound {shown_epsilon(epsilon['simple'])})"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
+        folders: dict[str, str] = {}
         for product, drawn in dataset["products"].items():
             for draw in drawn["draws"]:
+                folders[draw["run_id"]] = draw["folder"] or "not known: charged by an older version"
                 symbol = "epsilon" if draw["definition"] == "pure_dp" else "rho"
                 table.add_row(
                     product,
@@ -141,6 +186,8 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
                     draw["charged_at"],
                 )
         console.print(table)
+        for run_id, folder in folders.items():
+            print(f"run {run_id}: {folder}")
 
 
 def decimal(fraction: str) -> str:

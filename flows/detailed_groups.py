@@ -27,6 +27,7 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
+from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
 from spineflow.tasks.detailed_groups.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.detailed_groups.ingest.ingest import (
@@ -46,6 +47,7 @@ from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
 from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
 from spineflow.tasks.detailed_groups.release.budget import budget_report
+from spineflow.tasks.detailed_groups.release.certificate import facts_of
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.release.steps import write_tables
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -194,12 +196,18 @@ def finished(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
         run,
         settings,
         [f"{measured:,} groups measured, {rows:,} rows released", f"{symbol} {cost}, unbounded"],
+        _facts(run, settings).statement,
     )
 
 
 def report(run: RunDirectory, settings: DetailedGroupsSettings) -> Path:
     """Write the report again."""
     return write_report(run, settings, None if settings.input.confidential else read_accuracy(run))
+
+
+def _facts(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
+    """What the certificate says."""
+    return facts_of(settings, run_parameters(run, settings))
 
 
 PRODUCT = Product(
@@ -211,6 +219,7 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    facts=_facts,
     order=order,
     refuse=refuse,
 )

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import httpx
 from prefect.settings import PREFECT_API_URL
+from spineflow.flows.runners import dead_scheduler
 from spineflow.tasks.runs.confinement import keep_traceback, storage_failed
 from spineflow.tasks.runs.errors import SpineflowError
+from spineflow.tasks.runs.settings import RunnerSettings
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """How the texts begin of errors that Prefect raises for a server that does not answer."""
@@ -23,14 +25,19 @@ class Interrupted(SpineflowError):
     """The run was cut short from outside; what was finished stays, and it can be continued."""
 
 
-def explained(error: Exception, run_root: str) -> SpineflowError:
+def explained(error: Exception, run_root: str, runner: RunnerSettings) -> SpineflowError:
     """Our own error for any error that ended a run; errors of ours stay as they are.
 
-    The text and traceback of others go to the run's confidential folder.
+    The text and traceback of others go to the run's confidential folder. `runner` is what runs the
+    tasks: where they go to a Dask scheduler that is gone, everything fails for that.
     """
     if isinstance(error, SpineflowError):
         return error
-    if isinstance(error, _OF_THE_SERVER) or str(error).startswith(_UNREACHABLE):
+    address = dead_scheduler(runner)
+    if address is not None:
+        keep_traceback(error, run_root)
+        what = f"The Dask scheduler at {address} does not answer; when it does"
+    elif isinstance(error, _OF_THE_SERVER) or str(error).startswith(_UNREACHABLE):
         keep_traceback(error, run_root)
         embedded = PREFECT_API_URL.value() is None
         server = "Prefect's embedded server" if embedded else "The Prefect server (PREFECT_API_URL)"

@@ -120,7 +120,7 @@ def finished(run: RunDirectory, settings: TopdownSettings) -> None:
     for universe in settings.run.universes:
         rows = parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
         lines.append(f"{universe}: {rows:,} rows; from measurements alone, nothing was spent")
-    print_finished(run, settings, lines)
+    print_finished(run, settings, lines, None)
 
 
 def report(run: RunDirectory, settings: TopdownSettings) -> Path:

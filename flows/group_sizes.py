@@ -30,6 +30,7 @@ from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.ingest.steps import ingest
 from spineflow.tasks.group_sizes.measurement.steps import charge_ledger, measure
+from spineflow.tasks.group_sizes.release.certificate import facts_of
 from spineflow.tasks.group_sizes.release.report import (
     NEIGHBORS,
     loss_text,
@@ -134,6 +135,7 @@ def finished(run: RunDirectory, settings: GroupSizesSettings) -> None:
             f"{plan.mechanism}, {plan.calibration} calibration; {loss_text(plan)}, "
             f"{NEIGHBORS[plan.bounded]}",
         ],
+        facts_of(settings, plan).statement,
     )
 
 
@@ -151,5 +153,6 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    facts=lambda run, settings: facts_of(settings, read_plan(run)),
     order=order,
 )

@@ -58,7 +58,7 @@ def move_run(folder: Path) -> Path:
     with run.locked():
         make_identity(run)
         ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-        move(ledger, manifest["run_id"], identity_of(run))
+        move(ledger, manifest["run_id"], identity_of(run), str(run.root))
     return run.root
 
 

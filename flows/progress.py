@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, cast
 from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.exceptions import UnfinishedRun
 from prefect.futures import PrefectFuture, as_completed
+from spineflow.flows.cancelling import refuse_if_cancelled
+from spineflow.flows.servers import address_of, is_embedded
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.timing import stopwatch
 
 Listener = Callable[[str, int, int], None]
-"""Called with the name of a stage, and how many of its tasks are done and planned."""
+"""Called with the name of a stage, and how many of its tasks are done and planned.
+
+With nothing planned, the name is something to be said."""
 
 SECONDS_BETWEEN_UPDATES = 1.0
 """Of a stage's progress at the server: each is a request, for which the flow waits."""
 
 _listeners: list[Listener] = []
+_run_ids: dict[str, str] = {}
 
 
 @contextmanager
@@ -30,6 +38,18 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listeners.remove(listener)
+
+
+def begin_run(root: str, flow_run_id: str) -> None:
+    """Keep which flow run works on a run directory, and tell the listeners where to watch it."""
+    _run_ids[root] = flow_run_id
+    if not is_embedded():
+        _tell(f"watch it at {address_of(flow_run_id)}", 0, 0)
+
+
+def run_id(root: str) -> str | None:
+    """The flow run that this process has had work on a run directory last; None if none has."""
+    return _run_ids.get(root)
 
 
 def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
@@ -52,7 +72,7 @@ def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
         _tell(stage, 0, len(futures))
     told = dict.fromkeys(stages, 0.0)
     with stopwatch() as elapsed:
-        for future in as_completed(list(owner)):
+        for future in _completed(list(owner)):
             stage = owner[future]
             done[stage] += 1
             _tell(stage, done[stage], len(stages[stage]))
@@ -66,6 +86,32 @@ def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
                     description=_told(stage, done[stage], planned, elapsed()),
                 )
     raise_first_error(list(owner))
+
+
+def _completed(futures: Sequence[PrefectFuture]) -> Iterator[PrefectFuture]:
+    """Futures as they are completed; raises RunCancelled soon after the run was cancelled."""
+    done: SimpleQueue[PrefectFuture | BaseException] = SimpleQueue()
+
+    def wait() -> None:
+        try:
+            for future in as_completed(list(futures)):
+                done.put(future)
+        except BaseException as error:
+            done.put(error)
+
+    # A thread has none of the settings that hold here, such as which server there is.
+    Thread(target=copy_context().run, args=(wait,), daemon=True).start()
+    for _ in futures:
+        refuse_if_cancelled()
+        made = None
+        while made is None:
+            try:
+                made = done.get(timeout=SECONDS_BETWEEN_UPDATES)
+            except Empty:
+                refuse_if_cancelled()
+        if isinstance(made, BaseException):
+            raise made
+        yield made
 
 
 def raise_first_error(futures: Sequence[PrefectFuture]) -> None:

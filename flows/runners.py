@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
@@ -30,6 +32,25 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
             "silence_logs": logging.lastResort.level if logging.lastResort else logging.WARNING,
         }
     )
+
+
+PATIENCE_WITH_A_SCHEDULER = 10.0
+"""Seconds until a Dask scheduler that does not answer is taken for dead."""
+
+
+def dead_scheduler(settings: RunnerSettings) -> str | None:
+    """The address of the settings' Dask scheduler if it does not answer; None if all is well."""
+    address = settings.dask_address
+    if settings.runner != "dask" or address is None:
+        return None
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme not in ("tcp", "tls") or parts.hostname is None or parts.port is None:
+        return None  # Only Dask knows how to reach it.
+    try:
+        with socket.create_connection((parts.hostname, parts.port), PATIENCE_WITH_A_SCHEDULER):
+            return None
+    except OSError:
+        return address
 
 
 @contextmanager

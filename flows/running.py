@@ -13,10 +13,13 @@ from prefect import Flow, tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-from spineflow.flows.endings import explained
+from spineflow.flows.cancelling import RunCancelled, mark_cancelled, was_cancelled, watched
+from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.order import LEDGER, Order, call, call_here, finish
+from spineflow.flows.progress import begin_run, run_id
 from spineflow.flows.registry import product as product_named
-from spineflow.flows.runners import one_server, task_runner
+from spineflow.flows.runners import dead_scheduler, one_server, task_runner
+from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     refuse_other_folders,
@@ -24,9 +27,14 @@ from spineflow.tasks.runs.directory import (
     settings_digest,
     start_run,
 )
-from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 from spineflow.tasks.runs.publication import refuse_taken_place
-from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings import (
+    ProductSettings,
+    RunnerSettings,
+    have_same_release,
+    run_by,
+)
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
 from spineflow.tasks.runs.steps import copy_checked_release
 
@@ -34,6 +42,10 @@ PRESETS = Path(__file__).parent / "settings"
 
 PUBLICATION = "publication"
 """The stage that copies a release to where the settings say."""
+
+_IN_FORCE: dict[Path, ProductSettings] = {}
+"""The settings with which this process runs the stages of a run; their runner may be another than
+the run has frozen."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,8 @@ class Product:
     costs : what a run would cost, as what JSON can hold.
     print_costs : prints that for people.
     finished : prints the summary at the end of a run.
+    facts : what the certificate of a run that has been checked says; None where a run has several
+        certificates, or none.
     report : writes the public report of a finished run again, and returns its path.
     compare : writes a report of several finished runs and their settings side by side, and
         returns its path; None where a product has none.
@@ -65,6 +79,7 @@ class Product:
     print_costs: Callable[[Any], None]
     finished: Callable[[RunDirectory, Any], None]
     report: Callable[[RunDirectory, Any], Path]
+    facts: Callable[[RunDirectory, Any], Facts] | None = None
     order: Callable[[RunDirectory, Any], Order] | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     needed: Callable[[Any, str, int], str] | None = None
@@ -79,18 +94,36 @@ class Product:
         """Settings from a file, checked as far as they can be without the input."""
         settings = load_settings(self.settings, path, presets=PRESETS, overrides=overrides)
         self.refuse(settings)
-        if settings.run.runner == "dask" and find_spec("prefect_dask") is None:
-            raise InputRefused(
-                'run.runner = "dask" needs prefect-dask: install spineflow[dask], or choose '
-                "threads."
-            )
+        refuse_missing_runner(settings.run)
         return settings
 
 
-def default_run_directory(settings: ProductSettings) -> Path:
-    """`runs/` and a name from the dataset and settings: the same settings continue one run."""
-    digest = settings_digest(dump_settings(settings))
-    return Path("runs") / f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
+def refuse_missing_runner(runner: RunnerSettings) -> None:
+    """Raise InputRefused for a runner whose package is not installed."""
+    if runner.runner == "dask" and find_spec("prefect_dask") is None:
+        raise InputRefused(
+            'run.runner = "dask" needs prefect-dask: install spineflow[dask], or choose threads.'
+        )
+
+
+def default_run_directory(settings: ProductSettings, settings_file: str | Path) -> Path:
+    """Where a run goes that is given no folder: `runs/` beside its settings file.
+
+    The folder is named by the dataset and the settings, so that the same settings continue one
+    run, whoever starts them from wherever, and whatever runs the tasks. A run that an earlier
+    version began in the working directory or under another name is continued there.
+    """
+    runs = Path(settings_file).parent.resolve() / "runs"
+
+    def named(own: ProductSettings) -> str:
+        digest = settings_digest(dump_settings(own))
+        return f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
+
+    place = runs / named(run_by(settings, RunnerSettings()))
+    for earlier in (runs / named(settings), Path("runs").resolve() / named(settings)):
+        if not place.exists() and _holds_run_of(RunDirectory(earlier), settings):
+            return earlier
+    return place
 
 
 def parts_of(
@@ -106,6 +139,7 @@ def parts_of(
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
     """Start or continue the run of these settings in a directory; nothing is measured yet."""
     run = RunDirectory(Path(run_directory).resolve())
+    _refuse_dead_scheduler(settings.run)
     # Before the lock, which leaves a file; it also tells what is wrong with a disk.
     with suppress(OSError):
         refuse_other_folders(run)
@@ -118,15 +152,24 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
         try:
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
-            raise explained(error, str(run.root)) from None
+            raise explained(error, str(run.root), settings.run) from None
     return run
 
 
+def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
+    address = dead_scheduler(runner)
+    if address is not None:
+        raise Interrupted(
+            f"The Dask scheduler at {address} does not answer; start it, or choose another with "
+            "run.dask_address or run.runner."
+        )
+
+
 def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether a run of these very settings has been started in a directory."""
+    """Whether a run of these settings, on whatever runner, has been started in a directory."""
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
-    return frozen_settings(type(settings), run.settings) == settings
+    return have_same_release(frozen_settings(type(settings), run.settings), settings)
 
 
 def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
@@ -175,8 +218,10 @@ def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings)
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run a prepared run's stages with the task runner that the settings choose.
 
-    The flow run is tagged with the dataset, the product and the runner.
+    The runner may be another than the run has frozen. The flow run is tagged with the dataset, the
+    product and the runner.
     """
+    _IN_FORCE[run.root] = settings
     stages = product.stages.with_options(task_runner=task_runner(settings.run))
     # Prefect waits up to a second for a flow run's heartbeat to end; the flow run that a deployment
     # starts around the stages has its own.
@@ -187,8 +232,13 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
         try:
             with one_server(settings.run):
                 return stages(str(run.root))
+        except RunCancelled:
+            mark_cancelled(run_id(str(run.root)))
+            raise
         except Exception as error:
-            raise explained(error, str(run.root)) from None
+            raise explained(error, str(run.root), settings.run) from None
+        finally:
+            del _IN_FORCE[run.root]
 
 
 def run_settings_file(
@@ -196,12 +246,11 @@ def run_settings_file(
 ) -> str:
     """Run a settings file on this machine, from start to release; what deployments call.
 
-    Without a run directory the run goes to `runs/` beside the settings file: a worker's own
-    working directory is a temporary one.
+    Without a run directory the run goes where `default_run_directory` says.
     """
     settings = product.load(settings_file, overrides)
-    beside = Path(settings_file).resolve().parent / default_run_directory(settings)
-    return run_stages(product, prepare(settings, run_directory or beside), settings)
+    folder = run_directory or default_run_directory(settings, settings_file)
+    return run_stages(product, prepare(settings, folder), settings)
 
 
 def settings_run_name() -> str:
@@ -233,19 +282,35 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
     with run.locked():
         run.refuse_edited_settings()
         settings = frozen_settings(model, run.settings)
+        in_force = _IN_FORCE.get(run.root)
+        if isinstance(in_force, model) and have_same_release(settings, in_force):
+            settings = in_force
+        begin_run(run_directory, flow_run.id)
         try:
             # Task runs bear no tags: before each that does, Prefect asks for concurrency limits,
             # and now and then waits two seconds for the answer.
-            with TagsContext(current_tags=set()):
+            with TagsContext(current_tags=set()), watched(flow_run.id):
                 yield run, settings
                 if settings.published_to is not None:
                     finish(run, {PUBLICATION: [copy_checked_release.submit(str(run.root))]})
         except Exception as error:
-            public = explained(error, run_directory)
-            with suppress(OSError):
-                if run.read_manifest()["status"] != "complete":
-                    run.update_manifest(status="failed", reason=str(public))
+            public = explained(error, run_directory, settings.run)
+            if isinstance(public, RunCancelled):
+                again = f"continue it with 'spineflow resume {run_directory}'"
+                public = RunCancelled(f"The run was cancelled; {again}.")
+            _record_end(run, "cancelled" if isinstance(public, RunCancelled) else "failed", public)
             raise public from None
+        except BaseException:
+            # A signal, from a worker that was told to cancel the run, or from the keyboard.
+            _record_end(run, "cancelled" if was_cancelled() else "interrupted")
+            raise
         # Workers may have been lost on the way.
         remove_unfinished(run)
         run.update_manifest(status="complete", reason="")
+
+
+def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:
+    """Say in the manifest how the stages of a run ended before the last, as far as that goes."""
+    with suppress(OSError):
+        if run.read_manifest()["status"] != "complete":
+            run.update_manifest(status=status, reason="" if reason is None else str(reason))

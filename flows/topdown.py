@@ -61,6 +61,7 @@ from spineflow.tasks.topdown.ingest.steps import ingest
 from spineflow.tasks.topdown.measurement.constrain_declared import check_declared_spines
 from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
 from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.report import write_report
 from spineflow.tasks.topdown.release.steps import write_microdata, write_release_margins
@@ -257,18 +258,15 @@ def print_costs(settings: TopdownSettings) -> None:
 
 def finished(run: RunDirectory, settings: TopdownSettings) -> None:
     """The summary at the end of a run: what is in the release, what it cost, where it is."""
-    lines = []
-    for universe in settings.run.universes:
-        rows = parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
-        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        lines.append(
-            f"{universe}: {rows:,} rows; rho {decimal(report['rho'])}, "
-            f"epsilon {shown_epsilon(report['epsilon']['tight'])} at delta "
-            f"{shown_delta(report['delta'])}"
-        )
-    print_finished(run, settings, lines)
+    rows = {
+        universe: parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
+        for universe in settings.run.universes
+    }
+    lines = [f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."]
+    print_finished(run, settings, lines, facts_of(settings).statement)
     if accuracy_report(run).exists():
-        print(f"accuracy, confidential: {accuracy_report(run)}")
+        kind = "accuracy, confidential" if settings.input.confidential else "accuracy"
+        print(f"{kind}: {accuracy_report(run)}")
 
 
 def needed(settings: TopdownSettings, target: str, margin: int) -> str:
@@ -312,6 +310,7 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    facts=lambda run, settings: facts_of(settings),
     order=order,
     compare=write_comparison,
     needed=needed,

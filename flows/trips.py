@@ -28,6 +28,7 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
+from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import refusal
@@ -35,12 +36,13 @@ from spineflow.tasks.trips.checks.accuracy import read_accuracy
 from spineflow.tasks.trips.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
 from spineflow.tasks.trips.estimation.steps import combine, estimate
-from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.ingest.files import plan_of, read_tree
 from spineflow.tasks.trips.ingest.ingest import check_input, public_shape, refuse_delta_of
 from spineflow.tasks.trips.ingest.steps import ingest
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
 from spineflow.tasks.trips.paths import level_folder
+from spineflow.tasks.trips.release.certificate import facts_of
 from spineflow.tasks.trips.release.report import write_report
 from spineflow.tasks.trips.release.statements import (
     conversion_sentence,
@@ -177,7 +179,7 @@ def finished(run: RunDirectory, settings: TripsSettings) -> None:
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
     delta = shown_delta(cost["delta"])
     line = f"{plan.mechanism}: {n_rows:,} rows; epsilon {epsilon} at delta {delta}"
-    print_finished(run, settings, [line])
+    print_finished(run, settings, [line], _facts(run, settings).statement)
     _warn(delta_warning(settings, n_trips(run.release, plan.tree)))
 
 
@@ -185,6 +187,11 @@ def report(run: RunDirectory, settings: TripsSettings) -> Path:
     """Write the report again."""
     accuracy = None if settings.input.confidential else read_accuracy(run)
     return write_report(run, settings, accuracy)
+
+
+def _facts(run: RunDirectory, settings: TripsSettings) -> Facts:
+    """What the certificate says."""
+    return facts_of(settings, plan_of(run, settings), read_tree(run).total)
 
 
 PRODUCT = Product(
@@ -196,6 +203,7 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    facts=_facts,
     order=order,
 )
 

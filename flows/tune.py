@@ -27,6 +27,7 @@ from spineflow.flows.running import (
 from spineflow.flows.topdown import PRODUCT as TOPDOWN
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings
 from spineflow.tasks.topdown.trials import TRIALS
 from spineflow.tasks.tune.criterion import described, is_met
@@ -159,8 +160,19 @@ def print_costs(settings: TuneSettings) -> None:
 def finished(run: RunDirectory, settings: TuneSettings) -> None:
     """What was found, and where it is."""
     trials = [stage for stage in run.read_manifest()["stages"] if stage.startswith("trial ")]
+    searched, universe = settings.SEARCHED, settings.criterion.universe
+    file = run.release / "settings.toml"
+    found = frozen_settings(searched.settings, file)
+    losses = searched.losses(found, universe)
+    total = sum(losses.values(), Fraction(0))
     print(f"{len(trials)} trials of {settings.search.replicates} replicates")
-    print(f"settings: {run.release / 'settings.toml'}")
+    print(
+        f"found: a loss of {float(total):.4g} for {universe} meets the criterion that "
+        f"{described(settings.criterion)}"
+    )
+    for geolevel, loss in losses.items():
+        print(f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})")
+    print(f"settings, with [input] and [privacy] to be replaced by yours: {file}")
     print(f"report: {run.report}")
 
 

@@ -31,6 +31,8 @@ PATIENCE = 300
 _prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
 os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+# What runs on this machine by chance is no server of the tests.
+os.environ["SPINEFLOW_FIND_SERVER"] = "false"
 
 SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""

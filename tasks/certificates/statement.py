@@ -82,6 +82,28 @@ def guarantee_section(statement: Statement) -> Section:
     return Section("What is guaranteed", (*blocks, *statement.further))
 
 
+def in_words(statement: Statement) -> tuple[str, ...]:
+    """Whose data are protected and how well, in few sentences with rounded numbers."""
+    if statement.why_not is not None:
+        return (f"Nothing is guaranteed: {statement.why_not}.",)
+    losses = [_loss_in_words(loss) for loss in statement.losses]
+    return (*statement.protected, *losses)
+
+
+def _loss_in_words(loss: Loss) -> str:
+    guarantee = loss.guarantee
+    change = "is added or removed" if guarantee.neighbors == UNBOUNDED else "is changed"
+    if guarantee.definition == PURE_DP:
+        bound = f"epsilon {shown_epsilon(float(guarantee.parameter))}"
+        if guarantee.delta:
+            bound += f" and delta {shown_delta(guarantee.delta)}"
+    else:
+        epsilon = shown_epsilon(epsilon_tight(guarantee.parameter, loss.delta))
+        delta = shown_delta(guarantee.delta + loss.delta)
+        bound = f"epsilon {epsilon} at delta {delta} (rho {float(guarantee.parameter):.4g})"
+    return f"Guarantee for {loss.name}, when one record {change}: {bound}."
+
+
 def losses_table(losses: Sequence[Loss]) -> Table:
     """Loss of every part: natively, as epsilon, and as bounded zCDP per person."""
     headers = (

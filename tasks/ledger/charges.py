@@ -78,15 +78,17 @@ def charge(
     conditions: Mapping[str, str] | None = None,
     truth: Mapping[str, str] | None = None,
     identity: str = "",
+    folder: str | None = None,
     must_be_charged: bool = False,
 ) -> bool:
     """Record the draws of a run before they are made; all of them, or none.
 
     `inputs` are the digests of the people drawn from, by kind; `conditions` those of the files
     that decide the draws, by name, and `truth` the keyed ones of the confidential files that are
-    measured; `identity` is that of the run's directory, which alone may draw from now on. A draw
-    that this run has been charged for is not charged again; what a run of an older version was
-    charged without is entered now. Returns whether anything was charged.
+    measured; `identity` is that of the run's directory, which alone may draw from now on, and
+    `folder` where it is, for people. A draw that this run has been charged for is not charged
+    again; what a run of an older version was charged without is entered now. Returns whether
+    anything was charged.
 
     Raises BudgetRefused if a cap of the dataset would be passed; if an input is known under
     another dataset's name; if the run was charged before for the same draws with other
@@ -119,7 +121,14 @@ def charge(
             _enter_terms(connection, run_id, draw)
         if new and identity:
             connection.execute(
-                "INSERT OR IGNORE INTO directories VALUES (?, ?)", [run_id, identity]
+                "INSERT OR IGNORE INTO directories (run_id, identity) VALUES (?, ?)",
+                [run_id, identity],
+            )
+        if folder is not None:
+            connection.execute(
+                "UPDATE directories SET folder = ? WHERE run_id = ? AND identity = ? "
+                "AND folder IS NOT ?",
+                [folder, run_id, identity, folder],
             )
     return bool(new)
 

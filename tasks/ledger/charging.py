@@ -86,6 +86,7 @@ def charge_draws(
         conditions=conditions,
         truth=truth_digests(run, ledger, [path for path in truth if path.exists()]),
         identity=identity_of(run),
+        folder=str(run.root),
         must_be_charged=was_charged,
     )
     write_charged(run, conditions)

@@ -193,7 +193,9 @@ def hold_files(
             )
         unknown = sorted(found.keys() - known.keys())
         if _directory(connection, run_id) is None:
-            connection.execute("INSERT INTO directories VALUES (?, ?)", [run_id, identity])
+            connection.execute(
+                "INSERT INTO directories (run_id, identity) VALUES (?, ?)", [run_id, identity]
+            )
             connection.executemany(
                 "INSERT INTO published (run_id, name, digest) VALUES (?, ?, ?)",
                 [(run_id, name, found[name]) for name in unknown],
@@ -208,8 +210,11 @@ def hold_files(
     return {name: digest for name, digest in known.items() if name not in found}
 
 
-def move(ledger: Ledger, run_id: str, identity: str) -> None:
-    """Make a directory the one in which a run draws; raises BudgetRefused for an unknown run."""
+def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) -> None:
+    """Make a directory the one in which a run draws, and `folder` where it is, for people.
+
+    Raises BudgetRefused for an unknown run.
+    """
     with writing(ledger) as connection:
         if connection.execute("SELECT 1 FROM draws WHERE run_id = ?", [run_id]).fetchone() is None:
             raise BudgetRefused(
@@ -217,9 +222,10 @@ def move(ledger: Ledger, run_id: str, identity: str) -> None:
                 "move, so resume the run"
             )
         connection.execute(
-            "INSERT INTO directories VALUES (?, ?) "
-            "ON CONFLICT (run_id) DO UPDATE SET identity = excluded.identity",
-            [run_id, identity],
+            "INSERT INTO directories (run_id, identity, folder) VALUES (?, ?, ?) "
+            "ON CONFLICT (run_id) DO UPDATE SET identity = excluded.identity, "
+            "folder = excluded.folder",
+            [run_id, identity, folder],
         )
 
 

@@ -113,10 +113,16 @@ _LAYOUTS = (
         PRIMARY KEY (run_id, name)
     );
     """,
+    """
+    ALTER TABLE directories ADD COLUMN folder TEXT;   -- where it was when it was last charged
+    """,
 )
 """What each layout adds to the one before it; the last is this version's."""
 
 LAYOUT = len(_LAYOUTS)
+
+WITH_STATES = 2
+"""The first layout that numbers its states; the key of an older ledger has no mark."""
 
 _OF_THE_HOLDER = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM}
@@ -297,7 +303,7 @@ def _agree(ledger: Ledger, connection: sqlite3.Connection) -> tuple[Mark, bool]:
     key = read_key(ledger.key_path)
     is_older = _layout(connection) < LAYOUT
     if is_older:
-        if key.mark != Mark():
+        if _layout(connection) < WITH_STATES and key.mark != Mark():
             raise BudgetRefused(_older(ledger))
         _check_fingerprint(ledger, connection, key)
         _bring_up(connection)

@@ -27,13 +27,17 @@ def summary(ledger: Ledger) -> dict:
     {product: {"rho", "delta", "draws": [...]}}}}}`, where `rho` is of bounded zCDP per person,
     `delta` the sum of the mechanisms' own, and `epsilon` holds at its own `delta`, which is that
     sum and `REPORT_DELTA`; it is `inf` where that is 1 or more. Each draw has its native
-    `definition`, `parameter`, `neighbors` and `delta`.
+    `definition`, `parameter`, `neighbors` and `delta`, and the `folder` of its run, None where an
+    earlier version charged it.
     """
     with reading(ledger) as connection:
         names = [row["name"] for row in connection.execute("SELECT name FROM datasets")]
         caps = {name: caps_of(connection, name) for name in sorted(names)}
         default = connection.execute("SELECT cap, delta_cap FROM ledger").fetchone()
-        rows = connection.execute("SELECT * FROM draws ORDER BY charged_at, name").fetchall()
+        rows = connection.execute(
+            "SELECT draws.*, directories.folder FROM draws LEFT JOIN directories USING (run_id) "
+            "ORDER BY charged_at, name"
+        ).fetchall()
         guarantees = {
             name: compose(guarantee_of(row) for row in rows if row["dataset"] == name)
             for name in caps
@@ -87,6 +91,7 @@ def _product_summary(rows: Sequence[sqlite3.Row]) -> dict:
         "delta",
         "bounded_rho",
         "charged_at",
+        "folder",
     )
     return {
         "rho": str(spent.parameter),

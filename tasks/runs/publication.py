@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import secrets
 import shutil
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -23,6 +26,9 @@ from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.stores import StoreRefused, is_url, store_errors
 from spineflow.tasks.runs.writing import discard_unfinished, write_once
+
+TRIAL = b"A run of Spineflow has tried whether it can publish here; this can be removed.\n"
+"""What an object holds that is written to try a place."""
 
 
 class PublicationRefused(SpineflowError):
@@ -40,6 +46,9 @@ class Place(Protocol):
 
     def put_once(self, name: str, content: bytes) -> bytes:
         """Write a file unless it exists; returns what stands there then."""
+
+    def try_writing(self, name: str) -> None:
+        """Write a file and remove it; raises what `put` would raise."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,15 @@ class Folder:
     def put_once(self, name: str, content: bytes) -> bytes:
         """Write a file unless it exists; returns what stands there then."""
         return write_once(self.root / name, lambda file: file.write(content)).read_bytes()
+
+    def try_writing(self, name: str) -> None:
+        """Write a file and remove it, in the folder or in what it would be made in."""
+        there = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
+        trial = there / name
+        try:
+            trial.touch(exist_ok=False)
+        finally:
+            trial.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,13 @@ class Prefix:
             return standing
         return self.read(name) or b""
 
+    def try_writing(self, name: str) -> None:
+        """Write an object; it is removed where this user may remove objects."""
+        with store_errors(self.url, self.url):
+            self.store.pipe_file(f"{self.root}/{name}", TRIAL)
+        with suppress(SpineflowError, OSError), store_errors(self.url, self.url):
+            self.store.rm_file(f"{self.root}/{name}")
+
 
 def place_of(run: RunDirectory) -> str | None:
     """Where the frozen settings of a run ask for its release to be copied; None if nowhere."""
@@ -118,18 +143,35 @@ def marker_address(place: str, product: str) -> str:
 
 
 def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
-    """Raise InputRefused if another run's release stands where this one is to go.
+    """Raise InputRefused if this run's release cannot go where the settings say.
 
-    Asked before a run begins, so that nothing is spent on a release that has no place.
+    Asked before a run begins, so that nothing is spent on a release that has no place: another
+    run's release may stand there, or nobody may write there. Raises StoreSilent for a store that
+    does not answer.
     """
     place = settings.published_to
     if place is None or run.release.exists():
         return
-    standing = _open_place(place).read(_marker_name(settings.PRODUCT))
-    if standing is not None:
-        run_id = run.read_manifest()["run_id"] if run.manifest.exists() else None
-        if _described(standing)["run_id"] != run_id:
-            raise InputRefused(_taken(standing, settings.PRODUCT, place))
+    marker = _marker_name(settings.PRODUCT)
+    try:
+        opened = _open_place(place)
+        standing = opened.read(marker)
+        if standing is None:
+            opened.try_writing(f".{marker}.{secrets.token_hex(8)}.trial")
+            return
+    except FileNotFoundError:
+        raise InputRefused(
+            f"release.publish_to: {place} does not exist; create its bucket or folder."
+        ) from None
+    except OSError as error:
+        raise InputRefused(
+            f"release.publish_to: {place} cannot be written "
+            f"({os.strerror(error.errno) if error.errno else type(error).__name__}); make it "
+            "writable, or choose another place."
+        ) from None
+    run_id = run.read_manifest()["run_id"] if run.manifest.exists() else None
+    if _described(standing)["run_id"] != run_id:
+        raise InputRefused(_taken(standing, settings.PRODUCT, place))
 
 
 def copy_release(run: RunDirectory, place: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from spineflow.tasks.runs.errors import InputRefused
@@ -117,6 +117,10 @@ class RunnerSettings(Section):
     dask_address: str | None = None
 
 
+RUNNER_KEYS = tuple(f"run.{name}" for name in RunnerSettings.model_fields)
+"""The settings that change how long a run takes and nothing else; a resumed run may change them."""
+
+
 class ReleaseSettings(Section):
     """Where a release goes besides the run directory."""
 
@@ -218,6 +222,32 @@ class ProductSettings(Section):
 
         Asked of settings files alone: a run that an earlier version began keeps what it has.
         """
+
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def run_by(settings: AnySection, runner: RunnerSettings) -> AnySection:
+    """Settings with another runner in every section that names one; their release is the same."""
+    if isinstance(settings, RunnerSettings):
+        chosen = {name: getattr(runner, name) for name in RunnerSettings.model_fields}
+        return settings.model_copy(update=chosen)
+    changed: dict[str, Any] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Section):
+            changed[name] = run_by(value, runner)
+        elif isinstance(value, Mapping):
+            changed[name] = {
+                key: run_by(item, runner) if isinstance(item, Section) else item
+                for key, item in value.items()
+            }
+    return settings.model_copy(update=changed)
+
+
+def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:
+    """Whether two settings differ in their runners alone, if at all."""
+    return run_by(one, RunnerSettings()) == run_by(other, RunnerSettings())
 
 
 def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:

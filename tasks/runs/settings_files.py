@@ -5,7 +5,6 @@ Relative paths are taken from the folder of the settings file.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -16,7 +15,15 @@ import tomli_w
 from pydantic import ValidationError
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.runs.settings import ProductSettings, merged_tables, refuse_in
+from spineflow.tasks.runs.settings import (
+    RUNNER_KEYS,
+    ProductSettings,
+    RunnerSettings,
+    merged_tables,
+    refuse_in,
+    run_by,
+)
+from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.runs.stores import is_url
 
 Settings = TypeVar("Settings", bound=ProductSettings)
@@ -43,7 +50,7 @@ def load_settings(
         known = sorted(entry.stem for entry in presets.glob("*.toml"))
         if not isinstance(preset, str) or not file.exists():
             raise InputRefused(
-                f"{path.name}: unknown preset {preset!r}{_nearest(str(preset), known)}; "
+                f"{path.name}: unknown preset {preset!r}{did_you_mean(str(preset), known)}; "
                 f"there are {', '.join(known)}."
             )
         return merged_tables(of.without_replaced(_read_toml(file), own), own)
@@ -62,6 +69,31 @@ def frozen_settings(model: type[Settings], path: Path) -> Settings:
 def settings_tree(text: str) -> dict[str, Any]:
     """The tables of a text that `dump_settings` wrote, or of any TOML."""
     return tomllib.loads(text)
+
+
+def with_runner_overrides(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """The settings of a run with `run.key=value` overrides of what runs its tasks.
+
+    Raises InputRefused for any other key: the rest decides the release, and was charged.
+    """
+    tree: dict[str, Any] = {}
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if "=" in override and key not in RUNNER_KEYS:
+            raise InputRefused(
+                f"--set {override}: a run that has begun keeps its settings; only "
+                f"{', '.join(RUNNER_KEYS)} may change."
+            )
+        _apply_override(tree, override)
+    if not tree:
+        return settings
+    own = {name: getattr(settings.run, name) for name in RunnerSettings.model_fields}
+    try:
+        runner = RunnerSettings.model_validate(own | tree["run"])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputRefused(f"--set run.{first['loc'][0]}: {first['msg']}.") from None
+    return run_by(settings, runner)
 
 
 def dump_settings(settings: ProductSettings) -> str:
@@ -122,18 +154,16 @@ def _validated(model: type[Settings], tree: Mapping[str, Any], path: Path) -> Se
     return settings
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def _sentence(model: type[ProductSettings], error: ValidationError, path: Path) -> str:
     """One sentence for the first of pydantic's complaints."""
-    first, *others = error.errors(include_url=False)
+    # A section with a misspelt name is also missing under its right one.
+    first, *others = sorted(
+        error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden"
+    )
     where = ".".join(str(part) for part in first["loc"] if part != "[key]")
     if first["type"] == "extra_forbidden":
         known = _keys_beside(model.model_json_schema(), first["loc"])
-        text = f"unknown setting {where!r}{_nearest(str(first['loc'][-1]), known)}"
+        text = f"unknown setting {where!r}{did_you_mean(str(first['loc'][-1]), known)}"
         text += f"; known here: {', '.join(known)}" if known else ""
     elif first["type"] == "missing":
         text = f"the setting {where!r} is missing; add it, or name a preset that has it"

@@ -9,19 +9,34 @@ from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 from spineflow.tasks.runs.confinement import StorageFailed, confined
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
+from spineflow.tasks.runs.logs import shorten_errors
 from spineflow.tasks.runs.opening import artifact_of, opened
 from spineflow.tasks.runs.publication import copy_release, marker_address, place_of
 from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.runs.timing import stopwatch
 
+shorten_errors()
 
-def _storage_may_recover(_task: Task, _run: Any, state: State) -> bool:
-    return isinstance(state.result(raise_on_failure=False), StorageFailed)
+RETRY_SECONDS = (2.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+"""Waits before a step is tried again: five minutes in all, which outlasts most troubles of stores.
+
+Files of this machine are tried again after the first `OF_A_DISK` alone: a full disk stays full.
+"""
+
+OF_A_DISK = 2
+
+
+def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:
+    error = state.result(raise_on_failure=False)
+    if isinstance(error, StoreSilent):
+        return True
+    return isinstance(error, StorageFailed) and run.run_count <= OF_A_DISK
 
 
 def step(
@@ -36,8 +51,9 @@ def step(
 
     Prefect caches and persists nothing: artifacts in the run directory are the cache, and a step
     that finds its own says so by ending in the state Reused. Steps with `retried` are tried again
-    after storage errors, and only after those: an infeasible problem stays infeasible, and noise
-    is never drawn twice. Exceptions that are not ours stay in the run's confidential folder.
+    after storage errors (`RETRY_SECONDS`), and only after those: an infeasible problem stays
+    infeasible, and noise is never drawn twice. Exceptions that are not ours stay in the run's
+    confidential folder.
     """
 
     def decorate(function: Callable[..., Made]) -> Task:
@@ -61,8 +77,8 @@ def step(
             task_run_name=run_name,
             cache_policy=NO_CACHE,
             persist_result=False,
-            retries=2 if retried else 0,
-            retry_delay_seconds=[2.0, 10.0] if retried else 0,
+            retries=len(RETRY_SECONDS) if retried else 0,
+            retry_delay_seconds=list(RETRY_SECONDS) if retried else 0,
             retry_condition_fn=_storage_may_recover if retried else None,
         )
         return as_task(run_step)

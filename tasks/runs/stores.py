@@ -28,6 +28,10 @@ EXTRAS = {
 """Extra of this package that brings a protocol's fsspec package."""
 
 
+class StoreSilent(StorageFailed):
+    """A store does not answer, as stores sometimes do for minutes."""
+
+
 class StoreRefused(InputRefused):
     """A store cannot be used as things are: who asks, or what is installed, has to change.
 
@@ -70,7 +74,7 @@ def store_errors(url: str, name: str) -> Iterator[None]:
     """Turn what a store raises in the block into errors of ours; messages show `name`.
 
     FileNotFoundError, FileExistsError and IsADirectoryError are answers and pass. Raises
-    StoreRefused where trying again would not help, StorageFailed where it may.
+    StoreRefused where trying again would not help, StoreSilent where it may.
     """
     try:
         yield
@@ -100,7 +104,7 @@ def store_errors(url: str, name: str) -> Iterator[None]:
                 "install the fsspec package of its protocol, or give its credentials in the "
                 "environment",
             ) from None
-        raise StorageFailed(
+        raise StoreSilent(
             f"{name}: the store does not answer ({type(error).__name__}); when it does, run the "
             "command again."
         ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -35,6 +34,7 @@ from spineflow.tasks.runs.settings import (
     refuse_loss,
     refuse_shares,
 )
+from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
 
@@ -391,15 +391,14 @@ def refuse_tables(
     optional: Sequence[str] = (),
 ) -> None:
     """Refuse tables that are missing, and settings that are no tables."""
-    for name in needed:
-        if name not in paths:
-            refuse(f"the setting 'input.{name}' is missing; add it, or name a preset that has it")
     known = (*needed, *optional, "confidential")
     for name in paths:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = did_you_mean(name, known)
             refuse(f"unknown setting 'input.{name}'{hint}; known here: {', '.join(sorted(known))}")
+    for name in needed:
+        if name not in paths:
+            refuse(f"the setting 'input.{name}' is missing; add it, or name a preset that has it")
 
 
 def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -463,6 +462,12 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
         refuse_loss(getattr(budget, name), f"{where}.{name}", refuse)
     if budget.delta is not None:
         refuse_delta(budget.delta, f"{where}.delta", refuse)
+    known = census.geography.geolevels if census.geography else GEOLEVELS
+    for table, named in (("geolevels", budget.geolevels), ("queries", budget.queries)):
+        for name in named:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                refuse(f"{where}.{table} names {name!r}, which is no geolevel{hint}")
     refuse_shares(budget.geolevels, f"{where}.geolevels", refuse)
     if any(share == 0 for share in budget.geolevels.values()):
         refuse(f"{where}.geolevels holds a share of 0; leave that geolevel out")

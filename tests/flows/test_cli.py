@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -81,6 +83,10 @@ def test_no_curve_without_noise(settings: Path, capsys) -> None:
     [
         (["run.wrokers=3"], ["run.wrokers", "did you mean 'workers'"]),
         (["nonsense.key=3"], ["unknown setting 'nonsense'"]),
+        (['inputs.persons="p"', "input={}"], ["unknown setting 'inputs' (did you mean 'input'?)"]),
+        (["input.person=p"], ["unknown setting 'input.person' (did you mean 'persons'?)"]),
+        (['budget.persons.geolevels.Conty="1"'], ["'Conty'", "did you mean 'County'?"]),
+        (['budget.persons.queries.Conty.total="1"'], ["'Conty'", "did you mean 'County'?"]),
         (["preset=pl94_202_us"], ["pl94_202_us", "pl94_2020_us"]),
         (["budget.persons.rho=2.5"], ["budget.persons.rho", "in quotes"]),
         (["budget.persons.rho=0"], ["budget.persons.rho", "positive"]),
@@ -187,3 +193,49 @@ def test_dask_without_its_package_is_refused(settings: Path, monkeypatch, capsys
     monkeypatch.setattr("spineflow.flows.running.find_spec", lambda name: None)
     assert main(["budget", "topdown", str(settings), "--set", "run.runner=dask"]) == 2
     assert "spineflow[dask]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (
+            "persons:Conty:total=25",
+            "'Conty' is no geolevel of this budget (did you mean 'County'?)",
+        ),
+        ("persons:County:totl=25", "'totl' is not asked at 'County' (did you mean 'total'?)"),
+    ],
+)
+def test_a_misspelt_target_suggests_the_nearest(
+    settings: Path, capsys, target: str, words: str
+) -> None:
+    assert main(["budget", "topdown", str(settings), "--target", target]) == 2
+    message = capsys.readouterr().err
+    assert words in message and len(message) < 400
+
+
+def test_the_version_is_that_of_the_package(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.strip() == f"spineflow {version('spineflow')}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("spineflow resu", "resume"),
+        ("spineflow run det", "detailed-groups"),
+        ("spineflow run --run", "--run-dir"),
+        ("spineflow ledger in", "init"),
+    ],
+)
+def test_a_shell_completes_commands(tmp_path: Path, capsys, typed: str, completed: str) -> None:
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    words = typed.split()
+    bash = (
+        f"source ./script; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _shtab_spineflow; "
+        'echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", bash], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == [completed], done.stderr

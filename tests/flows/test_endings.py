@@ -15,11 +15,12 @@ from spineflow.tasks.runs.errors import CheckFailed, SpineflowError
 from spineflow.tasks.runs.settings import RunnerSettings
 
 SECRET = "secret"
+THREADS = RunnerSettings()
 
 
 def test_errors_of_ours_stay_as_they_are(tmp_path: Path) -> None:
     error = CheckFailed("a check failed")
-    assert explained(error, str(tmp_path)) is error
+    assert explained(error, str(tmp_path), THREADS) is error
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_other_errors_become_one_sentence(
     error: Exception, kind: type, words: str, tmp_path: Path
 ) -> None:
     with temporary_settings({PREFECT_API_URL: None}):
-        public = explained(error, str(tmp_path))
+        public = explained(error, str(tmp_path), THREADS)
     assert type(public) is kind
     assert isinstance(public, SpineflowError)
     assert words in str(public)
@@ -50,7 +51,7 @@ def test_other_errors_become_one_sentence(
 
 def test_the_server_is_named_by_its_setting(tmp_path: Path) -> None:
     with temporary_settings({PREFECT_API_URL: f"http://{SECRET}/api"}):
-        public = explained(httpx.ConnectError("x"), str(tmp_path))
+        public = explained(httpx.ConnectError("x"), str(tmp_path), THREADS)
     assert "The Prefect server (PREFECT_API_URL) does not answer" in str(public)
     assert SECRET not in str(public)
 

@@ -65,9 +65,12 @@ def test_a_run_is_quiet_and_stays_on_this_machine(
     run = ["run", "topdown", "settings.toml", "--run-dir", "run"]
     code, output, errors = spineflow(*run, folder=tmp_path, **watched).ended()
     assert (code, errors) == (0, "")
-    ours = ("persons: ", "units: ", "release: ", "certificate: ", "report: ", "accuracy, confid")
+    ours = ("Released: ", "Protected is ", "Guarantee for ", "report: ", "certificate: ")
+    ours += ("release: ", "accuracy, confidential: ", "in the UI: ", "time: ", "next: ")
     for line in output.splitlines():
         assert line.startswith(ours) or " checks passed; " in line
+    for line in ours:
+        assert f"\n{line}" in f"\n{output}"
     assert set(noted(tmp_path)) == {"watching"}
     assert len(noted(tmp_path)) > 1, "the embedded server was not watched"
     assert list((tmp_path / "tmp").iterdir()) == []

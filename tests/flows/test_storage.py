@@ -107,18 +107,32 @@ def test_a_run_from_store_to_store(s3, county: Path, tmp_path: Path, capsys) -> 
     assert not (tmp_path / "other" / "manifest.json").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_a_release_without_a_bucket_waits_in_the_run_directory(
+def test_a_bucket_that_is_not_there_is_told_before_anything_is_spent(
     s3, county: Path, tmp_path: Path, capsys
 ) -> None:
+    settings = write_settings(
+        tmp_path, tables=str(county), more='[release]\npublish_to = "s3://to-be-made/out"\n'
+    )
+    run = ["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]
+    assert main(run) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "publish_to: s3://to-be-made/out does not exist; create its bucket" in error
+    assert not (tmp_path / "run").exists() and not (tmp_path / "ledger.db").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_a_release_whose_bucket_vanished_waits_in_the_run_directory(
+    s3, county: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Prefix, "try_writing", lambda place, name: None)
     settings = write_settings(
         tmp_path, tables=str(county), more='[release]\npublish_to = "s3://to-be-made/out"\n'
     )
     run = RunDirectory(tmp_path / "run")
     assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 1
     error = capsys.readouterr().err
-    assert error.count("\n") == 1
     assert "s3://to-be-made/out does not exist; create its bucket" in error
     assert run.release.exists()
     assert run.read_manifest()["status"] == "failed"

@@ -144,7 +144,8 @@ def test_same_settings_again_reuse_everything(private_run) -> None:
 def test_other_settings_are_refused_in_the_same_directory(private_run, capsys) -> None:
     settings, run = private_run
     code = main(
-        ["run", "topdown", str(settings), "--run-dir", str(run.root), "--set", "run.workers=1"]
+        ["run", "topdown", str(settings), "--run-dir", str(run.root)]
+        + ["--set", "geography.fanout_cutoff=3"]
     )
     assert code == 2
     assert "other settings" in capsys.readouterr().err

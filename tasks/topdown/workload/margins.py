@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.topdown.workload.budget import Budget
 
 COVERAGE = Fraction(95, 100)
@@ -46,15 +47,7 @@ def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> 
     """
     share = budget.query_shares.get(geolevel, {}).get(query, Fraction(0))
     if share == 0:
-        raise ValueError(
-            f"{query!r} is not asked at {geolevel!r}; there are "
-            + ", ".join(
-                f"{level}:{name}"
-                for level, shares in budget.query_shares.items()
-                for name, of_level in shares.items()
-                if of_level
-            )
-        )
+        raise ValueError(_not_asked(budget, geolevel, query))
     if target < 0:
         raise ValueError("a margin of error cannot be negative")
     unit = 10**DECIMALS
@@ -70,6 +63,19 @@ def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> 
     # Halving comes close before bisection does: noise far too wide is slow to tabulate.
     first = next((start for start in _down_from(last) if not meets(start)), 1)
     return Fraction(bisect_left(range(first, last), True, key=meets) + first, unit)
+
+
+def _not_asked(budget: Budget, geolevel: str, query: str) -> str:
+    """What is wrong with a query that is not asked at a geolevel, and what is near it."""
+    geolevels = list(budget.query_shares)
+    if geolevel not in geolevels:
+        return (
+            f"{geolevel!r} is no geolevel of this budget{did_you_mean(geolevel, geolevels)}; there "
+            f"are {', '.join(geolevels)}"
+        )
+    asked = [name for name, share in budget.query_shares[geolevel].items() if share]
+    hint = did_you_mean(query, asked)
+    return f"{query!r} is not asked at {geolevel!r}{hint}; there are {', '.join(asked)}"
 
 
 def _above_by_chebyshev(budget: Budget, geolevel: str, share: Fraction, target: int) -> Fraction:

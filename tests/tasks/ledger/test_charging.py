@@ -207,6 +207,23 @@ def test_a_renamed_directory_goes_on(run: RunDirectory, settings) -> None:
     assert [measured(renamed, settings, path) for path in files_of(renamed)] == [1, 1]
 
 
+def test_the_ledger_names_the_folders_of_runs(run: RunDirectory, settings) -> None:
+    """Where they were when they were last charged; a copy that is refused changes nothing."""
+
+    def folders() -> set[str]:
+        spent = summary(open_ledger(Path(settings.privacy.ledger)))["datasets"]["county"]
+        return {draw["folder"] for of in spent["products"].values() for draw in of["draws"]}
+
+    charged(run, settings)
+    assert folders() == {str(run.root)}
+    with pytest.raises(BudgetRefused):
+        charged(copied(run), settings)
+    assert folders() == {str(run.root)}
+    renamed = RunDirectory(run.root.rename(run.root.with_name("renamed")))
+    charged(renamed, settings)
+    assert folders() == {str(renamed.root)}
+
+
 def test_copies_by_hard_links_are_copies(run: RunDirectory) -> None:
     before = identity_of(run)
     copy = RunDirectory(run.root.with_name("copy"))

@@ -122,6 +122,18 @@ def test_an_older_ledger_is_brought_to_this_version(ledger: Ledger) -> None:
     assert os.stat(ledger.path).st_mode & 0o777 == 0o600
 
 
+def test_a_ledger_with_states_is_brought_to_this_version(ledger: Ledger) -> None:
+    """As version 0.2.0 left it: its state is numbered, and its key has the mark of that."""
+    set_cap(ledger, "d", Fraction(5))
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("ALTER TABLE directories DROP COLUMN folder")
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    before = mark_of(ledger)
+    assert summary(open_ledger(ledger.path, must_exist=True))["datasets"]["d"]["cap"] == "5"
+    assert mark_of(ledger).sequence == before.sequence + 1
+
+
 def test_an_older_ledger_does_not_come_back_after_a_newer(ledger: Ledger) -> None:
     as_version_1(ledger)
     older = kept(ledger, "older")

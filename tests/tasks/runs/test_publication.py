@@ -103,6 +103,30 @@ def test_a_release_is_not_replaced(place: str, tmp_path: Path) -> None:
         refuse_taken_place(unfinished, Settings(place))
 
 
+def test_a_place_is_tried_before_anything_is_spent(place: str, tmp_path: Path) -> None:
+    refuse_taken_place(RunDirectory(tmp_path / "run"), Settings(place))
+    assert contents(place) == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(InputRefused, match="publish_to: .*/file/out cannot be written"):
+        refuse_taken_place(run, Settings(str(tmp_path / "file" / "out")))
+
+    def shut(*_arguments: object, **_named: object) -> None:
+        raise PermissionError(13, "secret of the store")
+
+    memory = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(memory), "pipe_file", shut)
+    with pytest.raises(InputRefused, match="does not let this user in") as refused:
+        refuse_taken_place(run, Settings(f"memory://{tmp_path.name}/shut"))
+    assert "secret" not in str(refused.value)
+
+
 def test_an_altered_release_of_the_same_run_is_not_published_over_it(
     place: str, tmp_path: Path
 ) -> None:

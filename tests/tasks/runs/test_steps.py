@@ -8,7 +8,8 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
-from prefect.states import State
+from prefect.client.schemas.objects import TaskRun
+from prefect.states import Failed, State
 from spineflow.tasks.runs.confinement import StorageFailed, WorkLost
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -16,6 +17,7 @@ from spineflow.tasks.runs.handles import Artifact, Made, found, made
 from spineflow.tasks.runs.opening import artifact_of
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
 from spineflow.tasks.runs.steps import step
+from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.trips.settings import TripsSettings
 
 
@@ -97,9 +99,29 @@ def test_tasks_travel_to_other_processes(tmp_path: Path) -> None:
     assert list(inspect.signature(copy.fn).parameters) == ["run_root", "name"]
 
 
-@pytest.mark.parametrize(("task", "retries"), [(write, 2), (refuse, 2), (fail, 0)])
+@pytest.mark.parametrize(("task", "retries"), [(write, 6), (refuse, 6), (fail, 0)])
 def test_noise_is_never_retried(task, retries: int) -> None:
     assert task.retries == retries
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (StoreSilent("s3: the store does not answer."), 6),
+        (StorageFailed("No space left on device at x."), 2),
+        (InputRefused("No."), 0),
+        (WorkLost("lost."), 0),
+    ],
+)
+def test_stores_are_tried_again_for_minutes(error: Exception, attempts: int) -> None:
+    """A full disk stays full; a store may be back after a pause."""
+    asked = [
+        write.retry_condition_fn(write, TaskRun.model_construct(run_count=n), Failed(data=error))
+        for n in range(1, 7)
+    ]
+    assert asked == [True] * attempts + [False] * (6 - attempts)
+    waits = write.retry_delay_seconds
+    assert sum(waits[:2]) == 12 and 240 <= sum(waits) <= 600
 
 
 def test_only_public_errors_leave_a_step(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""Cancelling a run from the UI: heard by the command that runs it, too.
+
+Workers and `spineflow serve` end the processes of cancelled runs themselves. Nobody else does, so
+that the process of a run asks its server now and then whether somebody has cancelled it. It stops
+between tasks; those that are being worked on are finished first, and stay.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.exceptions import PrefectException
+from prefect.states import Cancelled
+from spineflow.flows.servers import is_embedded
+from spineflow.tasks.runs.errors import SpineflowError
+
+SECONDS_BETWEEN_LOOKS = 2.0
+"""How often the server is asked."""
+
+SUPERVISED = "PREFECT__FLOW_RUN_ID"
+"""Variable of the environment in which a worker names the flow run of a process it has started."""
+
+_SILENCE = (httpx.HTTPError, OSError, RuntimeError, PrefectException)
+"""Errors of a server that does not answer, or does not know."""
+
+_STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
+
+_cancelled = threading.Event()
+_watched: list[str] = []
+
+
+class RunCancelled(SpineflowError):
+    """Somebody has cancelled the run; what was finished stays, and it can be continued."""
+
+
+def refuse_if_cancelled() -> None:
+    """Raise RunCancelled if the run that is watched was cancelled; asked between tasks."""
+    if _cancelled.is_set():
+        raise RunCancelled("The run was cancelled")
+
+
+@contextmanager
+def watched(flow_run_id: str) -> Iterator[None]:
+    """Have the server asked in the block whether a flow run is cancelled.
+
+    Nothing is asked about runs that the watched one has started, about those that a worker ends,
+    nor of an embedded server, where nobody can cancel anything.
+    """
+    if _watched or is_embedded() or SUPERVISED in os.environ:
+        yield
+        return
+    ended = threading.Event()
+    # A thread has none of the settings that hold here, such as which server there is.
+    here = copy_context()
+    watcher = threading.Thread(
+        target=here.run, args=(_watch, UUID(flow_run_id), ended), daemon=True
+    )
+    _watched.append(flow_run_id)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        _watched.clear()
+        _cancelled.clear()
+
+
+def was_cancelled() -> bool:
+    """Whether the server says that this process's run is cancelled; False if it does not answer.
+
+    Asked when a signal ends the process, as a worker's does.
+    """
+    flow_run_id = os.environ.get(SUPERVISED) or (_watched[0] if _watched else None)
+    if flow_run_id is None or is_embedded():
+        return False
+    with suppress(*_SILENCE), get_client(sync_client=True) as client:
+        return _is_stopped(client.read_flow_run(UUID(flow_run_id)))
+    return False
+
+
+def mark_cancelled(flow_run_id: str | None) -> None:
+    """Tell the server that a flow run has ended as cancelled; Prefect has called it failed."""
+    if flow_run_id is None:
+        return
+    with suppress(*_SILENCE), get_client(sync_client=True) as client:
+        client.set_flow_run_state(UUID(flow_run_id), Cancelled(), force=True)
+
+
+def _watch(flow_run_id: UUID, ended: threading.Event) -> None:
+    with get_client(sync_client=True) as client:
+        while not ended.wait(SECONDS_BETWEEN_LOOKS):
+            # A server that does not answer now is asked again; the run itself tells if it is gone.
+            with suppress(*_SILENCE):
+                if _is_stopped(client.read_flow_run(flow_run_id)):
+                    _cancelled.set()
+                    return
+
+
+def _is_stopped(run: FlowRun) -> bool:
+    return run.state is not None and run.state.type in _STOPPED

@@ -1,0 +1,138 @@
+"""Where a run goes that is given no folder, and which settings may change while it is there."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.endings import Interrupted, explained
+from spineflow.flows.running import default_run_directory, prepare
+from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.runs.directory import RunDirectory, settings_digest, start_run
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import RunnerSettings, have_same_release
+from spineflow.tasks.runs.settings_files import dump_settings, with_runner_overrides
+
+SETTINGS = """\
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = false
+[privacy]
+dataset = "county"
+seed = 1
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "town" / "settings.toml"
+    path.parent.mkdir()
+    path.write_text(SETTINGS, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_it_is_beside_the_settings_wherever_the_command_is_given(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    here = default_run_directory(PRODUCT.load("settings.toml"), "settings.toml")
+    monkeypatch.chdir(file.parent.parent)
+    there = default_run_directory(PRODUCT.load("town/settings.toml"), "town/settings.toml")
+    assert here == there
+    assert here.parent == file.parent / "runs"
+    assert here.name.startswith("county-topdown-")
+
+
+def test_other_runners_continue_the_same_run_and_other_settings_do_not(file: Path) -> None:
+    def place(*overrides: str) -> Path:
+        return default_run_directory(PRODUCT.load(file, overrides), file)
+
+    assert place() == place("run.workers=7", "run.runner=processes")
+    assert place() != place("run.estimator=full_information")
+    assert place() != place("geography.fanout_cutoff=3")
+
+
+@pytest.mark.parametrize("folder", ["town/runs", "elsewhere/runs"])
+def test_a_run_of_an_earlier_version_is_continued_where_it_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """It was named with its runner, in the working directory or, from a deployment, beside."""
+    settings = PRODUCT.load(file)
+    text = dump_settings(settings)
+    run = RunDirectory(file.parents[1] / folder / f"county-topdown-{settings_digest(text)[:8]}")
+    run.root.mkdir(parents=True)
+    start_run(run, product="topdown", settings_text=text, stamp=settings.stamp)
+    monkeypatch.chdir(run.root.parents[1])
+    assert default_run_directory(settings, file) == run.root
+
+
+def test_a_run_goes_on_with_another_runner_and_keeps_its_settings(file: Path) -> None:
+    settings = PRODUCT.load(file)
+    run = prepare(settings, file.parent / "run")
+    frozen = run.settings.read_text()
+    assert prepare(PRODUCT.load(file, ["run.workers=5"]), run.root) == run
+    assert run.settings.read_text() == frozen
+    with pytest.raises(InputRefused, match="a run with other settings"):
+        prepare(PRODUCT.load(file, ["geography.fanout_cutoff=3"]), run.root)
+
+
+def test_resume_changes_the_runner_alone(file: Path) -> None:
+    settings = PRODUCT.load(file)
+    changed = with_runner_overrides(settings, ["run.workers=1", "run.runner=processes"])
+    assert (changed.run.workers, changed.run.runner) == (1, "processes")
+    assert have_same_release(settings, changed) and changed != settings
+    assert with_runner_overrides(settings, []) is settings
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("run.estimator=full_information", "only run.runner, run.workers, run.dask_address may"),
+        ("geography.spine=aian", "a run that has begun keeps its settings"),
+        ("run.workers=0", "--set run.workers:"),
+        ("run.runner=abacus", "--set run.runner:"),
+        ("run.workers", "section.key=value"),
+    ],
+)
+def test_resume_refuses_to_change_the_rest(
+    file: Path, override: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = prepare(PRODUCT.load(file), file.parent / "run")
+    before = run.manifest.read_text()
+    assert main(["resume", str(run.root), "--set", override]) == 2
+    assert words in capsys.readouterr().err
+    assert run.manifest.read_text() == before
+
+
+def test_a_dead_scheduler_is_named_before_anything_is_written(
+    file: Path, closed_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("prefect_dask", reason="needs the extra dask")
+    address = f"tcp://127.0.0.1:{closed_port}"
+    dask = ["--set", "run.runner=dask", "--set", f"run.dask_address={address}"]
+    assert main(["run", "topdown", str(file), *dask]) == 1
+    error = capsys.readouterr().err
+    assert f"The Dask scheduler at {address} does not answer; start it" in error
+    assert error.count("\n") == 1
+    assert [path.name for path in file.parent.iterdir()] == ["settings.toml"]
+
+
+def test_a_scheduler_that_died_is_named_by_its_address(tmp_path: Path, closed_port: int) -> None:
+    address = f"tcp://127.0.0.1:{closed_port}"
+    runner = RunnerSettings(runner="dask", dask_address=address)
+    public = explained(OSError("Timed out"), str(tmp_path), runner)
+    assert isinstance(public, Interrupted)
+    assert f"The Dask scheduler at {address} does not answer; when it does" in str(public)
+    assert f"spineflow resume {tmp_path}" in str(public)
