@@ -462,7 +462,8 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
         refuse_loss(getattr(budget, name), f"{where}.{name}", refuse)
     if budget.delta is not None:
         refuse_delta(budget.delta, f"{where}.delta", refuse)
-    known = census.geography.geolevels if census.geography else GEOLEVELS
+    own = census.geography.geolevels if census.geography else ()
+    known = own if settings.is_declared else (*GEOLEVELS, *own)
     for table, named in (("geolevels", budget.geolevels), ("queries", budget.queries)):
         for name in named:
             if name not in known:
