@@ -1,0 +1,230 @@
+"""The promise as a whole: never more published noise than was charged, never a loss in silence.
+
+Random schedules (`schedules`) on small runs of all products. Which ones are played follows from the
+session's seed; a failure tells its schedule, and `SPINEFLOW_SOAK_SEED` plays it again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from spineflow.flows.cli import main
+from spineflow.tasks.detailed_groups.ingest.generate import (
+    generate_persons,
+    generate_specification,
+)
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.ledger import charges, charging, claims, store
+from spineflow.tasks.ledger.claims import Claim
+from spineflow.tasks.ledger.key import LedgerKey, Mark
+from spineflow.tasks.ledger.store import Ledger
+from spineflow.tasks.runs import opening
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+
+from tests.conftest import SESSION
+from tests.flows.forked_commands import begun
+from tests.flows.in_process import stages_in_process
+from tests.flows.mishaps import (
+    back_up,
+    copy,
+    edit,
+    lose,
+    play,
+    restore,
+    resume,
+    resume_and_kill,
+)
+from tests.flows.published_noise import read_ledger
+from tests.flows.schedules import PEOPLE, PromiseBroken, World, template
+
+SCHEDULES = 2000
+"""Schedules of `make soak`; a hundredth of them is played whenever the tests run."""
+AT_ONCE = 100
+LENGTH = 7
+"""Operations of a schedule."""
+
+TOGETHER = (
+    ("topdown", "detailed-groups", "group-sizes", "trips"),
+    ("group-sizes", "trips"),
+    ("topdown",),
+    *(("group-sizes",), ("detailed-groups",), ("trips",)) * 2,
+)
+"""The products of a schedule, in turn: alone, so that their states are visited, and together."""
+
+pytestmark = pytest.mark.slow
+
+SMALL_COUNTRY = CountrySize(regions=2, provinces=3, municipalities=6, pairs=20, commuters=3000)
+
+
+def settings_files(folder: Path) -> dict[str, Path]:
+    """Settings of a small private run of each product, all of the same people."""
+    privacy = f'[privacy]\ndataset = "{PEOPLE}"\nledger = "{folder}/world/ledger.db"\n'
+    county = folder / "county"
+    generate_county(county, persons=FEWEST_PERSONS, seed=1)
+    generate_specification(folder / "params", regional=2, detailed=3, ethnicities=1)
+    codes = list(read_specification(str(folder / "params")).names)
+    generate_persons(folder / "persons", codes, persons=400, tracts=2)
+    write_dataset(folder / "groups", census_like(groups=400, counties=4, states=2, largest=8))
+    generate_country(folder / "country", SMALL_COUNTRY, seed=5)
+    texts = {
+        "topdown": f'preset = "pl94_2020_us"\n[input]\npersons = "{county}/persons.parquet"\n'
+        f'units = "{county}/units.parquet"\ngeography = "{county}/grfc.txt"\n{privacy}',
+        "detailed-groups": f'[input]\nparameters = "{folder}/params"\ndata = "{folder}/persons"\n'
+        f"{privacy}",
+        "group-sizes": f'[input]\nsizes = "{folder}/groups/sizes.parquet"\n'
+        f'regions = "{folder}/groups/regions.csv"\n[invariants]\ngroups = true\n'
+        f'[mechanism]\nlargest_size = 8\n{privacy}epsilon = "1"\n',
+        "trips": f'[input]\ntrips = "{folder}/country/trips.parquet"\norigin = "origin"\n'
+        f'destination = "destination"\ncount = "commuters"\nareas = "{folder}/country/areas.csv"\n'
+        f'{privacy}epsilon = "1"\ndelta = "1e-8"\n',
+    }
+    files = {}
+    for name, text in texts.items():
+        files[name] = folder / f"{name}.toml"
+        files[name].write_text(text, encoding="utf-8")
+    return files
+
+
+@dataclass(frozen=True)
+class Office:
+    """What all schedules begin with: a template of the world, and what its runs are like."""
+
+    folder: Path
+    files: dict[str, Path]
+    lengths: dict[str, dict[str, int]]
+    costs: dict[str, Fraction]
+
+    def world(self, seed: str, products: Sequence[str] = ()) -> World:
+        """A new world of these products in the one place where worlds are, by default all."""
+        folder = self.folder / "world"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.folder / "template", folder)
+        logs = self.folder / "logs"
+        shutil.rmtree(logs, ignore_errors=True)
+        logs.mkdir()
+        files = {name: self.files[name] for name in products or self.files}
+        return World(folder, logs, files, self.lengths, self.costs, seed)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in memory where there is one: a process that is killed takes nothing with it."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path_factory.mktemp("office")
+        return
+    with tempfile.TemporaryDirectory(prefix="spineflow-", dir=memory) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def office(folder: Path) -> Iterator[Office]:
+    """Runs of all products up to their charge; what they need is imported and compiled."""
+    files = settings_files(folder)
+    with stages_in_process():
+        (folder / "world").mkdir()
+        template(folder / "world", files)
+        shutil.copytree(folder / "world", folder / "template")
+        for name in files:
+            # Here and not in a fork, so that forks find the kernels compiled.
+            assert main(["resume", str(folder / "world" / name)]) == 0
+            assert main(["report", str(folder / "world" / name)]) == 0
+        unmeasured = Office(folder, files, {}, {})
+        lengths, costs = {}, {}
+        for name in files:
+            world = unmeasured.world("", [name])
+            root = str(world.directories[0].root)
+            command = begun(["resume", root], world.folder, world.logs)
+            assert command.ended() == 0, command.told()
+            lengths[name] = command.changes()
+            costs[name] = read_ledger(world.ledger).spent(PEOPLE)
+        yield Office(folder, files, lengths, costs)
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> str:
+    return request.config.stash[SESSION]["seed"]
+
+
+def play_some(office: Office, seed: str, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        play(office.world(f"{seed}/{number}", TOGETHER[number % len(TOGETHER)]), LENGTH)
+
+
+def test_a_hundredth_of_the_schedules(office: Office, seed: str) -> None:
+    play_some(office, seed, range(SCHEDULES // 100))
+
+
+def draw_in_copies(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(claims, "_check_directory", lambda *_: None)
+
+
+def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
+    for module in (opening, charging):
+        patched.setattr(module, "refuse_altered", lambda *_: None)
+    patched.setattr(charges, "_enter_conditions", lambda *_: None)
+
+
+def draw_again(patched: pytest.MonkeyPatch) -> None:
+    """What was published and is gone is drawn anew, and takes its place in the ledger."""
+    patched.setattr(charging, "hold_files", lambda *_: {})
+    patched.setattr(claims, "_published_digest", lambda *_: None)
+    record = charging.record_publication
+
+    def recorded_again(ledger: Ledger, claim: Claim, *what: object) -> None:
+        with store.writing(ledger) as connection:
+            connection.execute(
+                "DELETE FROM published WHERE run_id = ? AND name = ?", [claim.run_id, claim.name]
+            )
+        record(ledger, claim, *what)
+
+    patched.setattr(charging, "record_publication", recorded_again)
+
+
+def forget_the_mark(patched: pytest.MonkeyPatch) -> None:
+    def found(_ledger: Ledger, connection: sqlite3.Connection, _key: LedgerKey) -> Mark:
+        return Mark(*connection.execute("SELECT sequence, state FROM ledger").fetchone())
+
+    patched.setattr(store, "_compare", found)
+
+
+def record_nothing(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(charging, "record_publication", lambda *_: None)
+
+
+SABOTAGE = {
+    draw_in_copies: (resume_and_kill, copy, resume),
+    compare_no_digests: (resume_and_kill, edit, resume),
+    draw_again: (resume, lose, resume_and_kill),
+    forget_the_mark: (resume_and_kill, back_up, restore, resume),
+    record_nothing: (resume_and_kill, resume),
+}
+"""Ways to break the promise, each with the operations among which it shows."""
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGE, ids=lambda sabotage: sabotage.__name__)
+def test_a_broken_promise_is_noticed(
+    office: Office, seed: str, sabotage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(monkeypatch)
+    with pytest.raises(PromiseBroken):
+        for number in range(50):
+            world = office.world(f"{seed}/{sabotage.__name__}/{number}", ["group-sizes"])
+            play(world, LENGTH, SABOTAGE[sabotage])
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(os.environ.get("SPINEFLOW_SOAK") != "1", reason="make soak runs all")
+@pytest.mark.parametrize("start", range(0, SCHEDULES, AT_ONCE))
+def test_schedules(office: Office, seed: str, start: int) -> None:
+    play_some(office, seed, range(start, start + AT_ONCE))
