@@ -32,6 +32,7 @@ DERIVED = (
     "dataset",
     "trials",
     "combined",
+    "intervals",
     "estimates",
     "solves",
     "release",

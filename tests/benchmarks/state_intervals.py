@@ -6,7 +6,8 @@ in one process, persons and housing units. Timed are then, in turn: the estimate
 spine; estimates and standard deviations of every cell of the redistricting tables (P1 to P5 and
 H1) at all geolevels of the spine; the same at all summary levels; the totals and race counts of a
 thousand districts of arbitrary blocks, chosen at random, and of a thousand that are stretches of
-the block sequence; with --estimators also `topdown` and `full_information` on the measurements.
+the block sequence; with --estimators also `topdown` and `full_information` on the measurements,
+and the margins that a run writes.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def main() -> None:
 
 def _study(folder: Path, asked: argparse.Namespace) -> None:
     from spineflow.tasks.census.invariants import read_geography
+    from spineflow.tasks.runs.directory import RunDirectory
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import (
         estimate,
@@ -77,6 +79,7 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
     from spineflow.tasks.topdown.intervals.cells import cell_answers
     from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
     from spineflow.tasks.topdown.paths import geography_file
+    from spineflow.tasks.topdown.release.margins import write_margins
     from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
     from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix
     from spineflow.tasks.topdown.settings import TopdownSettings
@@ -145,6 +148,9 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
         chosen = with_estimator(settings, name)
         estimate(run, chosen, folder / f"warm-{name}")
         _timed(name, lambda chosen=chosen, name=name: estimate(run, chosen, folder / name))
+        if name == "topdown":
+            run_of = RunDirectory(folder / name)
+            _timed("margins, as a run writes them", lambda of=run_of: write_margins(of, settings))
 
 
 def _timed(what: str, step: Callable[[], object]) -> None:

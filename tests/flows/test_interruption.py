@@ -183,7 +183,7 @@ def measured_copy(uninterrupted: Path, folder: Path) -> RunDirectory:
     for summary_of_spine in (run.root / "spine").glob("*/summary"):
         shutil.rmtree(summary_of_spine)
     manifest = run.read_manifest()
-    later = ("estimate", "microdata", "summary", "tables", "accuracy")
+    later = ("estimate", "microdata", "summary", "tables", "margins", "accuracy")
     stages = {
         name: stage
         for name, stage in manifest["stages"].items()

@@ -24,7 +24,7 @@ MEASURED_FILE = "measured.toml"
 NATION, PUERTO_RICO = "pl94_2020_us", "pl94_2020_pr"
 
 _TOLD = ("census", "geography", "budget", "workload")
-_RELEASED = ("tables", "pl94171")
+_RELEASED = ("tables", "pl94171", "margins")
 
 
 class EstimateSettings(TopdownSettings):
