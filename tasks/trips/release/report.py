@@ -5,15 +5,19 @@ Accuracy against the input is shown for inputs that are not confidential, and on
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.pages.document import Document, Section, Table, to_html
+from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
+from spineflow.tasks.pages.document import Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.figures import line_chart
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.report_sections import checks_section, stages_section
 from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.release.error_bound import BETA, theorem_4
+from spineflow.tasks.trips.release.false_cells import false_cells
 from spineflow.tasks.trips.release.statements import (
     METHODS,
     bound_cell,
@@ -43,7 +47,11 @@ def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | 
     sections = [_release(run, settings, plan), _levels(run, plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    sections += [noise_section(settings, plan), checks_section(run), stages_section(run)]
+    sections.append(noise_section(settings, plan))
+    by_epsilon = _by_epsilon(settings, plan)
+    if by_epsilon is not None:
+        sections.append(by_epsilon)
+    sections += [checks_section(run), stages_section(run)]
     return Document(
         f"Report of run {manifest['run_id']}",
         (
@@ -65,6 +73,8 @@ def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:
     ]
     if warning is not None:
         blocks.append(f"Warning: {warning}.")
+    expected = false_cells(run, plan).sentence
+    blocks.append(f"{expected[:1].upper()}{expected[1:]}, by their noisy counts alone.")
     if plan.mechanism == FULL_INFORMATION:
         blocks.append(
             "Every node of the tree was measured, so that the combined estimates are best linear "
@@ -121,5 +131,70 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
             "Errors by level, over the nodes that have trips in the input or in the release. The "
             "input is not confidential, so it may be compared with the release.",
             Table(tuple(known.values()), rows),
+            *_error_charts(accuracy),
+        ),
+    )
+
+
+def _error_charts(accuracy: pd.DataFrame) -> tuple[Figure, ...]:
+    """Errors and false discoveries by level, as figures 3 to 5 of [InfTDA2024] show them."""
+    levels = accuracy["level"].tolist()
+    errors = {
+        "largest": (levels, accuracy["max_absolute_error"].tolist()),
+        "mean": (levels, accuracy["mean_absolute_error"].tolist()),
+    }
+    false = {"released": (levels, accuracy["false_discovery_percent"].tolist())}
+    return (
+        Figure(
+            line_chart(
+                errors, title="Error by level", x_label="level", y_label="absolute error of a count"
+            ),
+            "Absolute errors by level, from the root to the cells.",
+        ),
+        Figure(
+            line_chart(
+                false,
+                title="False discoveries by level",
+                x_label="level",
+                y_label="released nodes without trips, %",
+            ),
+            "False discoveries by level: nodes that are released with trips and have none.",
+        ),
+    )
+
+
+def _by_epsilon(settings: TripsSettings, plan: Plan) -> Section | None:
+    """Margins of error against epsilon, from the noise alone; None where noise is not by zCDP."""
+    if plan.budget is None or plan.guarantee is None:
+        return None
+    delta = settings.report_delta
+    convert = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}[
+        settings.privacy.conversion
+    ]
+    epsilons = [Fraction(10) ** power * step for power in (-1, 0) for step in (1, 2, 5)]
+    epsilons.append(Fraction(10))
+    factors = [float(plan.guarantee.parameter / convert(epsilon, delta)) for epsilon in epsilons]
+    chosen = sorted({plan.levels[0], plan.levels[len(plan.levels) // 2], plan.levels[-1]})
+    series = {
+        f"level {level}": (
+            [float(epsilon) for epsilon in epsilons],
+            [1.96 * (float(plan.noise[level]) * factor) ** 0.5 for factor in factors],
+        )
+        for level in chosen
+    }
+    chart = line_chart(
+        series,
+        title="Margin of error against epsilon",
+        x_label=f"epsilon at delta {float(delta):g}",
+        y_label="95 % margin of a measured count",
+        log_x=True,
+        log_y=True,
+    )
+    return Section(
+        "Error against epsilon",
+        (
+            "What these shares would buy at another epsilon: 1.96 standard deviations of the noise "
+            "in a count, before counts are brought together.",
+            Figure(chart, "Margin of error of measured counts, by level, against epsilon."),
         ),
     )

@@ -1,0 +1,83 @@
+"""How many cells of a release are expected to be false: released with trips, and without any.
+
+An empty cell that was measured has noise alone, which is as often v as -v. Cells with trips seldom
+have a noisy count below 0, so that of those measured at v > 0 about as many are empty as were
+measured at -v. A released cell measured at v is therefore false with a probability of about
+n(-v) / n(v), where n counts the measured cells; one measured at v <= 0 is taken to be false. Cells
+with so few trips that their noisy counts fall below 0 count as empty, hence this is rather too
+large than too small. Only noisy counts and what is released of them are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.trips.measurement.files import NodeValues, read_cuts, read_nodes
+from spineflow.tasks.trips.paths import measured_file
+from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.workload.mechanisms import STABILITY_HISTOGRAM
+from spineflow.tasks.trips.workload.plan import Plan
+
+BINS_PER_SIGMA = 4
+"""Noisy counts are compared with their opposites in bins of a quarter of a standard deviation."""
+
+
+@dataclass(frozen=True)
+class FalseCells:
+    """Released cells, and how many of them are expected to have no trips."""
+
+    released: int
+    expected: float
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if not self.released:
+            return "no cell is released with trips"
+        share = self.expected / self.released
+        return (
+            f"of {self.released:,} released cells about {round(self.expected):,} ({share:.0%}) are "
+            "expected to be false: to have no trips"
+        )
+
+
+def false_cells(run: RunDirectory, plan: Plan) -> FalseCells:
+    """The expectation for the released table of a run, from its noisy measurements.
+
+    The stability histogram publishes nothing where there is nothing. Where the finest level was
+    not measured, because it repeats the counts above, the level that was measured stands in.
+    """
+    level = max(plan.levels)
+    released = released_level(run.release, plan.tree, level)
+    released = NodeValues(released.keys[released.values > 0], released.values[released.values > 0])
+    sigma_squared = float(plan.noise[level])
+    if plan.mechanism == STABILITY_HISTOGRAM or not sigma_squared:
+        return FalseCells(released.keys.size, 0.0)
+    files = [measured_file(run, level, shard.name) for shard in read_cuts(run, level).shards]
+    measured = read_nodes(files, plan.tree, level, "value")
+    keys = np.sort(released.keys)
+    return FalseCells(keys.size, expected_false(measured, keys, np.sqrt(sigma_squared)))
+
+
+def expected_false(measured: NodeValues, released: np.ndarray, sigma: float) -> float:
+    """Expected number of empty cells among the released ones.
+
+    Args:
+        measured: keys of all cells that were measured, and their noisy counts.
+        released: keys of those that are released, ascending.
+        sigma: standard deviation of the noise.
+    """
+    width = max(1, round(sigma / BINS_PER_SIGMA))
+    bin_of = (np.abs(measured.values) + width - 1) // width
+    n_bins = int(bin_of.max(initial=0)) + 1
+    above = np.bincount(bin_of[measured.values > 0], minlength=n_bins)
+    below = np.bincount(bin_of[measured.values < 0], minlength=n_bins)
+    chance = np.minimum(1.0, below / np.maximum(above, 1))
+    is_released = np.zeros(measured.keys.size, dtype=bool)
+    if released.size:
+        found = np.searchsorted(released, measured.keys)
+        is_released = released[np.minimum(found, released.size - 1)] == measured.keys
+    is_above = is_released & (measured.values > 0)
+    return float(chance[bin_of[is_above]].sum() + (is_released & (measured.values <= 0)).sum())
