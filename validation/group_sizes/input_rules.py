@@ -84,6 +84,34 @@ REGION_RULES: tuple[Rule, ...] = (
 )
 """Rules of the hierarchy, in the order in which they are looked at."""
 
+NUMBERS_RULES: tuple[Rule, ...] = (
+    _never(
+        "numbers",
+        "region",
+        "region_is_of_the_level",
+        "region must be a region of invariants.level in every row",
+        "correct the column, or name the level whose regions these are",
+    ),
+    _never(
+        "numbers",
+        "region",
+        "every_region_stands_once",
+        "every region of invariants.level must stand in one row",
+        "add the regions that are missing, and keep one row of each",
+    ),
+    _values(
+        _never(
+            "numbers",
+            "groups",
+            "number_is_valid",
+            "groups must be a whole number, at least 0, in every row",
+            "correct the column; it is the public number of groups of the region",
+        ),
+        between=(0, None),
+    ),
+)
+"""Rules of a table of public numbers of groups by region."""
+
 
 def size_rules(smallest: int, largest: int, *, is_top_coded: bool = False) -> tuple[Rule, ...]:
     """Rules of the table of sizes; with a top code no size is too large."""
@@ -174,6 +202,17 @@ def total_rule(table: str) -> Rule:
         "total_is_as_declared",
         "the number of groups must be that of invariants.groups",
         "correct the table or the setting; the number is public and stated exactly",
+    )
+
+
+def numbers_rule(table: str) -> Rule:
+    """The rule that every region has the public number of groups."""
+    return _never(
+        table,
+        "region",
+        "numbers_are_as_declared",
+        "every region must have as many groups as invariants.numbers says",
+        "correct either table; the numbers are public and stated exactly",
     )
 
 

@@ -16,7 +16,7 @@ from spineflow.tasks.tables.layouts import Field, TableLayout
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.tally import RuleTally
-from spineflow.validation.group_sizes.input_rules import record_rules, size_rules
+from spineflow.validation.group_sizes.input_rules import NUMBERS_RULES, record_rules, size_rules
 
 SIZES_LAYOUT = TableLayout(
     "sizes",
@@ -31,6 +31,11 @@ RECORDS_LAYOUT = TableLayout(
         Field("region", "key"),
         Field("quantity", "number"),
     ),
+    column_names="expected",
+)
+NUMBERS_LAYOUT = TableLayout(
+    "numbers",
+    (Field("region", "key"), Field("groups", "number")),
     column_names="expected",
 )
 NOT_A_NUMBER = -1
@@ -136,6 +141,32 @@ def count_records(
         n_blocks=len(regions),
         n_cells=largest - smallest + 1,
     )
+
+
+def read_numbers(
+    path: str, name: str, regions: Sequence[str], tally: RuleTally
+) -> np.ndarray | None:
+    """Public numbers of groups (n_regions,) of a table with columns region, groups.
+
+    None if a region is unknown, missing or there twice, or a number is none. Raises
+    UnreadableInput for a file that cannot be read.
+    """
+    known, once, valid = NUMBERS_RULES
+    index = KeyIndex(pa.array(regions, pa.string()))
+    file = InputFile("numbers", path, name, NUMBERS_LAYOUT)
+    batches = list(read_batches(file, Selection(NUMBERS_LAYOUT.names)))
+    position = np.concatenate([_positions(index, batch["region"]) for batch in batches])
+    groups = np.concatenate([_numbers(batch, "groups", NUMBERS_LAYOUT) for batch in batches])
+    times = np.bincount(position[position >= 0], minlength=len(regions))
+    tally.add(known, int((position < 0).sum()))
+    tally.add(once, int((times != 1).sum()))
+    tally.add(valid, int((groups == NOT_A_NUMBER).sum()))
+    tally.see(valid, _distinct(groups))
+    if not tally.is_clean:
+        return None
+    ordered = np.empty(len(regions), dtype=np.int64)
+    ordered[position] = groups
+    return ordered
 
 
 def _positions(index: KeyIndex, column: pa.Array) -> np.ndarray:
