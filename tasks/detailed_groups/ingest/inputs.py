@@ -99,6 +99,19 @@ def check_groups_input(
     return GroupsCheck(outcomes, (), GroupsInput(blocks, invariants, *tally.finish()))
 
 
+def read_blocks(
+    tables: Mapping[str, str], parameters: MechanismParameters
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """The blocks of the states that are tabulated, and their invariants where units are given.
+
+    `tables` are those of `check_groups_input`; no rule is evaluated. Raises UnreadableInput for a
+    file that cannot be read.
+    """
+    source = _Source(_states(parameters), {}, EvidenceTally())
+    reader = _ProductionReader if "data" in tables else _CensusReader
+    return reader(tables, source).geography()
+
+
 @dataclass(frozen=True)
 class _Source:
     """What both readers need: the states that are tabulated, the codes, where evidence goes."""

@@ -1,0 +1,87 @@
+"""Redundant spending on detailed groups: levels whose regions repeat those of another region type.
+
+A nation that is one state, a state that is one county: both are measured, with independent noise,
+and both measurements are paid for. What is said here follows from public geography alone.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+from spineflow.tasks.census.invariants import read_geography, read_invariants
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
+from spineflow.tasks.detailed_groups.paths import geography_file, invariants_file
+from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
+from spineflow.tasks.detailed_groups.postprocess.run import blocks_in_regions, is_inhabitable
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.regions import PUERTO_RICO, US
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+def redundant_spending(
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    blocks: pd.DataFrame,
+    invariants: pd.DataFrame | None = None,
+) -> tuple[str, ...]:
+    """A sentence for each measured level all regions of which another region type has too.
+
+    Each says which levels these are, what the later one costs, and the setting that ends it.
+    Regions are compared as the coterminous ones are, the region types in the order of
+    `mechanism.summary_levels`. Levels that repeat some regions and not all are left out: what they
+    cost is spent on the others as well.
+
+    Args:
+        blocks: the blocks of the states that are tabulated, as `GroupsInput.blocks`.
+        invariants: their housing units and facilities, row by row, where these are declared
+            invariant.
+    """
+    inhabitable = None if invariants is None else is_inhabitable(invariants)
+    symbol = "epsilon" if parameters.is_pure else "rho"
+    sentences = []
+    for region_pass in parameters.passes:
+        here = ((blocks["TABBLKST"] != PUERTO_RICO) == (region_pass == US)).to_numpy()
+        regions = blocks_in_regions(blocks[here], region_pass)
+        sets = coterminous_sets(regions, None if inhabitable is None else inhabitable[here])
+        order = [name for name in settings.mechanism.summary_levels if name in regions]
+        budgets = {
+            (item.region_type, item.level): item.budget
+            for item in parameters.budgets_of(region_pass)
+        }
+        for (region_type, level), budget in budgets.items():
+            own = sets.number.get(region_type, {})
+            n_regions = len(pd.unique(pd.Series(regions[region_type]).dropna()))
+            before = order[: order.index(region_type)]
+            repeated = {
+                name: set(own.values()) & set(sets.number.get(name, {}).values())
+                for name in before
+                if (name, level) in budgets
+            }
+            found = [name for name, numbers in repeated.items() if len(numbers) == n_regions]
+            if not n_regions or not found:
+                continue
+            key = f"mechanism.budgets.{region_type}.{level}"
+            fate = (
+                f"and takes its counts, so that its own measurements, for {symbol} {budget}, are "
+                "discarded wherever those are shown"
+                if settings.mechanism.coterminous
+                else f"and is measured again for {symbol} {budget}, with other noise"
+            )
+            sentences.append(
+                f"{region_type} at level {level} covers the same blocks as {found[0]}, {fate}: "
+                f'{key} = "0" saves it'
+            )
+    return tuple(sentences)
+
+
+def redundant_spending_of_run(
+    run: RunDirectory, settings: DetailedGroupsSettings
+) -> tuple[str, ...]:
+    """The same for a run that has ingested its input."""
+    declared = settings.mechanism.units_are_invariant
+    return redundant_spending(
+        settings,
+        run_parameters(run, settings),
+        read_geography(geography_file(run)),
+        read_invariants(invariants_file(run)) if declared else None,
+    )

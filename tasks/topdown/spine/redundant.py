@@ -1,0 +1,90 @@
+"""Redundant spending on a spine: measurements of only children, who take their parents' counts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from spineflow.geography.levels import Spine
+from spineflow.tasks.census.invariants import block_invariants
+from spineflow.tasks.census.tables import EvidenceTally, load_geography
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables.findings import UnreadableInput
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import universe_spine
+from spineflow.tasks.topdown.spine.files import read_spine
+
+
+def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -> tuple[str, ...]:
+    """A sentence for each geolevel that measures geounits without siblings.
+
+    The TopDown Algorithm gives an only child the counts of its parent, so that what was measured of
+    it is discarded. Each sentence says how many geounits these are, what each costs the people in
+    it, and the setting that ends it. Other estimators use or make no such measurements, and with
+    the bypass there are none.
+    """
+    if settings.run.estimator != "topdown" or settings.privacy.infinite:
+        return ()
+    budget = settings.budget_of(universe)
+    symbol = "epsilon" if budget.is_pure else "rho"
+    sentences = []
+    for above, level in zip(spine.geolevels, spine.geolevels[1:], strict=False):
+        n_siblings = np.bincount(level.parent, minlength=len(above))[level.parent]
+        shares = np.array([float(share) for share in level.plb_shares])[level.plb_share_code]
+        is_repeated = (n_siblings == 1) & (shares > 0)
+        n_repeated = int(is_repeated.sum())
+        if not n_repeated:
+            continue
+        codes = np.unique(level.plb_share_code[is_repeated])
+        costs = [budget.total * level.plb_shares[code] for code in codes]
+        named = " to ".join(_shown(cost) for cost in dict.fromkeys((min(costs), max(costs))))
+        sentences.append(
+            f"{universe}: {n_repeated:,} of {len(level):,} geounits of {level.name} are the only "
+            f"one in theirs of {above.name} and take its counts, so that their own measurements, "
+            f"for {symbol} {named} each, are discarded: geography.bypass = true gives that to the "
+            "geounit above"
+        )
+    return tuple(sentences)
+
+
+def redundant_spending_of_run(run: RunDirectory, settings: TopdownSettings) -> tuple[str, ...]:
+    """The sentences of all universes of a run whose spines are built."""
+    return tuple(
+        sentence
+        for universe in settings.run.universes
+        for sentence in redundant_spending(
+            settings, universe, read_spine(spine_folder(run, universe))
+        )
+    )
+
+
+def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...]:
+    """The sentences before any input is read but the geography table.
+
+    Every block is taken to have housing units and no facility. There are none where the bypass
+    runs, where the census is declared, or where the table is not there yet.
+    """
+    if settings.geography.bypass or settings.is_declared:
+        return ()
+    file = InputFile("geography", settings.input.paths()["geography"], "geography")
+    try:
+        blocks = load_geography(file, EvidenceTally()).frame
+        n = len(blocks)
+        anywhere = block_invariants(
+            blocks["block_geocode"], np.arange(n), np.zeros(n, dtype=np.int64)
+        )
+        spines = {u: universe_spine(settings, u, blocks, anywhere) for u in settings.run.universes}
+    except (InputRefused, UnreadableInput):
+        return ()
+    return tuple(
+        sentence
+        for universe, spine in spines.items()
+        for sentence in redundant_spending(settings, universe, spine)
+    )
+
+
+def _shown(cost: Fraction) -> str:
+    return f"{float(cost):.4g}"
