@@ -185,6 +185,36 @@ def needed_budgets(
     return found
 
 
+def needed_budget(
+    parameters: MechanismParameters, specification: Specification, target: str, margin: int
+) -> str:
+    """A sentence: the budget at which a level's counts have a margin of error.
+
+    `target` is a region type and an iteration level, as in TRACT:2. Raises InputRefused for a
+    level that is not measured and a margin that cannot be met.
+    """
+    levels = {
+        f"{region_type}:{level}": budget
+        for region_pass in parameters.passes
+        for (region_type, level), budget in level_budgets(
+            parameters, specification, region_pass
+        ).items()
+    }
+    if target not in levels:
+        raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
+    level = levels[target]
+    try:
+        found = budget_for_margin(level, margin)
+    except ValueError as error:
+        raise InputRefused(f"--target {target}: {error}.") from None
+    symbol = "epsilon" if level.is_pure else "rho"
+    return (
+        f"A count of {target} is within {margin} of the truth, but for post-processing, with a "
+        f"probability of 95 % at {symbol} {float(found):.6g} of the level "
+        f"(now {float(level.budget):.4g})"
+    )
+
+
 def _pass_report(
     parameters: MechanismParameters,
     specification: Specification,

@@ -5,7 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN
+from spineflow.tasks.group_sizes.workload.mechanisms import (
+    CHAINED_CUMULATIVE_GROUP_SIZES,
+    CUMULATIVE_GROUP_SIZES,
+    GROUP_SIZES,
+    PROVEN,
+)
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.ledger.accounting import (
     BOUNDED,
@@ -16,6 +21,8 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
+from spineflow.tasks.noise.margins import loss_for_margin
+from spineflow.tasks.runs.errors import InputRefused
 
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of a rho is shown."""
@@ -83,3 +90,33 @@ def epsilons(plan: Plan) -> tuple[float | str, float | str]:
     if plan.rho is None:
         return float(plan.epsilon), float(plan.epsilon)
     return epsilon_tight(plan.rho, REPORT_DELTA), epsilon_simple(plan.rho, REPORT_DELTA)
+
+
+def needed_budget(plan: Plan, target: str, margin: int) -> str:
+    """A sentence: the budget at which the measured counts of a level have a margin of error.
+
+    Counts are of the groups of any size, or, where cumulative vectors are measured, of those up to
+    any size. Raises InputRefused for a level that is not measured, a plan without noise, and a
+    margin that cannot be met.
+    """
+    levels = {level.level: level for level in plan.measured_levels}
+    if target not in levels:
+        raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
+    noise = levels[target].noise_of(plan.noise)
+    if noise is None or plan.loss is None:
+        raise InputRefused(f"--target {target}: without noise every margin is 0.")
+    try:
+        total = loss_for_margin(noise, plan.loss, margin)
+    except ValueError as error:
+        raise InputRefused(f"--target {target}: {error}.") from None
+    what = {
+        GROUP_SIZES: "groups of any size in a region",
+        CUMULATIVE_GROUP_SIZES: "groups up to any size in a region",
+        CHAINED_CUMULATIVE_GROUP_SIZES: "groups before any place of the chain",
+    }[plan.vector]
+    symbol = "epsilon" if plan.rho is None else "rho"
+    return (
+        f"The number of {what} of {target} is within {margin} of the truth, but for "
+        f"post-processing, with a probability of 95 % at {symbol} {float(total):.6g} and these "
+        f"shares (now {float(plan.loss):.4g})"
+    )

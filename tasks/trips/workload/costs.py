@@ -9,7 +9,9 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
+from spineflow.tasks.noise.margins import loss_for_margin
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.workload.plan import Plan
 
 
@@ -82,3 +84,30 @@ def _queries(plan: Plan) -> list[dict]:
         }
         for level in plan.levels
     ]
+
+
+def needed_budget(plan: Plan, target: str, margin: int) -> str:
+    """A sentence: the budget at which a measured level's counts have a margin of error.
+
+    `target` is the number of a level or its name. Raises InputRefused for another level, a plan
+    without noise, and a margin that cannot be met.
+    """
+    names = {level: plan.tree.level_name(level) for level in plan.levels}
+    found = [level for level, name in names.items() if target in (str(level), name)]
+    if not found:
+        known = ", ".join(f"{level} ({name})" for level, name in names.items())
+        raise InputRefused(f"--target {target}: name a measured level: {known}.")
+    level = found[0]
+    if plan.guarantee is None:
+        raise InputRefused(f"--target {target}: without noise every margin is 0.")
+    loss = plan.guarantee.parameter
+    try:
+        total = loss_for_margin(plan.noise_of(level), loss, margin)
+    except ValueError as error:
+        raise InputRefused(f"--target {target}: {error}.") from None
+    symbol = "epsilon" if plan.budget is None else "rho"
+    return (
+        f"A count of level {level} ({names[level]}) is within {margin} of the truth, but for "
+        f"post-processing, with a probability of 95 % at {symbol} {float(total):.6g} and these "
+        f"shares (now {float(loss):.4g})"
+    )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spineflow.tasks.pages.document import to_html
+from spineflow.tasks.runs.comparison import COMPARISON, labels_of
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
@@ -25,7 +26,6 @@ from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 REPORT = "accuracy.html"
-COMPARISON = "comparison.html"
 
 
 def accuracy_report(run: RunDirectory) -> Path:
@@ -61,7 +61,7 @@ def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Pa
             f"{declared[0].root} is a run of a declared census, whose quantities the comparison "
             "does not know; its own report has the errors of its queries."
         )
-    labels = _labels([run for run, _ in runs])
+    labels = labels_of([run for run, _ in runs])
     compared = [
         ComparedRun(label, settings, _figures(run, settings))
         for label, (run, settings) in zip(labels, runs, strict=True)
@@ -94,9 +94,3 @@ def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
             "more; leave it out of the comparison."
         )
     return kept
-
-
-def _labels(runs: Sequence[RunDirectory]) -> list[str]:
-    """Folder names, or paths where two are alike."""
-    names = [run.root.name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run.root) for run in runs]

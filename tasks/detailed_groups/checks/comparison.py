@@ -1,0 +1,39 @@
+"""What a comparison of detailed-groups runs shows of each."""
+
+from __future__ import annotations
+
+from spineflow.tasks.detailed_groups.checks.accuracy import (
+    has_truth,
+    read_accuracy,
+    write_accuracy,
+)
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
+from spineflow.tasks.detailed_groups.postprocess.run import stages_of
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.runs.comparison import Compared, errors_or_refused
+from spineflow.tasks.runs.directory import RunDirectory
+
+KEYS = ("region_type", "level", "table")
+FIGURES = {
+    "groups": "measured groups",
+    "shown": "groups that are shown",
+    "mean_absolute_error": "mean absolute error of shown totals",
+    "mean_error": "mean error of shown totals",
+    "mean_absolute_cell_error": "mean absolute error of shown cells",
+    "somebody_suppressed": "groups of somebody that are not shown",
+    "nobody_shown": "groups of nobody that are shown",
+}
+
+
+def compared(run: RunDirectory, settings: DetailedGroupsSettings) -> Compared:
+    """A run with its errors; raises InputRefused if truth and errors are both gone."""
+    if has_truth(run, settings):
+        write_accuracy(run, settings)
+    parameters = run_parameters(run, settings)
+    facts = {
+        "dataset": settings.privacy.dataset,
+        "definition": parameters.definition,
+        "total": f"{float(parameters.total):.6g}",
+        "postprocessing": ", ".join(stages_of(settings)),
+    }
+    return Compared(run, settings, facts, errors_or_refused(run, read_accuracy(run)))

@@ -1,0 +1,74 @@
+"""Margins of error of noise, and the loss that a margin needs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from fractions import Fraction
+
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.draws import Noise
+from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
+from spineflow.tasks.noise.quantiles import margin
+
+COVERAGE = Fraction(95, 100)
+DIGITS = 4
+"""Significant digits of a loss that is worked out."""
+
+
+def distribution_of(noise: Noise) -> IntegerDistribution:
+    """The distribution of noise, P(x) proportional to exp(-c |x|^power)."""
+    if noise.mechanism == DISCRETE_LAPLACE:
+        return IntegerDistribution(1 / noise.parameter, power=1)
+    return IntegerDistribution(1 / (2 * noise.parameter), power=2)
+
+
+def loss_for_margin(noise: Noise, loss: Fraction, target: int) -> Fraction:
+    """The smallest loss, to four significant digits, whose noise stays within a margin.
+
+    Sigma^2 and scale are in proportion to one over the loss (rho or epsilon), so that `noise` at
+    `loss` tells those at any other. The margin holds with a probability of 95 % at least, by exact
+    quantiles. Raises ValueError for a negative target.
+
+    >>> from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
+    >>> loss_for_margin(Noise(DISCRETE_GAUSSIAN, Fraction(625)), Fraction(1), 49)
+    Fraction(49, 50)
+    """
+    if target < 0:
+        raise ValueError("a margin of error cannot be negative")
+
+    def meets(tried: Fraction) -> bool:
+        at = Noise(noise.mechanism, noise.parameter * loss / tried)
+        return margin(distribution_of(at), COVERAGE) <= target
+
+    # Chebyshev's inequality: a standard deviation of a fifth of the target is surely enough.
+    high = _rounded_up(loss * _enough(noise, Fraction(max(2 * target, 1), 2)))
+    while not meets(high):
+        high *= 2
+    while meets(high / 2):
+        high /= 2
+    unit = Fraction(10) ** (_exponent(high) - DIGITS)
+    first, last = int(high / 2 / unit), -(-high // unit)
+    found = bisect_left(range(first, last), True, key=lambda n: meets(n * unit)) + first
+    return found * unit
+
+
+def _enough(noise: Noise, target: Fraction) -> Fraction:
+    """Factor of the loss at which the noise has a deviation of at most a fifth of the target."""
+    if noise.mechanism == DISCRETE_LAPLACE:
+        return noise.parameter * 8 / target
+    return noise.parameter * 25 / target**2
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    unit = Fraction(10) ** (_exponent(value) - DIGITS)
+    return -(-value // unit) * unit
+
+
+def _exponent(value: Fraction) -> int:
+    """The least e with value <= 10^e."""
+    exponent = len(str(value.numerator)) - len(str(value.denominator))
+    while value > Fraction(10) ** exponent:
+        exponent += 1
+    while value <= Fraction(10) ** (exponent - 1):
+        exponent -= 1
+    return exponent

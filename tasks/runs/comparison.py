@@ -1,0 +1,131 @@
+"""Comparing finished runs of a product with the truth, side by side, on one page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.pages.document import Document, Link, Section, Table, to_html
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.settings import ProductSettings
+
+COMPARISON = "comparison.html"
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A run that is compared.
+
+    facts : what the run is, in words, by what they are about.
+    errors : its figures; the columns that say of what are the same for all runs.
+    """
+
+    run: RunDirectory
+    settings: ProductSettings
+    facts: Mapping[str, str]
+    errors: pd.DataFrame
+
+
+def labels_of(runs: Sequence[RunDirectory]) -> list[str]:
+    """Folder names, or paths where two are alike."""
+    names = [run.root.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.root) for run in runs]
+
+
+def errors_or_refused(run: RunDirectory, errors: pd.DataFrame | None) -> pd.DataFrame:
+    """The errors of a run; raises InputRefused if they are gone."""
+    if errors is None:
+        raise InputRefused(
+            f"{run.root} has no figures of its accuracy any more; leave it out of the comparison."
+        )
+    return errors
+
+
+def write_comparison(
+    compared: Sequence[Compared], keys: Sequence[str], figures: Mapping[str, str]
+) -> Path:
+    """Write the comparison into the first run's confidential folder, and return its path.
+
+    If no input is confidential, it is copied to the first run's report folder, and the path is that
+    of the copy. `keys` are the columns that say what a figure is of, `figures` the columns to
+    compare, with what they are in words.
+    """
+    text = to_html(comparison_document(compared, keys, figures))
+    first = compared[0].run
+    path = first.confidential / COMPARISON
+    if not any(one.settings.input.confidential for one in compared):
+        with replacing(path) as part:
+            part.write_text(text, encoding="utf-8")
+        path = first.report.parent / COMPARISON
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | None) -> Path:
+    """Write a page into a run's confidential folder that links comparisons; returns its path."""
+    path = run.confidential / COMPARISON
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    rows = tuple(
+        (name, Link(page.name, os.path.relpath(page, path.parent))) for name, page in pages.items()
+    )
+    document = Document(
+        "Several products compared with the truth",
+        ("Each product's runs are compared on a page of their own.",),
+        (Section("Comparisons", (Table(("product", "page"), rows),)),),
+        stamp,
+    )
+    with replacing(path) as part:
+        part.write_text(to_html(document), encoding="utf-8")
+    return path
+
+
+def comparison_document(
+    compared: Sequence[Compared], keys: Sequence[str], figures: Mapping[str, str]
+) -> Document:
+    """What the runs are, and one table a figure, with a column for each run."""
+    labels = labels_of([one.run for one in compared])
+    about = list(dict.fromkeys(name for one in compared for name in one.facts))
+    rows = tuple((name, *(one.facts.get(name, "") for one in compared)) for name in about)
+    sections = [Section("The runs", (Table(("", *labels), rows),))]
+    indexed = [one.errors.set_index(list(keys)) for one in compared]
+    index = indexed[0].index
+    for other in indexed[1:]:
+        index = index.append(other.index.difference(index, sort=False))
+    for column, words in figures.items():
+        found = [own[column].reindex(index) for own in indexed if column in own]
+        if len(found) < len(indexed):
+            continue
+        body = tuple(
+            (*(_key(part) for part in _parts(place)), *(_shown(own.iloc[i]) for own in found))
+            for i, place in enumerate(index)
+        )
+        headers = (*(key.replace("_", " ") for key in keys), *labels)
+        sections.append(Section(words[:1].upper() + words[1:], (Table(headers, body),)))
+    stamps = [one.settings.stamp for one in compared if one.settings.stamp is not None]
+    return Document(
+        f"{len(compared)} runs of {compared[0].settings.PRODUCT} compared with the truth",
+        ("Errors of released counts, each run against its own confidential input.",),
+        tuple(sections),
+        stamps[0] if stamps else None,
+    )
+
+
+def _parts(place: object) -> tuple[object, ...]:
+    return place if isinstance(place, tuple) else (place,)
+
+
+def _key(part: object) -> str:
+    return str(part)
+
+
+def _shown(value: float | None) -> str:
+    if value is None or pd.isna(value):
+        return ""
+    number = float(value)
+    return f"{number:,.0f}" if number.is_integer() else f"{number:,.4g}"
