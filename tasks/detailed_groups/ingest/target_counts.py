@@ -10,6 +10,7 @@ iterations of the other granularity are counted too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,7 @@ from spineflow.tasks.detailed_groups.workload.regions import (
     region_domain,
 )
 from spineflow.tasks.detailed_groups.workload.specification import Specification
+from spineflow.tasks.runs.files import replacing
 
 ALL_AGES = "*"
 
@@ -81,6 +83,20 @@ def target_counts(
             t2.append(_sex_by_age(keys[has_tables], cells[has_tables]))
             shown |= set(universe.codes)
     return TargetCounts(pd.concat(t1, ignore_index=True), pd.concat(t2, ignore_index=True))
+
+
+def write_target_counts(folder: Path, counts: TargetCounts) -> tuple[Path, ...]:
+    """Write `t1.csv` and `t2.csv`, pipe-delimited as the production program's; returns the files.
+
+    They are true counts: `folder` is confidential unless the input is not.
+    """
+    paths = []
+    for name in ("t1", "t2"):
+        path = folder / f"{name}.csv"
+        with replacing(path) as part:
+            getattr(counts, name).to_csv(part, sep="|", index=False)
+        paths.append(path)
+    return tuple(paths)
 
 
 def _sex_by_age(keys: pd.DataFrame, cells: np.ndarray) -> pd.DataFrame:

@@ -1,0 +1,77 @@
+"""Replicates of a product on data that may be disclosed, and what they are compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.replicates import mean_errors
+from spineflow.flows.running import Errors
+from spineflow.tasks.detailed_groups.ingest.generate import (
+    generate_persons,
+    generate_specification,
+)
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.trips.ingest.generate_trees import generate_tree
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    generate_specification(tmp_path / "params", detailed=6, ethnicities=2)
+    codes = list(read_specification(str(tmp_path / "params")).names)
+    generate_persons(tmp_path / "data", codes, persons=400, tracts=3)
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        '[input]\nparameters = "params"\ndata = "data"\nconfidential = false\n'
+        '[privacy]\ndataset = "d"\n'
+    )
+    return file
+
+
+@pytest.mark.slow
+def test_detailed_groups_with_their_true_counts(groups: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "out"
+    command = ["replicates", "detailed-groups", str(groups), "--replicates", "2"]
+    assert main([*command, "--out", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} == {"errors.csv", "t1.csv", "t2.csv"}
+    errors = pd.read_csv(out / "errors.csv")
+    assert (errors["mean_absolute_error"].dropna() >= 0).all()
+    assert {"region_type", "level", "table", "mean_error, s.d."} <= set(errors)
+    totals = pd.read_csv(out / "t1.csv", sep="|", dtype={"ITERATION_CODE": str})
+    assert list(totals) == ["REGION_ID", "REGION_TYPE", "ITERATION_CODE", "COUNT"]
+    cells = pd.read_csv(out / "t2.csv", sep="|", dtype={"ITERATION_CODE": str})
+    everybody = cells[cells["AGESTART"] == "*"]
+    key = ["REGION_TYPE", "REGION_ID", "ITERATION_CODE"]
+    sums = everybody.groupby(key)["COUNT"].sum()
+    assert (sums == totals.set_index(key)["COUNT"].reindex(sums.index)).all()
+    assert not list(tmp_path.glob("*.db"))
+
+
+@pytest.mark.slow
+def test_the_same_replicates_give_the_same_errors(tmp_path: Path) -> None:
+    file = generate_tree(tmp_path / "tree", "random", "sparse", areas=40)
+    for name in ("a", "b"):
+        command = ["replicates", "trips", str(file), "--replicates", "2"]
+        assert main([*command, "--out", str(tmp_path / name)]) == 0
+    first, second = (pd.read_csv(tmp_path / name / "errors.csv") for name in ("a", "b"))
+    pd.testing.assert_frame_equal(first, second)
+    assert (first["max_absolute_error, s.d."] > 0).any()
+
+
+def test_confidential_input_is_refused(groups: Path, tmp_path: Path, capsys) -> None:
+    groups.write_text(groups.read_text().replace("confidential = false\n", ""))
+    out = tmp_path / "out"
+    assert main(["replicates", "detailed-groups", str(groups), "--out", str(out)]) == 2
+    assert "no ledger records" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_means_are_taken_row_by_row() -> None:
+    figures = {"error": "error"}
+    first = Errors(pd.DataFrame({"level": [1, 2], "error": [1, 5]}), ["level"], figures)
+    second = Errors(pd.DataFrame({"level": [2, 1], "error": [7, None]}), ["level"], figures)
+    found = mean_errors([first, second]).set_index("level")
+    assert found["error"].to_dict() == {1: 1.0, 2: 6.0}
+    assert found.loc[2, "error, s.d."] == pytest.approx(2**0.5)
