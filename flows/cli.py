@@ -8,13 +8,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spineflow.flows.registry import DEMOS, MODULES, product
+from spineflow.flows.registry import DEMOS, MODULES, REPLICATED, product
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 
 if TYPE_CHECKING:
@@ -111,8 +111,10 @@ def parser() -> argparse.ArgumentParser:
             help=f"{help}; may be given several times",
         )
 
-    def with_settings(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("flow", choices=tuple(MODULES), metavar="FLOW", help=", ".join(MODULES))
+    def with_settings(
+        sub: argparse.ArgumentParser, flows: Collection[str] = tuple(MODULES)
+    ) -> None:
+        sub.add_argument("flow", choices=flows, metavar="FLOW", help=", ".join(flows))
         sub.add_argument("settings", metavar="SETTINGS.toml", help="settings of the run")
         with_overrides(sub, "override one setting")
 
@@ -186,6 +188,22 @@ def parser() -> argparse.ArgumentParser:
     )
     report.add_argument("run_directories", metavar="RUN_DIR", nargs="+", help=RUN_DIR)
 
+    replicates = add(
+        "replicates",
+        _replicates,
+        "run again and again on data that may be disclosed: mean errors, and true counts",
+        "Measure and estimate several times with different noise, on input that is not "
+        "confidential, and write the mean errors of the replicates. For detailed-groups the true counts are "
+        "written too, in the layout of the production program's target counts.",
+    )
+    with_settings(replicates, REPLICATED)
+    replicates.add_argument(
+        "--replicates", type=int, default=10, metavar="N", help="how many (default: %(default)s)"
+    )
+    replicates.add_argument(
+        "--out", default="replicates", metavar="FOLDER", help="where to (default: %(default)s)"
+    )
+
     intervals = add(
         "intervals",
         _intervals,
@@ -255,7 +273,8 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="WHAT=MARGIN",
         help="say which budget the 95 %% margin of error of an answer needs, for example "
-        "persons:County:total=25 of topdown or TRACT:2=11 of detailed-groups",
+        "persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of "
+        "group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products",
     )
     budget.add_argument(
         "--curve", metavar="FILE.svg", help="also draw epsilon against delta into this file"
@@ -405,6 +424,18 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _replicates(options: argparse.Namespace) -> int:
+    from spineflow.flows.replicates import write_replicates
+
+    asked = product(options.flow)
+    settings = asked.load(options.settings, options.overrides)
+    if options.replicates < 1:
+        raise InputRefused("--replicates must be at least 1.")
+    for path in write_replicates(asked, settings, options.replicates, Path(options.out)):
+        print(f"written: {path}")
+    return 0
+
+
 def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
     """Refuse to report on a run whose settings, spine or plan are not those that were charged.
 
@@ -475,7 +506,7 @@ def _compare(existing: list[tuple[RunDirectory, Product, ProductSettings]]) -> i
     first, *others = products.values()
     if others or first.compare is None:
         names = " and ".join(sorted(products))
-        raise InputRefused(f"Runs of {names} cannot be compared; name runs of topdown alone.")
+        raise InputRefused(f"Runs of {names} cannot be compared; name runs of one product.")
     with ExitStack() as stack:
         for root in sorted({run.root for run, _, _ in existing}):
             stack.enter_context(RunDirectory(root).locked())

@@ -96,6 +96,12 @@ def print_finished(
         print(f"published: {marker_address(settings.published_to, settings.PRODUCT)}")
 
 
+def print_notes(sentences: Sequence[str]) -> None:
+    """What a user may want to change before anything is spent, or next time."""
+    for sentence in sentences:
+        print(f"note: {sentence}.")
+
+
 class CheckedInput(Protocol):
     """What every product's check of its input tells."""
 

@@ -10,17 +10,21 @@ tasks hand to each other are names and digests.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
-from spineflow.flows.console import page, print_finished, print_rules
+from spineflow.flows.console import page, print_finished, print_notes, print_rules
 from spineflow.flows.order import Call, Order, Wave, announced, call, submitted
-from spineflow.flows.public_tables import show_outcome, show_table
+from spineflow.flows.public_tables import show_notes, show_outcome, show_table
 from spineflow.flows.running import (
+    Errors,
     Product,
     entered,
     run_settings_file,
@@ -29,14 +33,20 @@ from spineflow.flows.running import (
 )
 from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
+from spineflow.tasks.detailed_groups.checks.comparison import FIGURES, KEYS, compared
 from spineflow.tasks.detailed_groups.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.detailed_groups.ingest.ingest import (
     check_input_of,
     parameters_of,
     run_parameters,
 )
+from spineflow.tasks.detailed_groups.ingest.inputs import read_blocks
 from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.ingest.steps import count, ingest
+from spineflow.tasks.detailed_groups.ingest.target_counts import (
+    target_counts,
+    write_target_counts,
+)
 from spineflow.tasks.detailed_groups.measurement.charge import guarantee_of, has_stage_1
 from spineflow.tasks.detailed_groups.measurement.steps import (
     charge_ledger,
@@ -44,16 +54,25 @@ from spineflow.tasks.detailed_groups.measurement.steps import (
     measure_totals,
 )
 from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
+from spineflow.tasks.detailed_groups.postprocess.redundant import (
+    redundant_spending,
+    redundant_spending_of_run,
+)
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
 from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
-from spineflow.tasks.detailed_groups.release.budget import budget_report
+from spineflow.tasks.detailed_groups.release.budget import budget_report, needed_budget
 from spineflow.tasks.detailed_groups.release.certificate import facts_of
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.release.steps import write_tables
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.idle import refuse_idle_settings
+from spineflow.tasks.detailed_groups.workload.regions import areas_of
 from spineflow.tasks.pages.document import Table as ReportTable
 from spineflow.tasks.pages.numbers import shown_epsilon
+from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables.findings import UnreadableInput
 
 
 @flow(name="detailed-groups", flow_run_name=settings_run_name, persist_result=False)
@@ -75,7 +94,14 @@ def detailed_groups(
 def detailed_groups_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, DetailedGroupsSettings) as (run, settings):
-        for wave in submitted(run, announced(run, settings, order(run, settings))):
+        redundant = partial(redundant_spending_of_run, run, settings)
+        for wave in submitted(run, announced(run, settings, order(run, settings), redundant)):
+            if "counts" in wave:
+                show_notes(
+                    redundant(),
+                    key="redundant-spending",
+                    description="What is about to be measured twice",
+                )
             if "stage 2" in wave:
                 rows = tuple(_groups_of_levels(run, settings))
                 show_table(
@@ -133,6 +159,7 @@ def refuse(settings: DetailedGroupsSettings) -> None:
 
     Working out the costs refuses budgets whose noise is too wide for its threshold to be known.
     """
+    refuse_idle_settings(settings, parameters_of(settings))
     costs(settings)
 
 
@@ -141,7 +168,10 @@ def check(settings: DetailedGroupsSettings) -> None:
     found = check_input_of(settings)
     with_counts = not settings.input.confidential
     print_rules(found, with_counts=with_counts)
-    found.accepted(with_counts=with_counts)
+    accepted = found.accepted(with_counts=with_counts)
+    declared = accepted.invariants if settings.mechanism.units_are_invariant else None
+    parameters = parameters_of(settings)
+    print_notes(redundant_spending(settings, parameters, accepted.blocks, declared))
 
 
 def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
@@ -183,6 +213,11 @@ def print_costs(settings: DetailedGroupsSettings) -> None:
             cells += [_decimal(level["needed_budget"].get(name)) for name in needed]
             table.add_row(*("" if cell is None else str(cell) for cell in cells))
         console.print(table)
+    parameters = parameters_of(settings)
+    with suppress(InputRefused, UnreadableInput):
+        blocks, invariants = read_blocks(settings.input.tables, parameters)
+        declared = invariants if settings.mechanism.units_are_invariant else None
+        print_notes(redundant_spending(settings, parameters, blocks, declared))
 
 
 def finished(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
@@ -210,6 +245,35 @@ def _facts(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
     return facts_of(settings, run_parameters(run, settings))
 
 
+def needed(settings: DetailedGroupsSettings, target: str, margin: int) -> str:
+    """The budget that a target REGION TYPE:LEVEL needs for a margin of error."""
+    specification = read_specification(settings.input.parameters)
+    return needed_budget(parameters_of(settings), specification, target, margin)
+
+
+def compare(runs: Sequence[tuple[RunDirectory, DetailedGroupsSettings]]) -> Path:
+    """Runs side by side: errors and suppression by level and table."""
+    return write_comparison([compared(run, settings) for run, settings in runs], KEYS, FIGURES)
+
+
+def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path, ...]:
+    """Write the true counts of input that is not confidential; returns the files."""
+    with_counts = not settings.input.confidential
+    accepted = check_input_of(settings).accepted(with_counts=with_counts)
+    counts = target_counts(
+        accepted.persons,
+        areas_of(accepted.blocks)[1],
+        read_specification(settings.input.parameters),
+        parameters_of(settings),
+    )
+    return write_target_counts(folder, counts)
+
+
+def errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Errors:
+    """The errors of a run, as comparisons show them."""
+    return Errors(compared(run, settings).errors, KEYS, FIGURES)
+
+
 PRODUCT = Product(
     settings=DetailedGroupsSettings,
     flow=detailed_groups,
@@ -221,6 +285,9 @@ PRODUCT = Product(
     report=report,
     facts=_facts,
     order=order,
+    compare=compare,
+    errors=errors,
+    needed=needed,
     refuse=refuse,
 )
 

@@ -8,6 +8,7 @@ All data travel through the run directory; what the tasks hand to each other are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from spineflow.flows.console import page, print_finished, print_rules
 from spineflow.flows.order import Order, announced, call, submitted
 from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
+    Errors,
     Product,
     entered,
     run_settings_file,
@@ -24,6 +26,7 @@ from spineflow.flows.running import (
     stages_run_name,
 )
 from spineflow.tasks.group_sizes.checks.accuracy import read_accuracy
+from spineflow.tasks.group_sizes.checks.comparison import FIGURES, KEYS, compared
 from spineflow.tasks.group_sizes.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.group_sizes.estimation.steps import estimate
 from spineflow.tasks.group_sizes.ingest.files import read_plan
@@ -40,7 +43,8 @@ from spineflow.tasks.group_sizes.release.report import (
 )
 from spineflow.tasks.group_sizes.release.steps import tabulate
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import budget_report
+from spineflow.tasks.group_sizes.workload.costs import budget_report, needed_budget
+from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
 
 
@@ -144,6 +148,21 @@ def report(run: RunDirectory, settings: GroupSizesSettings) -> Path:
     return write_report(run, settings, None if settings.input.confidential else read_accuracy(run))
 
 
+def needed(settings: GroupSizesSettings, target: str, margin: int) -> str:
+    """The budget that the measured counts of a level need for a margin of error."""
+    return needed_budget(plan_of(settings, public_hierarchy(settings), 0), target, margin)
+
+
+def compare(runs: Sequence[tuple[RunDirectory, GroupSizesSettings]]) -> Path:
+    """Runs side by side: errors by level."""
+    return write_comparison([compared(run, settings) for run, settings in runs], KEYS, FIGURES)
+
+
+def errors(run: RunDirectory, settings: GroupSizesSettings) -> Errors:
+    """The errors of a run, as comparisons show them."""
+    return Errors(compared(run, settings).errors, KEYS, FIGURES)
+
+
 PRODUCT = Product(
     settings=GroupSizesSettings,
     flow=group_sizes,
@@ -155,4 +174,7 @@ PRODUCT = Product(
     report=report,
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     order=order,
+    compare=compare,
+    errors=errors,
+    needed=needed,
 )

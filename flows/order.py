@@ -9,7 +9,7 @@ tests call the same steps as functions, one after the other, and need no server.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +58,13 @@ def call(step: Task, *keys: Any, after: Iterable[Call] = ()) -> Call:
 
 
 def announced(
-    run: RunDirectory, settings: ProductSettings, order: Iterable[Wave]
+    run: RunDirectory,
+    settings: ProductSettings,
+    order: Iterable[Wave],
+    notes: Callable[[], Sequence[str]] = tuple,
 ) -> Iterator[Wave]:
-    """The same waves, and a word on standard error if nothing caps what the run spends.
+    """The same waves, and a word on standard error if nothing caps what the run spends, and for
+    each of `notes`, which are asked for then.
 
     It is said once the run has been charged, before anything is drawn: what is refused until then
     is told in one sentence. Raises as `first_run_notice`.
@@ -69,8 +73,12 @@ def announced(
     notice = None if is_charged else first_run_notice(settings)
     for wave in order:
         yield wave
-        if LEDGER in wave and notice is not None:
+        if LEDGER not in wave or is_charged:
+            continue
+        if notice is not None:
             print(f"warning: {notice}", file=sys.stderr)
+        for note in notes():
+            print(f"note: {note}.", file=sys.stderr)
 
 
 def submitted(run: RunDirectory, order: Iterable[Wave]) -> Iterator[Wave]:

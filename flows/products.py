@@ -6,6 +6,7 @@ ledger, so that `spineflow resume` continues the product that was interrupted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -25,7 +26,9 @@ from spineflow.flows.running import (
 )
 from spineflow.tasks.certificates.products import write_products_certificate
 from spineflow.tasks.ledger.products_report import write_index, write_products_report
+from spineflow.tasks.runs.comparison import write_links
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.publication import refuse_taken_place
 from spineflow.tasks.runs.timing import stopwatch
@@ -89,6 +92,38 @@ def costs(settings: ProductsSettings) -> dict[str, Any]:
     return {name: product(name).costs(own) for name, own in settings.products.chosen().items()}
 
 
+def needed(settings: ProductsSettings, target: str, margin: int) -> str:
+    """The budget that a product's target needs; the product's name and a colon stand before it."""
+    name, _, what = target.partition(":")
+    own = settings.products.chosen().get(name)
+    if own is None:
+        raise InputRefused(
+            f"--target {target}: write PRODUCT:WHAT, with one of "
+            f"{', '.join(settings.products.chosen())}."
+        )
+    asked = product(name)
+    if asked.needed is None:
+        raise InputRefused(f"Margins cannot be turned into a budget for {name}.")
+    return f"{name}: {asked.needed(own, what, margin)}"
+
+
+def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
+    """Compare every product that all runs have; the page of the first run links the comparisons."""
+    names = [
+        name
+        for name in runs[0][1].products.chosen()
+        if all(name in own.products.chosen() for _, own in runs)
+    ]
+    pages = {}
+    for name in names:
+        parts = [(RunDirectory(run.root / name), own.products.chosen()[name]) for run, own in runs]
+        if (write := product(name).compare) is not None:
+            pages[name] = write(parts)
+    if not pages:
+        raise InputRefused("The runs have no product in common; compare runs that do.")
+    return write_links(runs[0][0], pages, stamp=runs[0][1].stamp)
+
+
 def print_costs(settings: ProductsSettings) -> None:
     """The same, one product after the other."""
     for name, own in settings.products.chosen().items():
@@ -122,5 +157,7 @@ PRODUCT = Product(
     print_costs=print_costs,
     finished=finished,
     report=report,
+    compare=compare,
+    needed=needed,
     refuse=refuse,
 )

@@ -26,10 +26,15 @@ from spineflow.tasks.runs.settings import (
     Section,
     WithPreset,
     merged_tables,
+    table_of,
 )
 
 SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""
+
+
+ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
+"""Keys of shared tables that speak of the whole run too."""
 
 
 class SharedInput(InputSettings):
@@ -117,11 +122,31 @@ class ProductsSettings(ProductSettings):
                 )
             settings.refuse_what_does_not_fit(lambda text, where=where: refuse(f"{where}: {text}"))
 
-    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
-        """Refuse what does nothing in a product's own settings."""
-        for name, settings in self.products.chosen().items():
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+        """Refuse what does nothing in a product's settings, and shared keys that all replace."""
+        if "preset" in own:
+            refuse("preset does nothing here; a product's own table names its preset")
+        chosen = self.products.chosen()
+        tables = {name: table_of(own, "products", name) for name in chosen}
+        for section in SHARED:
+            for key in table_of(own, section):
+                readers = [
+                    name
+                    for name in chosen
+                    if key in _shared_with(MODELS[name], own).get(section, {})
+                    and key not in table_of(tables[name], section)
+                ]
+                if not readers and key not in ALWAYS:
+                    refuse(
+                        f"{section}.{key} does nothing, because every product that reads it has "
+                        "its own; remove it"
+                    )
+        for name, settings in chosen.items():
             where = f"products.{name}"
-            settings.refuse_what_does_nothing(lambda text, where=where: refuse(f"{where}: {text}"))
+            whole = merged_tables(_shared_with(MODELS[name], own), tables[name])
+            settings.refuse_what_does_nothing(
+                whole, lambda text, where=where: refuse(f"{where}: {text}")
+            )
 
 
 def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -27,6 +29,13 @@ def show_table(table: Table, *, key: str, description: str) -> None:
         key=key,
         description=description,
     )
+
+
+def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
+    """Show sentences as a list; nothing if there are none."""
+    if sentences:
+        lines = "\n".join(f"- {sentence}." for sentence in sentences)
+        create_markdown_artifact(lines, key=key, description=description)
 
 
 def show_budgets(settings: TopdownSettings) -> None:

@@ -26,6 +26,9 @@ TOGETHER = ("topdown", "detailed-groups", "group-sizes")
 DEMOS = ("topdown", "detailed-groups", "group-sizes", "trips", "products")
 """Products whose input `spineflow demo` can generate."""
 
+REPLICATED = ("detailed-groups", "group-sizes", "trips")
+"""Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""
+
 
 def product(name: str) -> Product:
     """The product of a flow; raises KeyError for a name that is not in `MODULES`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 from prefect import Flow, tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
@@ -48,6 +49,15 @@ _IN_FORCE: dict[Path, ProductSettings] = {}
 the run has frozen."""
 
 
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Errors of a run: a table, its columns that say of what, and those that say how large."""
+
+    table: pd.DataFrame
+    keys: Sequence[str]
+    figures: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Product:
     """What the command line, deployments and the parent flow need of a product.
@@ -66,6 +76,8 @@ class Product:
     report : writes the public report of a finished run again, and returns its path.
     compare : writes a report of several finished runs and their settings side by side, and
         returns its path; None where a product has none.
+    errors : the errors of a released run of some settings, with the columns that say of what they
+        are and those of the figures; None where replicates are tried in another way.
     needed : a sentence on the budget that the 95 % margin of error of something needs, given its
         name and the margin; None where a product has none.
     refuse : further checks of the settings before anything is read; raises InputRefused.
@@ -82,6 +94,7 @@ class Product:
     facts: Callable[[RunDirectory, Any], Facts] | None = None
     order: Callable[[RunDirectory, Any], Order] | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
+    errors: Callable[[RunDirectory, Any], Errors] | None = None
     needed: Callable[[Any, str, int], str] | None = None
     refuse: Callable[[Any], None] = lambda settings: None
 

@@ -14,18 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
-from spineflow.flows.console import decimal, page, print_finished, print_rules
+from spineflow.flows.console import decimal, page, print_finished, print_notes, print_rules
 from spineflow.flows.order import Aside, Call, Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import (
     show_accuracy,
     show_budgets,
     show_geounits,
+    show_notes,
     show_outcome,
     show_solves,
 )
@@ -69,6 +71,11 @@ from spineflow.tasks.topdown.release.tabulations.run import has_tables
 from spineflow.tasks.topdown.release.tabulations.steps import write_redistricting_tables
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
 from spineflow.tasks.topdown.spine.build import check_spine_settings, universe_spine
+from spineflow.tasks.topdown.spine.redundant import (
+    redundant_spending,
+    redundant_spending_of_geography,
+    redundant_spending_of_run,
+)
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
@@ -94,7 +101,14 @@ def topdown_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TopdownSettings) as (run, settings):
         show_budgets(settings)
-        for wave in submitted(run, announced(run, settings, order(run, settings))):
+        redundant = partial(redundant_spending_of_run, run, settings)
+        for wave in submitted(run, announced(run, settings, order(run, settings), redundant)):
+            if any(stage.endswith(" spine") for stage in wave):
+                show_notes(
+                    redundant(),
+                    key="redundant-spending",
+                    description="What is about to be measured and discarded",
+                )
             if isinstance(wave, Aside):
                 show_geounits(run, settings)
             if any(stage.endswith("microdata") for stage in wave):
@@ -209,7 +223,8 @@ def check(settings: TopdownSettings) -> None:
         check_declared_spines(settings, accepted.areas.frame)
         return
     for universe in settings.run.universes:
-        universe_spine(settings, universe, accepted.geography, accepted.invariants)
+        spine = universe_spine(settings, universe, accepted.geography, accepted.invariants)
+        print_notes(redundant_spending(settings, universe, spine))
 
 
 def costs(settings: TopdownSettings) -> dict[str, Any]:
@@ -254,6 +269,7 @@ def print_costs(settings: TopdownSettings) -> None:
         for name, epsilon in report["block_within"].items():
             protected.add_row(f"block within its {name}", shown_epsilon(epsilon))
         console.print(protected)
+    print_notes(redundant_spending_of_geography(settings))
 
 
 def finished(run: RunDirectory, settings: TopdownSettings) -> None:

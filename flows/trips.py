@@ -22,6 +22,7 @@ from spineflow.flows.console import page, print_finished, print_rules
 from spineflow.flows.order import Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import show_outcome, show_table
 from spineflow.flows.running import (
+    Errors,
     Product,
     entered,
     run_settings_file,
@@ -30,9 +31,11 @@ from spineflow.flows.running import (
 )
 from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
+from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import refusal
 from spineflow.tasks.trips.checks.accuracy import read_accuracy
+from spineflow.tasks.trips.checks.comparison import FIGURES, KEYS, compared
 from spineflow.tasks.trips.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
 from spineflow.tasks.trips.estimation.steps import combine, estimate
@@ -43,6 +46,7 @@ from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
 from spineflow.tasks.trips.paths import level_folder
 from spineflow.tasks.trips.release.certificate import facts_of
+from spineflow.tasks.trips.release.false_cells import false_cells
 from spineflow.tasks.trips.release.report import write_report
 from spineflow.tasks.trips.release.statements import (
     conversion_sentence,
@@ -53,7 +57,7 @@ from spineflow.tasks.trips.release.statements import (
 from spineflow.tasks.trips.release.steps import write_table
 from spineflow.tasks.trips.release.table import TABLE, n_trips
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.costs import budget_report
+from spineflow.tasks.trips.workload.costs import budget_report, needed_budget
 from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
 from spineflow.tasks.trips.workload.plan import Plan, make_plan
 
@@ -179,7 +183,8 @@ def finished(run: RunDirectory, settings: TripsSettings) -> None:
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
     delta = shown_delta(cost["delta"])
     line = f"{plan.mechanism}: {n_rows:,} rows; epsilon {epsilon} at delta {delta}"
-    print_finished(run, settings, [line], _facts(run, settings).statement)
+    expected = false_cells(run, plan).sentence
+    print_finished(run, settings, [line, expected], _facts(run, settings).statement)
     _warn(delta_warning(settings, n_trips(run.release, plan.tree)))
 
 
@@ -194,6 +199,21 @@ def _facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     return facts_of(settings, plan_of(run, settings), read_tree(run).total)
 
 
+def needed(settings: TripsSettings, target: str, margin: int) -> str:
+    """The budget that the counts of a level, by its number or name, need for a margin of error."""
+    return needed_budget(make_plan(settings, public_shape(settings).tree), target, margin)
+
+
+def compare(runs: Sequence[tuple[RunDirectory, TripsSettings]]) -> Path:
+    """Runs side by side: errors and false cells by level."""
+    return write_comparison([compared(run, settings) for run, settings in runs], KEYS, FIGURES)
+
+
+def errors(run: RunDirectory, settings: TripsSettings) -> Errors:
+    """The errors of a run, as comparisons show them."""
+    return Errors(compared(run, settings).errors, KEYS, FIGURES)
+
+
 PRODUCT = Product(
     settings=TripsSettings,
     flow=trips,
@@ -205,6 +225,9 @@ PRODUCT = Product(
     report=report,
     facts=_facts,
     order=order,
+    compare=compare,
+    errors=errors,
+    needed=needed,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -20,6 +21,8 @@ from spineflow.tasks.runs.settings import (
     ProductSettings,
     Refuse,
     Section,
+    refuse_idle,
+    table_of,
 )
 
 CENSUS_TABLES = ("persons", "units", "geography")
@@ -144,3 +147,17 @@ class DetailedGroupsSettings(ProductSettings):
             refuse(f"mechanism.summary_levels must order all of {', '.join(REGION_TYPES)}")
         if self.mechanism.units_are_invariant and given != CENSUS_TABLES:
             refuse("mechanism.units_are_invariant needs the census tables, which have units")
+
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+        """Refuse what is asked of coterminous regions or of targets that are not asked for.
+
+        What depends on `config.json` too is in `workload.idle`.
+        """
+        super().refuse_what_does_nothing(own, refuse)
+        mechanism, explorer = self.mechanism, self.explorer
+        together = (mechanism.coterminous, "mechanism.coterminous = true")
+        uses = {"summary_levels": together, "units_are_invariant": together}
+        refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
+        has_target = explorer.margin is not None or explorer.threshold is not None
+        decimals = {"decimals": (has_target, "explorer.margin or explorer.threshold")}
+        refuse_idle(explorer, table_of(own, "explorer"), "explorer", decimals, refuse)

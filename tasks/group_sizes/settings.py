@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from spineflow.tasks.group_sizes.workload.mechanisms import (
+    GROUP_SIZES,
     KEEP_ROWS,
     PROVEN,
     PUBLISHED,
@@ -20,8 +22,10 @@ from spineflow.tasks.runs.settings import (
     ProductSettings,
     Refuse,
     Section,
+    refuse_idle,
     refuse_loss,
     refuse_shares,
+    table_of,
 )
 
 CENSUS_TABLES = ("persons", "units", "geography")
@@ -66,6 +70,9 @@ class Invariants(Section):
     level: str | None = None
     """The numbers of groups of the regions of this level, and above, are public as they are in the
     input; None is the finest level for census tables, and the total alone otherwise."""
+    numbers: FilePath | None = None
+    """Table with columns region, groups: the public numbers of the regions of that level, which the
+    input is then checked against."""
 
 
 class GeographySettings(Section):
@@ -166,10 +173,18 @@ class GroupSizesSettings(ProductSettings):
                 "invariants.groups is not for census tables, whose housing units and facilities "
                 "are invariant; leave it out"
             )
-        if not is_census and self.invariants.groups is False:
+        if self.invariants.numbers is not None:
+            if self.invariants.level is None:
+                refuse("invariants.numbers needs invariants.level, the level of its regions")
+            if self.invariants.groups is not False:
+                refuse(
+                    "invariants.numbers says how many groups there are; remove invariants.groups"
+                )
+        elif not is_census and self.invariants.groups is False:
             refuse(
                 "the mechanisms state the number of groups exactly, so it must be public: declare "
-                "it with invariants.groups = true, or give the number there"
+                "it with invariants.groups = true, or give the number there, or numbers by region "
+                "with invariants.numbers"
             )
         if self.invariants.level is not None and mechanism.name not in (None, *KEEP_ROWS):
             refuse(
@@ -178,6 +193,25 @@ class GroupSizesSettings(ProductSettings):
             )
         if not isinstance(self.invariants.groups, bool) and self.invariants.groups < 0:
             refuse("invariants.groups is negative; give the number of groups")
+
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+        """Refuse what changes no noise under the published calibration, or for sizes."""
+        super().refuse_what_does_nothing(own, refuse)
+        mechanism = self.mechanism
+        is_proven = mechanism.calibration == PROVEN
+        scaled = {"neighbors": (is_proven, "the proven calibration")}
+        refuse_idle(self.privacy, table_of(own, "privacy"), "privacy", scaled, refuse)
+        # Records are held to the quantity, and without a name it chooses the mechanism.
+        counts_sizes = mechanism.name is not None and VECTOR_OF[mechanism.name] == GROUP_SIZES
+        uses = {
+            "largest_quantity": (
+                self.input.kind == "records"
+                or mechanism.name is None
+                or (is_proven and not counts_sizes),
+                "a table of records, or cumulative sizes whose noise it scales",
+            ),
+        }
+        refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
 
 
 def _refuse_privacy(privacy: GroupPrivacy, refuse: Refuse) -> None:

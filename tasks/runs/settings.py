@@ -217,11 +217,51 @@ class ProductSettings(Section):
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Check what a single field cannot show; call `refuse` with a sentence about the first."""
 
-    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings that have no effect beside the others.
 
-        Asked of settings files alone: a run that an earlier version began keeps what it has.
+        `own` is what the settings file itself says, without its preset. Asked of settings files
+        alone: a run that an earlier version began keeps what it has.
         """
+        is_dask = self.run.runner == "dask"
+        uses = {
+            "dask_address": (is_dask, 'run.runner = "dask"'),
+            "workers": (
+                not is_dask or self.run.dask_address is None,
+                "workers of its own: those of run.dask_address are its scheduler's",
+            ),
+        }
+        refuse_idle(self.run, table_of(own, "run"), "run", uses, refuse)
+        accepts_delta = {
+            "large_delta": (self.input.confidential and self.is_private, "confidential input")
+        }
+        refuse_idle(self.privacy, table_of(own, "privacy"), "privacy", accepts_delta, refuse)
+
+
+Uses = Mapping[str, tuple[bool, str]]
+"""Of settings by key: whether they have an effect beside the others, and what that would need."""
+
+
+def refuse_idle(
+    section: Section, own: Mapping[str, Any], where: str, uses: Uses, refuse: Refuse
+) -> None:
+    """Refuse settings of a section that a file gives although they have no effect.
+
+    Those at their defaults pass: they say how the run is anyway. `own` is the file's own table, and
+    `where` its dotted key.
+    """
+    for name, (is_used, need) in uses.items():
+        is_default = getattr(section, name) == type(section).model_fields[name].get_default()
+        if name in own and not is_used and not is_default:
+            refuse(f"{where}.{name} does nothing without {need}; remove it")
+
+
+def table_of(tree: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """The table under some keys, one below the other; empty if there is none."""
+    for key in keys:
+        found = tree.get(key)
+        tree = found if isinstance(found, Mapping) else {}
+    return tree
 
 
 AnySection = TypeVar("AnySection", bound=Section)

@@ -57,7 +57,7 @@ def load_settings(
 
     completed = model.completed(merged, path.resolve().parent)
     settings = _validated(model, model.expanded(completed, with_preset), path)
-    settings.refuse_what_does_nothing(refuse_in(path.name))
+    settings.refuse_what_does_nothing(merged, refuse_in(path.name))
     return settings
 
 

@@ -37,6 +37,7 @@ from spineflow.tasks.runs.settings import (
 from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
+from spineflow.tasks.topdown.workload.idle import refuse_idle_settings
 
 Universe = str
 """Name of a universe that the census declares."""
@@ -355,10 +356,12 @@ class TopdownSettings(ProductSettings):
         if self.is_declared:
             _refuse_declared(self, refuse)
 
-    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
-        """Refuse what is known of measurements in the settings of a run that draws its own."""
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+        """Refuse settings of other flows, spines, estimators and geolevels; see `workload.idle`."""
+        super().refuse_what_does_nothing(own, refuse)
         if self.measured is not None:
             refuse("measured belongs to the flow estimate; take the section out")
+        refuse_idle_settings(self, own, refuse)
 
 
 def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,8 +18,10 @@ from spineflow.tasks.runs.settings import (
     Section,
     exact_fraction,
     refuse_delta,
+    refuse_idle,
     refuse_loss,
     refuse_shares,
+    table_of,
 )
 from spineflow.tasks.trips.workload.mechanisms import (
     FULL_INFORMATION,
@@ -162,12 +165,13 @@ class TripsSettings(ProductSettings):
         if self.mechanism.share_ratio <= 0:
             refuse("mechanism.share_ratio must be a positive fraction")
 
-    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of other mechanisms, and of people who make several trips."""
-        mechanism = self.mechanism
+        super().refuse_what_does_nothing(own, refuse)
+        mechanism, privacy = self.mechanism, self.privacy
         is_leaves = mechanism.name in (GAUSSIAN_LEAVES, STABILITY_HISTOGRAM)
         is_full = mechanism.name == FULL_INFORMATION
-        needs = {
+        uses = {
             "shares": (not is_leaves, "a top-down mechanism"),
             "remove_small_values": (
                 not is_leaves and mechanism.name != TDA_CHEBYSHEV,
@@ -178,16 +182,16 @@ class TripsSettings(ProductSettings):
             "projection": (is_full, f"the mechanism {FULL_INFORMATION}"),
             "most_nodes": (is_full, f"the mechanism {FULL_INFORMATION}"),
         }
-        for name, (is_used, what) in needs.items():
-            is_default = getattr(mechanism, name) == type(mechanism).model_fields[name].default
-            if not is_used and not is_default:
-                refuse(f"mechanism.{name} does nothing without {what}; remove it")
-        privacy = self.privacy
-        if privacy.distinct_trips and privacy.trips_per_person == 1:
+        refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
+        if mechanism.shares == "geometric" and mechanism.share_ratio == 1:
             refuse(
-                "privacy.distinct_trips does nothing where a person makes one trip; remove it, or "
-                "set privacy.trips_per_person"
+                "mechanism.shares = 'geometric' does nothing at a ratio of 1; give "
+                "mechanism.share_ratio"
             )
+        several = {"distinct_trips": (privacy.trips_per_person > 1, "privacy.trips_per_person")}
+        refuse_idle(privacy, table_of(own, "privacy"), "privacy", several, refuse)
+        public = {"public_levels": (self.input.confidential, "confidential input")}
+        refuse_idle(self.input, table_of(own, "input"), "input", public, refuse)
 
     def _refuse_input(self, refuse: Refuse) -> None:
         given = self.input

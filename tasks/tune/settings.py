@@ -27,8 +27,10 @@ from spineflow.tasks.runs.settings import (
     Section,
     WithPreset,
     merged_tables,
+    refuse_idle,
     refuse_loss,
     refuse_within,
+    table_of,
 )
 from spineflow.tasks.tune.searched import SearchedProduct
 
@@ -144,3 +146,27 @@ class TuneSettings(ProductSettings):
                     f"{where}.workload.{universe} has attributes of its own; all must share them"
                 )
             variant.refuse_what_does_not_fit(refuse_within(where, refuse))
+
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+        """Refuse keys of the other kind of criterion, a grid that nothing searches, and what does
+        nothing in what a variant changes.
+        """
+        super().refuse_what_does_nothing(own, refuse)
+        product = self.SEARCHED.settings.PRODUCT
+        if "preset" in own:
+            refuse(f"preset does nothing here; the table {product} names the preset")
+        is_error = (self.criterion.kind == "error", 'criterion.kind = "error"')
+        criterion = {
+            "share": (self.criterion.kind == "redistricting", 'criterion.kind = "redistricting"'),
+            **dict.fromkeys(
+                ("quantity", "answer", "level", "size_class", "statistic", "at_most"), is_error
+            ),
+        }
+        refuse_idle(self.criterion, table_of(own, "criterion"), "criterion", criterion, refuse)
+        is_searched = (self.search.method != "fixed", "a search for budgets")
+        grid = dict.fromkeys(("lowest", "highest", "step"), is_searched)
+        refuse_idle(self.search, table_of(own, "search"), "search", grid, refuse)
+        for name, variant in self.variants.items():
+            place = ("variants", name) if "variants" in own else (product,)
+            change = table_of(own, *place)
+            variant.refuse_what_does_nothing(change, refuse_within(".".join(place), refuse))

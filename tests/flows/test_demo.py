@@ -19,6 +19,13 @@ PAGES = {
 }
 """The pages of products other than topdown, which README begins with."""
 
+TARGETS = {
+    "detailed-groups": "TRACT:2=11",
+    "group-sizes": "county=20",
+    "products": "topdown:persons:County:total=25",
+    "trips": "4=30",
+}
+
 
 def test_the_command_offers_what_can_be_generated() -> None:
     assert tuple(sorted(GENERATED)) == tuple(sorted(DEMOS))
@@ -38,12 +45,22 @@ def test_generated_input_is_accepted_and_kept(flow: str, tmp_path: Path, capsys)
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.parametrize("flow", ["detailed-groups", "group-sizes", "products", "trips"])
-def test_a_demonstration_runs(flow: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_demonstration_runs(flow: str, tmp_path: Path, monkeypatch, capsys) -> None:
     """The two lines that a page begins with, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     for line in first_lines(flow):
         assert main(line.split()[1:]) == 0
-    assert (tmp_path / GENERATED[flow].folder / "run" / "release" / "certificate.html").exists()
+    folder = tmp_path / GENERATED[flow].folder
+    run, settings = folder / "run", folder / "settings.toml"
+    assert (run / "release" / "certificate.html").exists()
+    capsys.readouterr()
+    assert main(["budget", flow, str(settings), "--target", TARGETS[flow]]) == 0
+    assert "with a probability of 95 %" in capsys.readouterr().out
+    assert main(["budget", flow, str(settings), "--target", "nowhere=3"]) == 2
+    assert "--target nowhere" in capsys.readouterr().err
+    assert main(["report", str(run), str(run)]) == 0
+    page = Path(capsys.readouterr().out.removeprefix("comparison: ").strip())
+    assert "compared with the truth" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("flow", PAGES)

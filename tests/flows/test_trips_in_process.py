@@ -87,7 +87,11 @@ MECHANISMS = {
         "mechanism.most_nodes=1",
         "mechanism.shares=optimised",
     ),
-    "unbounded": ("privacy.neighbors=unbounded", "mechanism.shares=geometric"),
+    "unbounded": (
+        "privacy.neighbors=unbounded",
+        "mechanism.shares=geometric",
+        "mechanism.share_ratio=2",
+    ),
     "unbounded, selected": (
         "mechanism.name=inftda_full_information",
         "mechanism.most_nodes=1",

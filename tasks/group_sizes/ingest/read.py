@@ -14,7 +14,7 @@ from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import IngestResult, check_inputs
 from spineflow.tasks.census.tables import EvidenceTally, load_geography
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_geography, read_hierarchy
-from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes
+from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.mechanisms import KEEP_ROWS, TOPDOWN
 from spineflow.tasks.group_sizes.workload.plan import (
@@ -30,7 +30,7 @@ from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.expectations import RuleOutcome, readable
-from spineflow.validation.group_sizes.input_rules import census_rule, total_rule
+from spineflow.validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ def check_groups(settings: GroupSizesSettings) -> GroupInputCheck:
     declared = settings.invariants.groups
     if tally.is_clean and not isinstance(declared, bool):
         tally.add(total_rule(kind), int(counts.sum() != declared))
+    _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
     if findings := tally.findings(outcomes):
         return GroupInputCheck(outcomes, findings, None)
@@ -181,6 +182,12 @@ def exact_level(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> str
             f"invariants.level is {level!r}, but the levels of the hierarchy are "
             f"{', '.join(hierarchy.names)}."
         )
+    is_root = level is not None and hierarchy.n_regions[hierarchy.names.index(level)] == 1
+    if is_root and settings.input.kind != "census":
+        raise InputRefused(
+            f"invariants.level does nothing: {level} is a single region, whose number of groups is "
+            "that of invariants.groups; remove it, or name a level of several regions."
+        )
     if level is None and settings.input.kind == "census" and mechanism in (None, *KEEP_ROWS):
         level = hierarchy.names[-1]
     if level is None or hierarchy.n_regions[hierarchy.names.index(level)] == 1:
@@ -196,6 +203,11 @@ def _refuse_level_shares(settings: GroupSizesSettings, hierarchy: RegionHierarch
             f"are {', '.join(hierarchy.names)}; give each of these a share."
         )
     first = merged_levels(hierarchy.n_regions)
+    if len(first) > 1 and len(set(first)) == 1:
+        raise InputRefused(
+            "mechanism.levels does nothing, because all levels have the same region, which is "
+            "measured once; remove it."
+        )
 
     def is_measured(depth: int) -> bool:
         return any(
@@ -232,6 +244,30 @@ def _counts(
     return count_records(path, name, regions, sizes, quantity, tally, is_top_coded=is_top_coded)
 
 
+def _hold_to_numbers(
+    settings: GroupSizesSettings,
+    hierarchy: RegionHierarchy,
+    counts: sparse.csr_array,
+    table: str,
+    tally: RuleTally,
+    read: list[RuleOutcome],
+) -> None:
+    """Compare the numbers of groups by region with those that the settings declare, if they do."""
+    path, level = settings.invariants.numbers, exact_level(settings, hierarchy)
+    if path is None or level is None or not tally.is_clean:
+        return
+    name = tally.files["numbers"] = PurePosixPath(path).name
+    depth = hierarchy.names.index(level)
+    try:
+        numbers = read_numbers(path, name, hierarchy.levels[depth].region, tally)
+    except UnreadableInput as error:
+        raise refusal([error.finding]) from None
+    read.append(readable("numbers", True))
+    if numbers is not None:
+        found = hierarchy.sum_up(counts.sum(axis=1))[depth]
+        tally.add(numbers_rule(table), int((found != numbers).sum()))
+
+
 def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
@@ -243,9 +279,6 @@ def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
     tally = RuleTally(names)
     if not settings.mechanism.top_coded:
         tally.add(census_rule(largest), int((result.unit_population > largest).sum()))
-    outcomes = (*check.outcomes, *tally.outcomes())
-    if findings := tally.findings(outcomes):
-        return GroupInputCheck(outcomes, findings, None)
     hierarchy, of_block = hierarchy_of_geography(
         result.geography, settings.geography.levels, names["geography"]
     )
@@ -255,4 +288,9 @@ def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
         n_blocks=hierarchy.n_leaves,
         n_cells=largest + 1,
     )
+    read: list[RuleOutcome] = []
+    _hold_to_numbers(settings, hierarchy, counts, "units", tally, read)
+    outcomes = (*check.outcomes, *read, *tally.outcomes())
+    if findings := tally.findings(outcomes):
+        return GroupInputCheck(outcomes, findings, None)
     return GroupInputCheck(outcomes, (), GroupInput(hierarchy, counts, result))

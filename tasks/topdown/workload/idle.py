@@ -1,0 +1,136 @@
+"""Settings of topdown that do nothing beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from spineflow.geography.rules import DEFAULT_CATEGORIES
+from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
+from spineflow.tasks.runs.settings import Refuse, Uses, refuse_idle, table_of
+from spineflow.tasks.topdown.release.tabulations.variables import (
+    PERSON_TABLES,
+    UNIT_TABLES,
+    tables_of,
+)
+
+if TYPE_CHECKING:
+    from spineflow.tasks.topdown.settings import TopdownSettings
+
+OTHER = "other"
+GROUPED = ("optimized", "dhc")
+"""Kinds of spine whose geounits are formed anew."""
+
+
+def refuse_idle_settings(settings: TopdownSettings, own: Mapping[str, Any], refuse: Refuse) -> None:
+    """Refuse settings of the file that change nothing of the spine, the budget or the passes.
+
+    `own` is what the file itself says, without its preset. Budgets and workloads of universes that
+    are not run pass: `run.universes` chooses among them.
+    """
+    refuse_idle(
+        settings.geography, table_of(own, "geography"), "geography", _spine_uses(settings), refuse
+    )
+    release = {
+        "pl94171": (
+            settings.release.tables and _has_all_tables(settings),
+            "release.tables = true and universes whose schemas tell all redistricting tables",
+        )
+    }
+    refuse_idle(settings.release, table_of(own, "release"), "release", release, refuse)
+    for universe in settings.run.universes:
+        _refuse_idle_budget(settings, own, universe, refuse)
+        _refuse_idle_passes(settings, own, universe, refuse)
+
+
+def _has_all_tables(settings: TopdownSettings) -> bool:
+    """Whether the schemas tell every redistricting table, which the P.L. 94-171 format needs."""
+    if settings.is_declared:
+        return False
+    told = {
+        table
+        for universe in settings.run.universes
+        for table in tables_of(settings.schema_of(universe))
+    }
+    return told == {*PERSON_TABLES, *UNIT_TABLES}
+
+
+def _spine_uses(settings: TopdownSettings) -> Uses:
+    rules, kind = settings.geography, settings.geography.spine
+    budgets = [settings.budget[universe] for universe in settings.run.universes]
+    geolevels = {name for budget in budgets for name in budget.geolevels}
+    is_pure = any(budget.mechanism == DISCRETE_LAPLACE for budget in budgets)
+    categories = set(DEFAULT_CATEGORIES[kind] if rules.categories is None else rules.categories)
+    is_2020 = not settings.is_declared
+    is_grouped = (kind in GROUPED, 'geography.spine = "optimized" or "dhc"')
+    divides = bool(categories & {"mcd", "place"}) or "Prim" in geolevels
+    knows_areas = kind != "conventional" or bool(categories & {"aian", "mcd", "place"})
+    return {
+        "fanout_cutoff": is_grouped,
+        "block_groups": is_grouped,
+        "tract_subset_groups": (
+            is_2020 and "Tract_Subset_Group" in geolevels,
+            "the geolevel Tract_Subset_Group",
+        ),
+        "bypass": (not settings.blocks_only, "an estimator that measures more than the blocks"),
+        "bypass_cutoff": (
+            is_pure and rules.bypass and not settings.blocks_only,
+            "pure differential privacy and the bypass",
+        ),
+        "school_district_column": (
+            is_2020 and "school_district" in categories,
+            "the category school_district",
+        ),
+        "strong_mcd_states": (
+            is_2020 and divides,
+            "the categories mcd or place, or the geolevel Prim",
+        ),
+        "aian_ranges": (is_2020 and knows_areas, "a spine or categories that follow AIAN areas"),
+        "aian_areas": (is_2020 and knows_areas, "a spine or categories that follow AIAN areas"),
+    }
+
+
+def _refuse_idle_budget(
+    settings: TopdownSettings, own: Mapping[str, Any], universe: str, refuse: Refuse
+) -> None:
+    where = f"budget.{universe}"
+    budget, given = settings.budget[universe], table_of(own, "budget", universe)
+    last = next(reversed(budget.geolevels))
+    for geolevel in table_of(given, "queries"):
+        if geolevel not in budget.geolevels and geolevel != OTHER:
+            refuse(
+                f"{where}.queries.{geolevel} does nothing without a share of {geolevel} in "
+                f"{where}.geolevels; remove it"
+            )
+        if settings.blocks_only and settings.preset is not None and geolevel != last:
+            refuse(
+                f"{where}.queries.{geolevel} does nothing where {last} alone is measured; remove it"
+            )
+    if settings.blocks_only and settings.preset is not None and "geolevels" in given:
+        refuse(f"{where}.geolevels does nothing where {last} alone is measured; remove it")
+
+
+def _refuse_idle_passes(
+    settings: TopdownSettings, own: Mapping[str, Any], universe: str, refuse: Refuse
+) -> None:
+    where = f"workload.{universe}.passes"
+    geolevels = list(settings.budget[universe].geolevels)
+    estimated = set(geolevels[-1:] if settings.blocks_only else geolevels)
+    named = set(settings.workload_of(universe).passes)
+    for geolevel in table_of(own, "workload", universe, "passes"):
+        if geolevel == OTHER:
+            if named >= estimated:
+                refuse(
+                    f"{where}.other does nothing, because every geolevel that is estimated is "
+                    "named; remove it"
+                )
+        elif geolevel not in geolevels:
+            refuse(
+                f"{where}.{geolevel} does nothing without a share of {geolevel} in "
+                f"budget.{universe}.geolevels; remove it"
+            )
+        elif settings.blocks_only and geolevel != geolevels[-1]:
+            refuse(
+                f"{where}.{geolevel} does nothing where {geolevels[-1]} alone is estimated; "
+                "remove it"
+            )
