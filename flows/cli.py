@@ -193,8 +193,8 @@ def parser() -> argparse.ArgumentParser:
         _replicates,
         "run again and again on data that may be disclosed: mean errors, and true counts",
         "Measure and estimate several times with different noise, on input that is not "
-        "confidential, and write the mean errors of the replicates. For detailed-groups the true counts are "
-        "written too, in the layout of the production program's target counts.",
+        "confidential, and write the mean errors of the replicates. For detailed-groups the true "
+        "counts are written too, in the layout of the production program's target counts.",
     )
     with_settings(replicates, REPLICATED)
     replicates.add_argument(

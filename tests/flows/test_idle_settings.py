@@ -716,7 +716,9 @@ def test_no_setting_does_nothing(name: str, tmp_path: Path, monkeypatch) -> None
 
 
 NEVER_EFFECTIVE = {
+    "input.person",
     "input.public_levels",
+    "privacy.excess_trips",
     "invariants.groups",
     "mechanism.top_coded",
     "geography.tract_subset_groups",

@@ -68,7 +68,7 @@ class EstimateSettings(TopdownSettings):
         ]
         return merged | {"measured": {"not_private": found.is_stamped}}
 
-    def refuse_what_does_nothing(self, refuse: Refuse) -> None:
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of noise and of confidential records, of which there are none."""
         if self.input.confidential:
             refuse("input.confidential is true, but nothing that is read is confidential")
