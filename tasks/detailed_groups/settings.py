@@ -82,7 +82,9 @@ class MechanismSettings(Section):
     """Order in which coterminous regions lend their counts."""
     units_are_invariant: bool = False
     """Whether housing units and facilities of every block are public by declaration."""
-    suppress_alone_above_combination: bool = False
+    suppress_alone_above_combination: bool | Literal["cells"] = False
+    """Whether an 'alone' group above that in any combination is hidden: above in its total, or,
+    with "cells", in any cell where both show cells."""
 
     @property
     def config(self) -> dict[str, Any]:

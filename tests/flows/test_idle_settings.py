@@ -483,7 +483,7 @@ DETAILED_GROUPS_SEARCH = Search(
             ),
         ),
         "mechanism.units_are_invariant": (True,),
-        "mechanism.suppress_alone_above_combination": (True,),
+        "mechanism.suppress_alone_above_combination": (True, "cells"),
         "explorer.margin": (5,),
         "explorer.threshold": (9,),
         "explorer.decimals": (1,),
@@ -495,6 +495,7 @@ DETAILED_GROUPS_SEARCH = Search(
             DETAILED_GROUPS.costs(settings),
             repr(parameters_of(settings)),
             stages_of(settings),
+            settings.mechanism.suppress_alone_above_combination,
             settings.mechanism.coterminous
             and [settings.mechanism.summary_levels, settings.mechanism.units_are_invariant],
             settings.privacy.seed,
@@ -628,6 +629,7 @@ TOPDOWN_SEARCH = Search(
     },
     topdown_made,
     excused={
+        "measured": "belongs to the flow estimate, and is refused",
         "census": "what is counted; declared censuses are settings of their own",
         "input": "where the data are",
         "budget": "toggled key by key",

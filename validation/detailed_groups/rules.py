@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 from spineflow.validation.detailed_groups.measured import GroupCounts
+from spineflow.validation.detailed_groups.tables import AGE_BINS, N_CELLS
 from spineflow.validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
 
 
@@ -27,7 +28,7 @@ def apply_rules(counts: GroupCounts, expected: ExpectedRun) -> None:
             _copy_donors(counts, expected, iteration_level, expected.donor_order)
     if expected.counterparts is not None:
         for level in expected.levels:
-            _suppress_alone(counts, level, expected.counterparts)
+            _suppress_alone(counts, level, expected.counterparts, expected.compares_cells)
 
 
 def float_threshold(loss: Fraction, stability: int, chance: Fraction, *, is_pure: bool) -> int:
@@ -97,7 +98,10 @@ def _groups_of(level: ExpectedLevel, region: int) -> np.ndarray:
 
 
 def _suppress_alone(
-    counts: GroupCounts, level: ExpectedLevel, counterparts: Mapping[str, str]
+    counts: GroupCounts,
+    level: ExpectedLevel,
+    counterparts: Mapping[str, str],
+    compares_cells: bool,
 ) -> None:
     place = {code: i for i, code in enumerate(level.iterations)}
     pairs = [(place[a], place[b]) for a, b in counterparts.items() if a in place and b in place]
@@ -109,6 +113,27 @@ def _suppress_alone(
     totals = counts.totals[level.rows].reshape(shape)
     both = was_shown[:, alone] & was_shown[:, combined]
     exceeds = both & (totals[:, alone] > totals[:, combined])
+    if compares_cells:
+        number = level.first + np.arange(level.n).reshape(shape)
+        for region, pair in np.argwhere(both & ~exceeds):
+            sides = number[region, alone[pair]], number[region, combined[pair]]
+            exceeds[region, pair] = _has_larger_cell(counts, *sides)
     is_shown = was_shown.copy()
     is_shown[:, alone] &= ~exceeds
     counts.is_shown[level.rows] = is_shown.ravel()
+
+
+def _has_larger_cell(counts: GroupCounts, alone: int, combined: int) -> bool:
+    """Whether a group has more than another in a cell of the coarser of their tables."""
+    coarser = min(counts.table[alone], counts.table[combined])
+    if coarser == 0:
+        return False
+    bins = AGE_BINS[int(coarser)]
+    sums = []
+    for group in (alone, combined):
+        table = int(counts.table[group])
+        first = counts.first_cell[group]
+        cells = counts.cells[first : first + N_CELLS[table]].reshape(2, -1)
+        starts = [AGE_BINS[table].index(age) for age in bins]
+        sums.append(np.add.reduceat(cells, starts, axis=1))
+    return bool((sums[0] > sums[1]).any())

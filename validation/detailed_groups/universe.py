@@ -109,6 +109,7 @@ class ExpectedRun:
     donor_order : region types, the donor's first; None if coterminous regions are left alone.
     coterminous : by region type, the number of the set of coterminous regions that a region is in.
     counterparts : 'alone' iteration code to that in any combination; None if none is suppressed.
+    compares_cells : whether these are compared in the cells too that both show.
     """
 
     levels: tuple[ExpectedLevel, ...]
@@ -121,6 +122,7 @@ class ExpectedRun:
     coterminous: Mapping[str, Mapping[str, int]]
     counterparts: Mapping[str, str] | None
     is_private: bool
+    compares_cells: bool = False
 
     @property
     def n_groups(self) -> int:

@@ -56,6 +56,7 @@ def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Expecte
         counterparts=alone_counterparts(specification)
         if mechanism.suppress_alone_above_combination
         else None,
+        compares_cells=mechanism.suppress_alone_above_combination == "cells",
         is_private=settings.is_private,
     )
 

@@ -47,7 +47,7 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
     """The stages that the settings ask for, in their order."""
     optional = {
         COTERMINOUS: settings.mechanism.coterminous,
-        ALONE: settings.mechanism.suppress_alone_above_combination,
+        ALONE: bool(settings.mechanism.suppress_alone_above_combination),
     }
     return (SUPPRESSED, MARGINALS, *(stage for stage, is_asked in optional.items() if is_asked))
 
@@ -123,7 +123,9 @@ def postprocess(
         donate_between_levels(files, coterminous_of(run, settings, region_pass), order)
     else:
         before = stages_of(settings)[stages_of(settings).index(ALONE) - 1]
-        suppress_alone_levels(files, before, alone_counterparts(run_specification(run)))
+        by_cell = settings.mechanism.suppress_alone_above_combination == "cells"
+        counterparts = alone_counterparts(run_specification(run))
+        suppress_alone_levels(files, before, counterparts, by_cell=by_cell)
 
 
 def groups_to_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[pa.Table]:

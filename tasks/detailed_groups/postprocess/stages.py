@@ -101,10 +101,14 @@ def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequen
         start = end
 
 
-def suppress_alone_levels(files: PassFiles, source: str, counterparts: Mapping[str, str]) -> None:
+def suppress_alone_levels(
+    files: PassFiles, source: str, counterparts: Mapping[str, str], *, by_cell: bool = False
+) -> None:
     """Suppress 'alone' groups above their counterpart, in what the stage `source` has left."""
     for level, counted in _levels(files, source):
-        write_groups(files.groups(ALONE, level), suppress_alone(counted, counterparts))
+        write_groups(
+            files.groups(ALONE, level), suppress_alone(counted, counterparts, by_cell=by_cell)
+        )
 
 
 def final_groups(files: PassFiles, stage: str) -> Iterator[pa.Table]:

@@ -39,6 +39,7 @@ VARIANTS = {
             '"PLACE", "TRACT", "COUNTY", "STATE", "USA"]',
         ),
     ),
+    "cell by cell": ((), (EVERYTHING[0], "mechanism.suppress_alone_above_combination=cells")),
     "pure": (PURE, EVERYTHING[:2]),
     "no noise": (NO_NOISE, EVERYTHING[:2]),
     "nothing suppressed": ((), ("mechanism.zero_suppression_chance=0",)),
