@@ -207,9 +207,8 @@ def test_sizes_above_the_largest_are_counted_with_it(folder: Path) -> None:
 def test_numbers_of_groups_are_exact_where_they_are_declared(folder: Path) -> None:
     hierarchy = public_hierarchy(sizes_settings(folder))
     assert plan_of(sizes_settings(folder), hierarchy, 8).exact_level is None
-    for level, expected in (("zone", "zone"), ("city", None)):
-        settings = sizes_settings(folder, groups=f'true\nlevel = "{level}"')
-        assert plan_of(settings, hierarchy, 8).exact_level == expected
+    settings = sizes_settings(folder, groups='true\nlevel = "zone"')
+    assert plan_of(settings, hierarchy, 8).exact_level == "zone"
 
 
 def test_a_plan_that_does_not_fit_is_refused(folder: Path) -> None:
