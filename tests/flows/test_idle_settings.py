@@ -45,6 +45,7 @@ from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.checks.replicate import read_dataset
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.paths import geography_file, invariants_file
+from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.spine.build import universe_categories, universe_spine
 
@@ -560,6 +561,7 @@ def topdown_made(folder: Path, settings: Any) -> str:
         settings.privacy.infinite,
         tabulated_universes(settings),
         has_legacy(settings),
+        has_margins(settings),
     ]
     for universe in settings.run.universes:
         spine = universe_spine(settings, universe, geography, invariants)
@@ -609,6 +611,7 @@ TOPDOWN_SEARCH = Search(
         "run.estimator": ("topdown", "block_by_block", "full_information"),
         "release.tables": (False,),
         "release.pl94171": (False,),
+        "release.margins": (False,),
         "budget.persons.rho": ("3",),
         "budget.persons.epsilon": ("3",),
         "budget.persons.delta": ("1/1000000",),

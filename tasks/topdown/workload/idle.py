@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spineflow.geography.rules import DEFAULT_CATEGORIES
 from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
 from spineflow.tasks.runs.settings import Refuse, Uses, refuse_idle, table_of
-from spineflow.tasks.topdown.release.tabulations.variables import (
-    PERSON_TABLES,
-    UNIT_TABLES,
-    tables_of,
-)
+from spineflow.tasks.topdown.release.tabulations.variables import all_tables, tables_of
 
 if TYPE_CHECKING:
     from spineflow.tasks.topdown.settings import TopdownSettings
@@ -52,7 +48,7 @@ def _has_all_tables(settings: TopdownSettings) -> bool:
         for universe in settings.run.universes
         for table in tables_of(settings.schema_of(universe))
     }
-    return told == {*PERSON_TABLES, *UNIT_TABLES}
+    return told == set(all_tables())
 
 
 def _spine_uses(settings: TopdownSettings) -> Uses:
