@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -408,19 +407,13 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from spineflow.flows.reports import write_comparison, write_report
+
     existing = [_existing(folder) for folder in options.run_directories]
-    for run, _, _ in existing:
-        if not run.release.exists():
-            raise InputRefused(
-                f"{run.root} has no release yet; finish it with 'spineflow resume' first."
-            )
     if len(existing) > 1:
-        return _compare(existing)
-    run, asked, settings = existing[0]
-    with run.locked():
-        _refuse_altered(run, settings)
-        print(f"report: {asked.report(run, settings)}")
-        _stamp(run, settings)
+        print(f"comparison: {write_comparison(existing)}")
+    else:
+        print(f"report: {write_report(*existing[0])}")
     return 0
 
 
@@ -429,25 +422,9 @@ def _replicates(options: argparse.Namespace) -> int:
 
     asked = product(options.flow)
     settings = asked.load(options.settings, options.overrides)
-    if options.replicates < 1:
-        raise InputRefused("--replicates must be at least 1.")
     for path in write_replicates(asked, settings, options.replicates, Path(options.out)):
         print(f"written: {path}")
     return 0
-
-
-def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
-    """Refuse to report on a run whose settings, spine or plan are not those that were charged.
-
-    Its parts are compared too, and what reports write in confidence is closed to others first.
-    """
-    from spineflow.flows.running import parts_of
-    from spineflow.tasks.ledger.charging import refuse_unlike_ledger
-    from spineflow.tasks.runs.directory import secure_confidential
-
-    for part, own in parts_of(run, settings):
-        secure_confidential(part)
-        refuse_unlike_ledger(part, own)
 
 
 def _intervals(options: argparse.Namespace) -> int:
@@ -488,34 +465,6 @@ def _measurements(options: argparse.Namespace) -> int:
     refuse_altered(run)
     for path in export_measurements(run, settings, Path(options.directory)):
         print(path)
-    return 0
-
-
-def _stamp(run: RunDirectory, settings: ProductSettings) -> None:
-    """Stamp what a report of a run that is not private has written again."""
-    from spineflow.tasks.runs.gate import stamp_files
-
-    if not settings.is_private:
-        stamp_files(run)
-
-
-def _compare(existing: list[tuple[RunDirectory, Product, ProductSettings]]) -> int:
-    from spineflow.tasks.runs.directory import RunDirectory
-
-    products = {asked.name: asked for _, asked, _ in existing}
-    first, *others = products.values()
-    if others or first.compare is None:
-        names = " and ".join(sorted(products))
-        raise InputRefused(f"Runs of {names} cannot be compared; name runs of one product.")
-    with ExitStack() as stack:
-        for root in sorted({run.root for run, _, _ in existing}):
-            stack.enter_context(RunDirectory(root).locked())
-        for run, _, settings in existing:
-            _refuse_altered(run, settings)
-        path = first.compare([(run, settings) for run, _, settings in existing])
-        for run, _, settings in existing:
-            _stamp(run, settings)
-    print(f"comparison: {path}")
     return 0
 
 

@@ -31,6 +31,8 @@ def write_replicates(
     are removed. Yields the files. Raises InputRefused for confidential input: replicates are
     entered in no ledger.
     """
+    if n < 1:
+        raise InputRefused("--replicates must be at least 1.")
     if settings.input.confidential:
         raise InputRefused(
             "Replicates would spend privacy that no ledger records; set input.confidential = false "

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spineflow.geography.rules import DEFAULT_CATEGORIES
+from spineflow.tasks.census.census import names_of_table, tells
 from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
 from spineflow.tasks.runs.settings import Refuse, Uses, refuse_idle, table_of
-from spineflow.tasks.topdown.release.tabulations.variables import all_tables, tables_of
 
 if TYPE_CHECKING:
     from spineflow.tasks.topdown.settings import TopdownSettings
@@ -43,12 +43,12 @@ def _has_all_tables(settings: TopdownSettings) -> bool:
     """Whether the schemas tell every redistricting table, which the P.L. 94-171 format needs."""
     if settings.is_declared:
         return False
-    told = {
-        table
-        for universe in settings.run.universes
-        for table in tables_of(settings.schema_of(universe))
-    }
-    return told == set(all_tables())
+    tables = settings.compiled_census.tables
+    schemas = {universe: settings.schema_of(universe) for universe in settings.run.universes}
+    return all(
+        table.universe in schemas and tells(schemas[table.universe], names_of_table(table))
+        for table in tables
+    )
 
 
 def _spine_uses(settings: TopdownSettings) -> Uses:

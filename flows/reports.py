@@ -1,0 +1,73 @@
+"""What the command `report` does: reports of finished runs written again, or runs compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from spineflow.flows.running import Product, parts_of
+from spineflow.tasks.ledger.charging import refuse_unlike_ledger
+from spineflow.tasks.runs.directory import RunDirectory, secure_confidential
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.gate import stamp_files
+from spineflow.tasks.runs.settings import ProductSettings
+
+
+def write_report(run: RunDirectory, product: Product, settings: ProductSettings) -> Path:
+    """Write the report of a finished run again; returns its path.
+
+    Raises InputRefused for a run without a release, or that is not as it was charged.
+    """
+    _refuse_unfinished(run)
+    with run.locked():
+        _refuse_altered(run, settings)
+        path = product.report(run, settings)
+        _stamp(run, settings)
+    return path
+
+
+def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSettings]]) -> Path:
+    """Write a report of several finished runs of one product side by side; returns its path.
+
+    Raises InputRefused for runs of several products, without a release, or not as charged.
+    """
+    for run, _, _ in existing:
+        _refuse_unfinished(run)
+    products = {product.name: product for _, product, _ in existing}
+    first, *others = products.values()
+    if others or first.compare is None:
+        names = " and ".join(sorted(products))
+        raise InputRefused(f"Runs of {names} cannot be compared; name runs of one product.")
+    with ExitStack() as stack:
+        for root in sorted({run.root for run, _, _ in existing}):
+            stack.enter_context(RunDirectory(root).locked())
+        for run, _, settings in existing:
+            _refuse_altered(run, settings)
+        path = first.compare([(run, settings) for run, _, settings in existing])
+        for run, _, settings in existing:
+            _stamp(run, settings)
+    return path
+
+
+def _refuse_unfinished(run: RunDirectory) -> None:
+    if not run.release.exists():
+        raise InputRefused(
+            f"{run.root} has no release yet; finish it with 'spineflow resume' first."
+        )
+
+
+def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
+    """Refuse to report on a run whose settings, spine or plan are not those that were charged.
+
+    Its parts are compared too, and what reports write in confidence is closed to others first.
+    """
+    for part, own in parts_of(run, settings):
+        secure_confidential(part)
+        refuse_unlike_ledger(part, own)
+
+
+def _stamp(run: RunDirectory, settings: ProductSettings) -> None:
+    """Stamp what a report of a run that is not private has written again."""
+    if not settings.is_private:
+        stamp_files(run)
