@@ -116,7 +116,8 @@ def _write_universe(
     schema = settings.schema_of(universe)
     spine = read_spine(spine_folder(run, universe))
     own = open_folder(run.root / "measurements")
-    digits = len(spine.geolevel("State").geocode[0]) if "State" in spine.names else 0
+    states = spine.geolevel("State").geocode.tolist() if "State" in spine.names else []
+    digits = len(states[0]) if states else 0
     stamp = None if settings.is_private else NOT_PRIVATE
     for level in own.universes[universe]:
         state_digits = 0 if level.geolevel == "US" else digits
@@ -129,6 +130,9 @@ def _write_universe(
             with _Partitions(at / kind, state_digits, layout.schema(stamp)) as partitions:
                 for table in _tables(files, layout, is_written):
                     partitions.write(table)
+            # Readers list a state's folder even where all its geounits were bypassed.
+            for state in states if state_digits else ():
+                (at / kind / partition_name(state)).mkdir(parents=True, exist_ok=True)
 
 
 @dataclass(frozen=True)
