@@ -18,6 +18,8 @@ All functions work on N geounits that can have the same types; shapes are those 
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +27,18 @@ import numpy as np
 
 RELATIVE_ZERO = 1e-10
 """Eigenvalues below this, relative to the largest of their matrix, count as zero."""
+
+
+LARGE = 1 << 27
+"""Numbers from which an array lies in a temporary file instead of memory: 1 GiB of them."""
+
+
+def zeros(shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros of this shape; large ones in a temporary file that goes away with the array."""
+    if math.prod(shape) <= LARGE:
+        return np.zeros(shape)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=np.float64, mode="w+", shape=shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +55,7 @@ class LinearEstimates:
     ) -> LinearEstimates:
         """Sums to which nothing has been added."""
         square = (n_geounits, n_components, n_cells, n_cells)
-        mean = np.zeros((n_geounits, n_cells, n_coordinates))
-        return cls(mean, np.zeros(square), np.zeros(square))
+        return cls(zeros((n_geounits, n_cells, n_coordinates)), zeros(square), zeros(square))
 
     @classmethod
     def unknown(

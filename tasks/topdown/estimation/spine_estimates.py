@@ -21,6 +21,9 @@ from spineflow.tasks.topdown.estimation.linear_estimates import (
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
+ROWS_AT_ONCE = 1 << 16
+"""Geounits whose estimates are copied together."""
+
 
 @dataclass(frozen=True, eq=False)
 class Group:
@@ -122,27 +125,24 @@ class GroupedEstimates:
         return GroupedEstimates(self.algebra, self.can_have[start:stop], tuple(groups))
 
     @classmethod
-    def joined(cls, parts: Sequence[GroupedEstimates]) -> GroupedEstimates:
-        """Those of runs of geounits one after the other."""
-        found: dict[bytes, list[Group]] = {}
-        start = 0
-        for part in parts:
-            for group in part.groups:
-                moved = Group(group.rows + start, group.cells, group.estimates)
-                found.setdefault(group.cells.tobytes(), []).append(moved)
-            start += len(part.can_have)
-        groups = []
-        for alike in found.values():
-            estimates = LinearEstimates(
-                *(
-                    np.concatenate([getattr(group.estimates, name) for group in alike])
-                    for name in ("mean", "variance", "diffuse")
-                )
-            )
-            rows = np.concatenate([group.rows for group in alike])
-            groups.append(Group(rows, alike[0].cells, estimates))
-        can_have = np.concatenate([part.can_have for part in parts])
-        return cls(parts[0].algebra, can_have, tuple(groups))
+    def zero(cls, algebra: QueryAlgebra, can_have: np.ndarray) -> GroupedEstimates:
+        """Of geounits of which nothing has been entered yet; see `enter`."""
+        groups = tuple(
+            Group(rows, cells, LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra)))
+            for rows, cells in _patterns(algebra, can_have)
+        )
+        return cls(algebra, can_have, groups)
+
+    def enter(self, start: int, part: GroupedEstimates) -> None:
+        """Enter the estimates of a run of geounits from `start` on in place."""
+        of_group, of_row = self._place
+        for group in part.groups:
+            number, row = of_group[group.rows + start], of_row[group.rows + start]
+            for one in np.unique(number).tolist():
+                chosen = np.flatnonzero(number == one)
+                into = self.groups[one].estimates
+                for name in ("mean", "variance", "diffuse"):
+                    getattr(into, name)[row[chosen]] = getattr(group.estimates, name)[chosen]
 
     def meeting(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Group, np.ndarray]]:
         """For each group, the positions in `rows` of its geounits, the group, and their rows in
@@ -254,8 +254,10 @@ def _meeting(
         place = position[whole[group.rows]]
         order = np.argsort(place, kind="stable")
         order = order[place[order] >= 0]
-        if order.size:
-            yield _taken(group.estimates, order), place[order], np.searchsorted(cells, group.cells)
+        where = np.searchsorted(cells, group.cells)
+        for start in range(0, order.size, ROWS_AT_ONCE):
+            rows = order[start : start + ROWS_AT_ONCE]
+            yield _taken(group.estimates, rows), place[rows], where
 
 
 def _taken(estimates: LinearEstimates, rows: np.ndarray) -> LinearEstimates:

@@ -23,7 +23,7 @@ from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates,
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.estimation.spine_estimates import (
-    Group,
+    ROWS_AT_ONCE,
     GroupedEstimates,
     subtree_estimates,
 )
@@ -127,75 +127,70 @@ def _from_subtrees(
     algebra: QueryAlgebra, level: LevelInput, below: GroupedEstimates | None
 ) -> GroupedEstimates:
     """Estimates of a geolevel's geounits from their own measurements and what lies below."""
-    parts = []
+    found = GroupedEstimates.zero(algebra, level.can_have)
     for start, stop, measured in level.measured():
         totals = None if level.totals is None else level.totals[start:stop].astype(np.float64)
         own = below if below is None else below.part(start, stop)
         can_have = level.can_have[start:stop]
-        parts.append(subtree_estimates(algebra, can_have, measured, totals, own))
-    return GroupedEstimates.joined(parts)
+        found.enter(start, subtree_estimates(algebra, can_have, measured, totals, own))
+    return found
 
 
 def _given_wholes(step: Step, wholes: GroupedEstimates) -> GroupedEstimates:
     """Estimates of the parts given those of the wholes from everything."""
     algebra = step.parts.algebra
-    found = [
-        LinearEstimates(
-            group.estimates.mean.copy(),
-            np.zeros_like(group.estimates.variance),
-            np.zeros_like(group.estimates.diffuse),
-        )
-        for group in step.parts.groups
-    ]
+    found = GroupedEstimates.zero(algebra, step.parts.can_have)
+    for into, group in zip(found.groups, step.parts.groups, strict=True):
+        into.estimates.mean[:] = group.estimates.mean
     n_wholes = len(wholes.can_have)
-    for sums, (along, along_diffuse) in zip(step.sums.groups, step.gains, strict=True):
+    for sums, gains in zip(step.sums.groups, step.gains, strict=True):
         posterior = wholes.at(sums.rows, sums.cells)
         position = np.full(n_wholes, -1)
         position[sums.rows] = np.arange(sums.rows.size)
-        for number, part in enumerate(step.parts.groups):
+        for into, part in zip(found.groups, step.parts.groups, strict=True):
             place = position[step.whole[part.rows]]
             chosen = np.flatnonzero(place >= 0)
-            if not chosen.size:
-                continue
             where = np.searchsorted(sums.cells, part.cells)
-            for component, columns in enumerate(algebra.components):
-                at = place[chosen]
-                v, d = (
-                    part.estimates.variance[chosen, component],
-                    part.estimates.diffuse[chosen, component],
-                )
-                gain = v @ along[at, component][:, where]
-                if d.any():
-                    gain = gain + d @ along_diffuse[at, component][:, where]
-                distance = posterior.mean[:, :, columns]
-                distance = (distance - sums.estimates.mean[:, :, columns])[at]
-                found[number].mean[np.ix_(chosen, np.arange(len(part.cells)), columns)] += (
-                    gain @ distance
-                )
-                found[number].variance[chosen, component] = _conditional(
-                    v,
-                    gain,
-                    where,
-                    sums.estimates.variance[at, component],
-                    posterior.variance[at, component],
-                )
-                if d.any():
-                    left = _conditional(
-                        d,
-                        gain,
-                        where,
-                        sums.estimates.diffuse[at, component],
-                        posterior.diffuse[at, component],
-                    )
-                    size = np.abs(d).max(axis=(1, 2), keepdims=True)
-                    found[number].diffuse[chosen, component] = np.where(
-                        np.abs(left) > RELATIVE_ZERO * size, left, 0.0
-                    )
-    groups = tuple(
-        Group(group.rows, group.cells, estimates)
-        for group, estimates in zip(step.parts.groups, found, strict=True)
-    )
-    return GroupedEstimates(algebra, step.parts.can_have, groups)
+            for start in range(0, chosen.size, ROWS_AT_ONCE):
+                rows = chosen[start : start + ROWS_AT_ONCE]
+                given = (sums.estimates, posterior, place[rows])
+                _move(algebra, into.estimates, part.estimates, rows, where, gains, given)
+    return found
+
+
+def _move(
+    algebra: QueryAlgebra,
+    into: LinearEstimates,
+    parts: LinearEstimates,
+    rows: np.ndarray,
+    where: np.ndarray,
+    gains: tuple[np.ndarray, np.ndarray],
+    given: tuple[LinearEstimates, LinearEstimates, np.ndarray],
+) -> None:
+    """Enter the posterior of the parts `rows` in `into`, whose means are those of the parts yet.
+
+    where : (n,) place of the parts' core cells among those of the wholes.
+    given : the sums of the wholes' parts, the wholes' posterior, and the whole of each row.
+    """
+    sums, posterior, at = given
+    along, along_diffuse = gains
+    distance = posterior.mean[at] - sums.mean[at]
+    cells = np.arange(len(where))
+    for component, columns in enumerate(algebra.components):
+        v, d = parts.variance[rows, component], parts.diffuse[rows, component]
+        gain = v @ along[at, component][:, where]
+        if d.any():
+            gain = gain + d @ along_diffuse[at, component][:, where]
+        into.mean[np.ix_(rows, cells, columns)] += gain @ distance[:, :, columns]
+        into.variance[rows, component] = _conditional(
+            v, gain, where, sums.variance[at, component], posterior.variance[at, component]
+        )
+        if d.any():
+            left = _conditional(
+                d, gain, where, sums.diffuse[at, component], posterior.diffuse[at, component]
+            )
+            size = np.abs(d).max(axis=(1, 2), keepdims=True)
+            into.diffuse[rows, component] = np.where(np.abs(left) > RELATIVE_ZERO * size, left, 0.0)
 
 
 def _conditional(

@@ -9,8 +9,10 @@ import pytest
 from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.topdown.estimation import linear_estimates, spine_estimates
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from spineflow.tasks.topdown.intervals import spine_posterior
 from spineflow.tasks.topdown.intervals.answers import (
     AnswerCovariances,
     ProductAnswers,
@@ -139,6 +141,31 @@ def test_estimates_and_covariances_are_those_of_dense_least_squares(case, seed):
             whole = covariances_of(level, answers, rows).matrices()
             assert np.abs(whole - np.array(dense)).max() < 1e-8
     assert seen == list(range(len(spine.parents)))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_does_not_fit_in_memory_goes_through_files_some_geounits_at_a_time(
+    case, monkeypatch: pytest.MonkeyPatch
+):
+    """Every array in a temporary file, and two geounits at once, against arrays in memory."""
+    spine = small_spine(1, **CASES[case])
+    within = [(depth, level.means()) for depth, level in posterior_of(spine).down()]
+    monkeypatch.setattr(linear_estimates, "LARGE", 0)
+    for module in (spine_estimates, spine_posterior):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 2)
+    through = list(posterior_of(spine).down())
+    assert any(
+        isinstance(group.estimates.mean, np.memmap)
+        for _, level in through
+        for group in level.groups
+    )
+    for (depth, means), (again, level) in zip(within, through, strict=True):
+        assert depth == again and np.abs(level.means() - means).max() < 1e-9
+    blocks = np.arange(len(spine.parents[-1]))
+    one = posterior_of(spine).steps[-1].parts.covariances(blocks)
+    monkeypatch.undo()
+    other = posterior_of(spine).steps[-1].parts.covariances(blocks)
+    assert all(np.allclose(a, b, atol=1e-12) for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(3))

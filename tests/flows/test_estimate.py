@@ -1,0 +1,194 @@
+"""Releases from published measurements through the command, and the page that tells how."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from spineflow.flows import estimate, topdown
+from spineflow.flows.cli import main
+from spineflow.flows.order import run_in_process
+from spineflow.flows.running import prepare
+from spineflow.tasks.runs.directory import RunDirectory
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "published_measurements.md"
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = """\
+preset = "{preset}"
+[input]
+persons = "{persons}"
+units = "{units}"
+geography = "{geography}"
+[privacy]
+dataset = "people"
+ledger = "ledger.db"
+[geography]
+spine = "{spine}"
+[run]
+estimator = "{estimator}"
+"""
+
+
+def same_release(one: RunDirectory, other: RunDirectory) -> bool:
+    """Whether two releases have the same bytes, but for the certificates."""
+    files = [
+        {path.relative_to(run.release) for path in run.release.rglob("*") if path.is_file()}
+        for run in (one, other)
+    ]
+    certificates = {Path("certificate.html"), Path("certificate.md")}
+    return files[0] == files[1] and all(
+        (one.release / name).read_bytes() == (other.release / name).read_bytes()
+        for name in files[0] - certificates
+    )
+
+
+def measured(
+    folder: Path, tables: dict[str, Path], further: str = "", **choices: str
+) -> RunDirectory:
+    """A private run of topdown on these tables."""
+    folder.mkdir()
+    text = SETTINGS.format(**tables, **choices) + further
+    (folder / "settings.toml").write_text(text, encoding="utf-8")
+    settings = topdown.PRODUCT.load(folder / "settings.toml")
+    run = prepare(settings, folder / "run")
+    run_in_process(run, topdown.order(run, settings))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("preset", "spine", "estimator"),
+    [
+        ("pl94_2020_us", "conventional", "topdown"),
+        ("pl94_2020_us", "optimized", "topdown"),
+        ("pl94_2020_us", "conventional", "full_information"),
+        ("pl94_2020_us", "optimized", "full_information"),
+        ("pl94_2020_us", "optimized", "block_by_block"),
+        ("pl94_2020_pr", "optimized", "topdown"),
+    ],
+)
+def test_a_county_is_released_again_from_its_export(
+    shared: Path, tmp_path: Path, preset: str, spine: str, estimator: str
+) -> None:
+    """Bristol County, persons and units, from an export and from the run's own folder."""
+    data = shared / "data" / "ri2010_bristol_fixed_width"
+    files = {"persons": "CEF20_PER.txt.gz", "units": "CEF20_UNIT.txt.gz", "geography": "GRFC.txt"}
+    tables = {name: data / file for name, file in files.items()}
+    run = measured(tmp_path / "people", tables, preset=preset, spine=spine, estimator=estimator)
+    assert_released_again(run, tables["geography"], estimator, tmp_path)
+
+
+PURE = "".join(
+    f'[budget.{universe}]\nmechanism = "discrete_laplace"\nepsilon = "{epsilon}"\n'
+    for universe, epsilon in (("persons", 20), ("units", 4))
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "spine", "estimator", "further"),
+    [
+        ("pl94_2020_us", "conventional", "block_by_block", ""),
+        ("pl94_2020_us", "aian", "full_information", ""),
+        ("pl94_2020_us", "optimized", "topdown", PURE),
+        ("pl94_2020_pr", "optimized", "topdown", ""),
+    ],
+    ids=["conventional", "aian", "pure", "puerto rico"],
+)
+def test_a_generated_county_is_released_again_from_its_export(
+    county: Path, tmp_path: Path, preset: str, spine: str, estimator: str, further: str
+) -> None:
+    """Other spines and budgets; pure differential privacy also splits geounits by bypassing."""
+    tables = {name: county / f"{name}.parquet" for name in ("persons", "units")}
+    tables["geography"] = county / "grfc.txt"
+    choices = {"preset": preset, "spine": spine, "estimator": estimator}
+    run = measured(tmp_path / "people", tables, further, **choices)
+    assert_released_again(run, tables["geography"], estimator, tmp_path)
+
+
+def assert_released_again(
+    run: RunDirectory, geography: Path, estimator: str, tmp_path: Path
+) -> None:
+    """A run's release comes out again from its export, and from its own folder."""
+    export = tmp_path / "export"
+    assert main(["measurements", "export", str(run.root), str(export)]) == 0
+    totals = ""
+    if estimator != "block_by_block":
+        totals = f'state_totals = "{export / "state_totals.csv"}"\n'
+    for name, folder, told in (
+        ("export", export, totals),
+        ("own", run.root / "measurements", ""),
+    ):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(
+            f'[input]\nmeasurements = "{folder}"\ngeography = "{geography}"\n{told}'
+            f'[run]\nestimator = "{estimator}"\n'
+        )
+        settings = estimate.PRODUCT.load(path)
+        again = prepare(settings, tmp_path / name)
+        run_in_process(again, estimate.order(again, settings))
+        assert same_release(run, again)
+        assert settings.is_private and not list(again.root.glob("**/ledger.db*"))
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_commands_of_the_page_run(
+    county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """What the page tells researchers to do, on the export of a private run."""
+    tables = {name: county / f"{name}.parquet" for name in ("persons", "units")}
+    tables["geography"] = county / "grfc.txt"
+    choices = {"preset": "pl94_2020_us", "spine": "optimized", "estimator": "full_information"}
+    run = measured(tmp_path / "people", tables, **choices)
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    settings, commands = (
+        next(block for kind, block in blocks if kind == wanted) for wanted in ("toml", "")
+    )
+    exporting = next(line for line in text.splitlines() if "measurements export" in line)
+    exporting = exporting.replace("RUN_DIR", str(run.root))
+    place = tmp_path / "researcher"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    assert main(shlex.split(exporting.replace("DIR", "2020-pl94-nmf-parquets"))[1:]) == 0
+    (place / "2020-pl94-nmf-parquets" / "measured.toml").unlink()
+    shutil.move(place / "2020-pl94-nmf-parquets" / "state_totals.csv", place / "states.csv")
+    shutil.copy(county / "grfc.txt", place)
+    (place / "settings.toml").write_text(settings, encoding="utf-8")
+    lines = [line.partition("#")[0] for line in commands.splitlines()]
+    assert len(lines) == 4
+    for line in lines:
+        assert main(shlex.split(line)[1:]) == 0, line
+    again = RunDirectory(place / "run")
+    assert same_release(run, again)
+    assert json.loads((again.checks / "checks.json").read_text())["passed"]
+    assert (again.root / "intervals" / "persons" / "Tract.parquet").exists()
+    assert not list(place.glob("**/ledger*")) and "NOT PRIVATE" not in capfd.readouterr().out
+    released = {path: path.stat().st_mtime_ns for path in again.release.rglob("*")}
+    assert main(["resume", "run"]) == 0
+    assert main(["budget", "estimate", "settings.toml", "--json"]) == 0
+    assert '"293764/114921"' in capfd.readouterr().out
+    assert released == {path: path.stat().st_mtime_ns for path in again.release.rglob("*")}
+
+
+def test_a_refused_run_is_one_sentence(
+    county: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "settings.toml"
+    for text, words in (
+        ('[input]\nmeasurements = "nothing"\ngeography = "g.txt"\n', "nothing is no folder"),
+        (f'[input]\nmeasurements = "{tmp_path}"\ngeography = "g.txt"\n', "no noisy measurements"),
+        ('[input]\nmeasured = "m"\n', "'input.measurements' is missing"),
+        ('[input]\nmeasurements = "m"\ngeography = "g"\nconfidential = true\n', "confidential"),
+        ('[input]\nmeasurements = "m"\ngeography = "g"\n[privacy]\nseed = 1\n', "no noise"),
+        ('[input]\nmeasurements = "m"\ngeography = "g"\n[budget.persons]\nrhoo = "1"\n', "rhoo"),
+    ):
+        path.write_text(text)
+        assert main(["run", "estimate", str(path), "--run-dir", str(tmp_path / "run")]) == 2
+        out, err = capsys.readouterr()
+        assert not out and words in err and err.count("\n") == 1, err
+        assert not (tmp_path / "run").exists()

@@ -1,0 +1,151 @@
+"""An export has the layout, the columns and the names of the published files."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spineflow.flows.running import PRESETS
+from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import frozen_settings, load_settings, settings_tree
+from spineflow.tasks.topdown.published.export import export_measurements
+from spineflow.tasks.topdown.published.geounits import ShareReader
+from spineflow.tasks.topdown.published.layout import partition_name, partition_of
+from spineflow.tasks.topdown.published.settings import told_by
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+SIZES = {"hhgq": 8, "hhinstlevels": 3, "votingage": 2, "hispanic": 2, "cenrace": 63}
+DETAILED = {"hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63, "h1": 2}
+AXES = {"Person": ("hhgq", "votingage", "hispanic", "cenrace"), "Unit": ("h1",)}
+
+
+def tables(folder: Path, universe: str, kind: str):
+    for path in sorted(folder.glob(f"US_{universe}_PL_PROD/*.parquet/{kind}/**/*.parquet")):
+        yield path, pq.ParquetFile(path).read()
+
+
+@pytest.mark.parametrize("universe", ["Person", "Unit"])
+def test_columns_say_which_attributes_a_query_keeps(export, universe):
+    names = set()
+    for path, table in tables(export.folder, universe, "DPQuery"):
+        assert table.schema.field("variance").type == "float"
+        assert table.schema.field("value").type.value_type == "int64"
+        assert "sign" not in table.column_names
+        for row in table.select([*AXES[universe], "query_name", "query_shape"]).to_pylist():
+            kept = [row[axis] for axis in AXES[universe]]
+            if row["query_name"] == "detailed_dpq":
+                assert kept == ["detailed"] * len(kept)
+            else:
+                spelt = [part for part in kept if part != "*"] or ["total"]
+                assert row["query_name"] == " * ".join(spelt) + "_dpq"
+            sizes = [
+                1 if part == "*" else DETAILED[axis] if part == "detailed" else SIZES[part]
+                for axis, part in zip(AXES[universe], kept, strict=True)
+            ]
+            assert row["query_shape"] == sizes
+            names.add(row["query_name"])
+        for lengths, shape in zip(table["value"], table["query_shape"], strict=True):
+            assert len(lengths) == int(np.prod(shape.as_py()))
+        assert path.parent.name == "DPQuery" or partition_of(path) in (35, 135)
+    assert len(names) == (11 if universe == "Person" else 1)
+
+
+def test_constraints_are_those_of_the_published_files(export):
+    found = {}
+    for path, table in tables(export.folder, "Person", "Constraint"):
+        level = path.relative_to(export.folder).parts[1].removesuffix(".parquet")
+        for row in table.to_pylist():
+            kept = tuple(row[axis] for axis in AXES["Person"])
+            found.setdefault(row["query_name"], set()).add((row["sign"], kept, len(row["value"])))
+            assert row["query_name"] != "total_con" or level == "US"
+    assert found == {
+        "total_con": {("=", ("*",) * 4, 1)},
+        "nurse_nva_0_con": {("=", ("gqNursingTotal", "nonvoting", "*", "*"), 1)},
+        "hhgq_total_lb_con": {(">=", ("hhgq", "*", "*", "*"), 8)},
+        "hhgq_total_ub_con": {("<=", ("hhgq", "*", "*", "*"), 8)},
+    }
+    for _, table in tables(export.folder, "Unit", "Constraint"):
+        assert set(table["query_name"].to_pylist()) == {"total_con"}
+
+
+def test_every_state_has_a_folder_at_every_geolevel_and_one_file_at_most(export):
+    for level in (export.folder / "US_Person_PL_PROD").iterdir():
+        for kind in ("DPQuery", "Constraint"):
+            folders = [level / kind] if level.stem == "US" else sorted((level / kind).iterdir())
+            assert level.stem == "US" or [f.name for f in folders] == ["State=035", "State=135"]
+            assert all(len(list(folder.iterdir())) <= 1 for folder in folders)
+    totals = pq.read_table(export.folder / "state-totals" / "US" / "state_totals.parquet")
+    assert totals.to_pylist() == [{"geocode": "35", "name": "New Mexico", "value": 4000}]
+
+
+def test_an_export_tells_what_was_asked_and_nothing_of_where(export):
+    text = (export.folder / "measured.toml").read_text(encoding="utf-8")
+    tree = settings_tree(text)
+    assert set(tree) == {"census", "geography", "budget", "workload", "run", "release", "privacy"}
+    assert tree["privacy"] == {"dataset": "county"}
+    assert str(export.geography.parent) not in text
+    assert told_by(tree) == tree
+    assert (export.folder / "NOT PRIVATE.txt").exists()
+
+
+def test_what_cannot_be_exported_is_refused_and_leaves_nothing(export, tmp_path):
+    settings = frozen_settings(TopdownSettings, export.run.settings)
+    with pytest.raises(InputRefused, match="is there already"):
+        export_measurements(export.run, settings, export.folder)
+    unfinished = RunDirectory(tmp_path / "run")
+    with pytest.raises(InputRefused, match="has not measured"):
+        export_measurements(unfinished, settings, tmp_path / "export")
+    noiseless = settings.model_copy(
+        update={"privacy": settings.privacy.model_copy(update={"infinite": True})}
+    )
+    with pytest.raises(InputRefused, match="no noise"):
+        export_measurements(export.run, noiseless, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+def test_partitions_have_three_digits():
+    assert [partition_name(code) for code in ("44", "044", "144")] == [
+        "State=044",
+        "State=044",
+        "State=144",
+    ]
+
+
+@pytest.fixture(scope="module")
+def budgets(tmp_path_factory: pytest.TempPathFactory):
+    path = tmp_path_factory.mktemp("budgets") / "settings.toml"
+    path.write_text(
+        'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
+        '[privacy]\ndataset = "d"\n'
+    )
+    settings = load_settings(PRODUCT.settings, path, presets=PRESETS)
+    return {name: settings.budget_of(name) for name in settings.run.universes}
+
+
+@given(data=st.data())
+def test_a_variance_in_32_bits_tells_the_exact_share(budgets, data):
+    """Of successive geolevels on a path; one a tenth off is of no share, or of another."""
+    budget = budgets[data.draw(st.sampled_from(["persons", "units"]))]
+    names = list(budget.geolevel_shares)
+    own = data.draw(st.integers(0, len(names) - 1))
+    first, last = data.draw(st.integers(0, own)), data.draw(st.integers(own, len(names) - 1))
+    share = sum((budget.geolevel_shares[n] for n in names[first : last + 1]), Fraction(0))
+    query = data.draw(st.sampled_from(list(budget.query_shares[names[own]])))
+    reader = ShareReader(budget, names[own])
+    variance = float(np.float32(reader.noise(query, share).variance))
+    assert reader.share(query, variance, None) == share
+    assert (
+        reader.share(
+            query, variance, str(budget.spent(share, budget.query_shares[names[own]][query]))
+        )
+        == share
+    )
+    assert reader.share(query, 1.1 * variance, None) != share
+    assert reader.share(query, 1.1 * variance, "1/3") is None
