@@ -214,25 +214,18 @@ def lose(world: World) -> None:
 
 
 def forge(world: World) -> None:
-    """A file from nowhere stands where a measurement will be, in a run that is not whole."""
+    """A measurement of another run stands where one will be, in a run that is not whole."""
     directory = world.chosen(begun=True)
     if directory.run_id is None or directory.run.release.exists():
         return
-    names = measurement_names(directory.root)
-    known = world.view.published_by(directory.run_id)
-    others = {
-        name: path
-        for other in world.directories
-        if other.product == directory.product
-        for name, path in measurement_names(other.root).items()
-        if name not in names and name not in known
-    }
-    if not others:
+    known = {*world.view.published_by(directory.run_id), *measurement_names(directory.root)}
+    names = world.samples[directory.product].keys() - known
+    if not names:
         return
-    name = world.random.choice(sorted(others))
+    name = world.random.choice(sorted(names))
     path = directory.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(others[name].read_bytes() + b" ")
+    path.write_bytes(world.samples[directory.product][name])
     world.false.add(digest_of(path))
     directory.forged.add(name)
     world.say(f"forge {name} in {directory.root.name}")

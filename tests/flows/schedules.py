@@ -107,6 +107,7 @@ class World:
     files : settings files by product.
     lengths : how many changes a whole run of each product makes; a kill is before one of them.
     costs : bounded rho of a run of each product.
+    samples : the measurement files of a run of each product.
     """
 
     def __init__(
@@ -116,10 +117,11 @@ class World:
         files: dict[str, Path],
         lengths: dict[str, dict[str, int]],
         costs: dict[str, Fraction],
+        samples: dict[str, dict[str, bytes]],
         seed: str,
     ) -> None:
         self.folder, self.logs, self.files = folder, logs, files
-        self.lengths, self.costs = lengths, costs
+        self.lengths, self.costs, self.samples = lengths, costs, samples
         self.random = random.Random(seed)
         self.ledger = folder / "ledger.db"
         self.key = folder / "ledger.db.key"

@@ -44,7 +44,7 @@ from tests.flows.mishaps import (
     resume,
     resume_and_kill,
 )
-from tests.flows.published_noise import read_ledger
+from tests.flows.published_noise import measurement_names, read_ledger
 from tests.flows.schedules import PEOPLE, PromiseBroken, World, template
 
 SCHEDULES = 2000
@@ -103,6 +103,7 @@ class Office:
     files: dict[str, Path]
     lengths: dict[str, dict[str, int]]
     costs: dict[str, Fraction]
+    samples: dict[str, dict[str, bytes]]
 
     def world(self, seed: str, products: Sequence[str] = ()) -> World:
         """A new world of these products in the one place where worlds are, by default all."""
@@ -113,7 +114,7 @@ class Office:
         shutil.rmtree(logs, ignore_errors=True)
         logs.mkdir()
         files = {name: self.files[name] for name in products or self.files}
-        return World(folder, logs, files, self.lengths, self.costs, seed)
+        return World(folder, logs, files, self.lengths, self.costs, self.samples, seed)
 
 
 @pytest.fixture(scope="module")
@@ -139,16 +140,18 @@ def office(folder: Path) -> Iterator[Office]:
             # Here and not in a fork, so that forks find the kernels compiled.
             assert main(["resume", str(folder / "world" / name)]) == 0
             assert main(["report", str(folder / "world" / name)]) == 0
-        unmeasured = Office(folder, files, {}, {})
-        lengths, costs = {}, {}
+        unmeasured = Office(folder, files, {}, {}, {})
+        lengths, costs, samples = {}, {}, {}
         for name in files:
             world = unmeasured.world("", [name])
-            root = str(world.directories[0].root)
-            command = begun(["resume", root], world.folder, world.logs)
+            root = world.directories[0].root
+            command = begun(["resume", str(root)], world.folder, world.logs)
             assert command.ended() == 0, command.told()
             lengths[name] = command.changes()
             costs[name] = read_ledger(world.ledger).spent(PEOPLE)
-        yield Office(folder, files, lengths, costs)
+            files_of_run = measurement_names(root).items()
+            samples[name] = {own: path.read_bytes() for own, path in files_of_run}
+        yield Office(folder, files, lengths, costs, samples)
 
 
 @pytest.fixture(scope="session")

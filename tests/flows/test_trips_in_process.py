@@ -344,6 +344,22 @@ def test_a_cap_stops_the_run_before_noise(country: Path, tmp_path: Path) -> None
     assert not (run.root / "measurements").exists()
 
 
+def test_a_measurement_of_a_level_that_is_not_cut_is_not_the_runs_own(
+    country: Path, tmp_path: Path
+) -> None:
+    """It would be taken for measured once its level is cut."""
+    run, settings = started(country, tmp_path)
+    ingest_input(run, settings)
+    charge_run(run, settings)
+    foreign = measured_file(run, 3, "00000")
+    foreign.parent.mkdir(parents=True)
+    foreign.write_bytes(b"from another run")
+    with pytest.raises(BudgetRefused, match="level_03.* the ledger does not know it"):
+        charge_run(run, settings)
+    foreign.unlink()
+    charge_run(run, settings)
+
+
 def test_noise_that_does_not_cover_a_person_is_not_drawn(
     country: Path, tmp_path: Path, monkeypatch
 ) -> None:

@@ -68,11 +68,18 @@ def draw_of(plan: Plan) -> Draw:
 
 
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
-    """The cuts of all levels, and the files of noisy counts of those that have been cut."""
+    """The cuts of all levels, and the files of noisy counts of those that have been cut.
+
+    Of a level that has not been cut, whatever stands there already: it is nothing that the run has
+    measured, and must not be taken for that once the level is cut.
+    """
     files = []
     for level in plan.levels:
         files.append(cuts_file(run, level))
         if files[-1].exists():
             shards = read_cuts(run, level).shards
             files += [measured_file(run, level, shard.name) for shard in shards]
+        else:
+            folder = measured_file(run, level, "any").parent
+            files += sorted(folder.glob("*.parquet"))
     return files
