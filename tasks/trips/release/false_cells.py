@@ -3,14 +3,17 @@
 An empty cell that was measured has noise alone, which is as often v as -v. Cells with trips seldom
 have a noisy count below 0, so that of those measured at v > 0 about as many are empty as were
 measured at -v. A released cell measured at v is therefore false with a probability of about
-n(-v) / n(v), where n counts the measured cells; one measured at v <= 0 is taken to be false. Cells
-with so few trips that their noisy counts fall below 0 count as empty, hence this is rather too
-large than too small. Only noisy counts and what is released of them are read.
+n(-v) / n(v), where n counts the measured cells; one measured at v <= 0 is taken to be false.
+
+No noisy count tells a cell without trips from one with far fewer than the standard deviation of the
+noise. Both are counted here, so that this is an upper estimate, and near the truth where cells
+have no trips or many. Only noisy counts and what is released of them are read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from spineflow.tasks.runs.directory import RunDirectory
@@ -26,10 +29,14 @@ BINS_PER_SIGMA = 4
 
 @dataclass(frozen=True)
 class FalseCells:
-    """Released cells, and how many of them are expected to have no trips."""
+    """Released cells, and how many of them are expected to have no trips, or too few to tell.
+
+    `sigma` is the standard deviation of the noise in a cell.
+    """
 
     released: int
     expected: float
+    sigma: float
 
     @property
     def sentence(self) -> str:
@@ -37,9 +44,10 @@ class FalseCells:
         if not self.released:
             return "no cell is released with trips"
         share = self.expected / self.released
+        hidden = f", or so few that noise of {self.sigma:.3g} hides them" if self.sigma else ""
         return (
             f"of {self.released:,} released cells about {round(self.expected):,} ({share:.0%}) are "
-            "expected to be false: to have no trips"
+            f"expected to be false: to have no trips{hidden}"
         )
 
 
@@ -54,11 +62,12 @@ def false_cells(run: RunDirectory, plan: Plan) -> FalseCells:
     released = NodeValues(released.keys[released.values > 0], released.values[released.values > 0])
     sigma_squared = float(plan.noise[level])
     if plan.mechanism == STABILITY_HISTOGRAM or not sigma_squared:
-        return FalseCells(released.keys.size, 0.0)
+        return FalseCells(released.keys.size, 0.0, 0.0)
     files = [measured_file(run, level, shard.name) for shard in read_cuts(run, level).shards]
     measured = read_nodes(files, plan.tree, level, "value")
     keys = np.sort(released.keys)
-    return FalseCells(keys.size, expected_false(measured, keys, np.sqrt(sigma_squared)))
+    sigma = sqrt(sigma_squared)
+    return FalseCells(keys.size, expected_false(measured, keys, sigma), sigma)
 
 
 def expected_false(measured: NodeValues, released: np.ndarray, sigma: float) -> float:

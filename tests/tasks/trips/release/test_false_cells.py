@@ -43,7 +43,11 @@ def test_cells_far_above_the_noise_are_true() -> None:
 
 
 def test_in_words() -> None:
-    assert FalseCells(2_000, 500.4).sentence == (
-        "of 2,000 released cells about 500 (25%) are expected to be false: to have no trips"
+    assert FalseCells(2_000, 500.4, 24.04).sentence == (
+        "of 2,000 released cells about 500 (25%) are expected to be false: to have no trips, or so "
+        "few that noise of 24 hides them"
     )
-    assert FalseCells(0, 0.0).sentence == "no cell is released with trips"
+    assert FalseCells(9, 0.0, 0.0).sentence.endswith(
+        "about 0 (0%) are expected to be false: to have no trips"
+    )
+    assert FalseCells(0, 0.0, 1.0).sentence == "no cell is released with trips"
