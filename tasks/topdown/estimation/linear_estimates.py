@@ -98,6 +98,9 @@ def with_measurements(
     Where D is zero, V (I + A V)^-1 is the new V, and the mean moves by the new V times b - A x.
     """
     n = a.shape[-1]
+    is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
+    if is_unknown.all():
+        return _of_measurements(a, b, components)
     variance = np.linalg.solve(np.eye(n) + prior.variance @ a, prior.variance)
     variance = 0.5 * (variance + variance.swapaxes(-1, -2))
     mean = prior.mean.copy()
@@ -107,7 +110,6 @@ def with_measurements(
     diffuse = prior.diffuse.copy()
 
     is_diffuse = np.asarray(prior.diffuse.any(axis=(2, 3)))
-    is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
     for component, columns in enumerate(components):
         rows = np.flatnonzero(is_unknown[:, component])
         inverse, null = _pseudo_inverse(a[rows, component])
@@ -118,6 +120,18 @@ def with_measurements(
             answers = (a[row, component], b[row][:, columns])
             found = _update_diffuse(prior.mean[row][:, columns], *part, *answers)
             mean[row][:, columns], variance[row, component], diffuse[row, component] = found
+    return LinearEstimates(mean, variance, diffuse)
+
+
+def _of_measurements(a: np.ndarray, b: np.ndarray, components: Components) -> LinearEstimates:
+    """Estimates of geounits of which nothing else is known; those that measured alike share one
+    inverse."""
+    alike, code = np.unique(a.reshape(len(a), -1), axis=0, return_inverse=True)
+    inverse, null = _pseudo_inverse(alike.reshape(-1, *a.shape[1:]))
+    variance, diffuse = inverse[code.reshape(-1)], null[code.reshape(-1)]
+    mean = np.empty_like(b)
+    for component, columns in enumerate(components):
+        mean[:, :, columns] = variance[:, component] @ b[:, :, columns]
     return LinearEstimates(mean, variance, diffuse)
 
 

@@ -152,23 +152,19 @@ class QueryAlgebra:
         """
         n_geounits = len(next(iter(measurements.values())).precision)
         a = np.zeros((n_geounits, len(self.components), len(cells), len(cells)))
-        b = np.zeros((n_geounits, len(cells), *self.free_shape))
+        weighted = np.zeros((n_geounits, len(cells), *self.free_shape))
         for answers in measurements.values():
             query, precision = answers.query, answers.precision.astype(np.float64)
             a += precision[:, None, None, None] * self.gram(query, cells)
             row = self.core_row(query, cells)
             by_core = self.by_core(answers.values, query.shape)[:, row]
-            weighted = by_core * precision.reshape(-1, *(1,) * (by_core.ndim - 1))
-            b[:, :, *self._kept(query)] += self._on_bases(weighted, query)
+            weighted += by_core * precision.reshape(-1, *(1,) * (by_core.ndim - 1))
+        b = self._on_bases(weighted)
         return a, b.reshape(n_geounits, len(cells), self.n_coordinates)
 
     def total_vector(self, n_cells: int) -> np.ndarray:
         """h `(n,)`: the total of x is h'x[:, 0], for the constant coordinate is the first."""
         return np.full(n_cells, math.sqrt(self.n_coordinates))
-
-    def _kept(self, query: MarginalQuery) -> tuple[slice, ...]:
-        """Coordinates along each free attribute that the query sees."""
-        return tuple(slice(None) if query.shape[axis] > 1 else slice(1) for axis in self.free)
 
     def core_row(self, query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
         """Core row `(n,)` of the query that counts each of the core cells."""
@@ -190,12 +186,8 @@ class QueryAlgebra:
         order = [0, *(1 + axes.index(axis) for axis in range(len(axes)))]
         return cube.transpose(order).reshape(len(cube), -1)
 
-    def _on_bases(self, cube: np.ndarray, query: MarginalQuery | None = None) -> np.ndarray:
-        """(N, n, free...) to coordinates along each free attribute; where the query sums over
-        one, its answers to the one coordinate that they bear on."""
-        for position, (axis, basis) in enumerate(zip(self.free, self.bases, strict=True), 2):
-            if query is not None and query.shape[axis] < len(basis):
-                cube = cube * math.sqrt(len(basis))
-            else:
-                cube = np.moveaxis(np.moveaxis(cube, position, -1) @ basis.T, -1, position)
+    def _on_bases(self, cube: np.ndarray) -> np.ndarray:
+        """(N, n, free...) to coordinates along each free attribute."""
+        for position, basis in enumerate(self.bases, 2):
+            cube = np.moveaxis(np.moveaxis(cube, position, -1) @ basis.T, -1, position)
         return cube
