@@ -13,9 +13,11 @@ from spineflow.tasks.topdown.checks.layout_facts import layout_facts
 from spineflow.tasks.topdown.checks.tabulated import tabulated
 from spineflow.tasks.topdown.measurement.constraints import bound_names, constraint_name
 from spineflow.tasks.topdown.paths import geography_file, invariants_file
+from spineflow.tasks.topdown.release.margins import written_margins
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Outcome
+from spineflow.validation.topdown.margins import check_margins
 from spineflow.validation.topdown.run_checks import run_checks
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 from spineflow.validation.topdown.tabulations import check_tabulations
@@ -62,8 +64,9 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
     Raises CheckFailed, naming the first check that failed; the release is then withheld.
     """
     refuse_unlike_ledger(run, settings)
+    margins = [check_margins(run.unchecked_release)] if written_margins(run, settings) else []
     if settings.is_declared:
-        return accept(run, settings, check_declared_run(run, settings))
+        return accept(run, settings, [*check_declared_run(run, settings), *margins])
     invariants = read_invariants(invariants_file(run))
     facilities = pa.table(
         {
@@ -88,4 +91,4 @@ def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ..
                 is_private=settings.is_private,
             )
         )
-    return accept(run, settings, outcomes)
+    return accept(run, settings, [*outcomes, *margins])

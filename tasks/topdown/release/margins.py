@@ -50,6 +50,14 @@ def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
     return all(path.exists() for path in last) and None not in summaries
 
 
+def written_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
+    """The margins that the run has beside its unchecked tables; none where they are not asked for,
+    or their spine was too large."""
+    if not has_margins(settings) or not are_written(run, settings):
+        return []
+    return margin_files(run, settings)
+
+
 def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """Write the margins beside the unchecked tables, and what the report shows of them.
 

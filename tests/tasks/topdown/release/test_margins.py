@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import write_release_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.validation.topdown.margins import check_margins
 
 from tests.tasks.topdown.declared import load, run_declared
 from tests.tasks.topdown.test_declared_census import COUNTRY, generate_country
@@ -91,6 +93,29 @@ def test_every_cell_of_every_table_has_an_interval(released):
     state, _ = both(run, "040_state")
     _, margins = both(run, "040_state")
     assert (margins["P0010001_LOWER"] == state["P0010001"]).all()  # so is a state's total
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda margins: margins, ""),
+        (lambda margins: margins.iloc[1:], "does not have the rows"),
+        (lambda margins: margins.iloc[::-1], "does not have the rows"),
+        (lambda margins: margins.drop(columns="P0010003_UPPER"), "two columns for each"),
+        (lambda margins: margins.assign(P0010001_LOWER=-1), "begins below zero"),
+        (lambda margins: margins.assign(H0010002_LOWER=10**6), "ends before it begins"),
+    ],
+)
+def test_margins_that_are_wrong_fail_their_check(released, tmp_path: Path, edit, told):
+    run, _ = released
+    shutil.copytree(run.unchecked_release / "tables", tmp_path / "tables")
+    path = tmp_path / "tables" / "140_tract_margins.parquet"
+    edit(pd.read_parquet(path)).to_parquet(path, index=False)
+    outcome = check_margins(tmp_path)
+    assert outcome.passed == (not told) and told in outcome.detail
+    (tmp_path / "tables" / "050_county_margins.csv").unlink()
+    assert not check_margins(tmp_path).passed
+    assert not check_margins(tmp_path / "tables").passed
 
 
 def test_margins_are_the_intervals_that_the_command_writes(released, tmp_path: Path):
