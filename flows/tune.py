@@ -10,6 +10,7 @@ so a search that was interrupted asks the same trials again and finds their repl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -30,8 +31,8 @@ from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings
 from spineflow.tasks.topdown.trials import TRIALS
-from spineflow.tasks.tune.criterion import described, is_met
-from spineflow.tasks.tune.grid import loss_grid, search_geolevels, smallest
+from spineflow.tasks.tune.criterion import described, is_better, is_met
+from spineflow.tasks.tune.grid import loss_grid, search_geolevels, search_weights, smallest
 from spineflow.tasks.tune.report import release_settings, write_tuning_report
 from spineflow.tasks.tune.searched import Losses, SearchedProduct
 from spineflow.tasks.tune.settings import TuneSettings
@@ -69,7 +70,7 @@ def tune_stages(run_directory: str) -> str:
         search = _Search(run, settings)
         found = {
             name: outcome
-            for name in settings.variants
+            for name in settings.choices
             if (outcome := search.best_of(name)) is not None
         }
         if found:
@@ -94,30 +95,46 @@ class _Search:
     def best_of(self, variant: str) -> Outcome | None:
         """The trial of a variant with the smallest losses that meet the criterion."""
         search, universe = self.settings.search, self.settings.criterion.universe
-        own = self.settings.SEARCHED.losses(self.settings.variants[variant], universe)
+        searched, choice = self.settings.SEARCHED, self.settings.choices[variant]
+        own = searched.losses(choice, universe)
+        weights: Mapping[str, Fraction] = {}
         whole = sum(own.values(), Fraction(0))
 
         def at(total: Fraction) -> dict[str, Fraction]:
             return {geolevel: total * loss / whole for geolevel, loss in own.items()}
 
         def meets(losses: Losses) -> bool:
-            return self.tried(variant, losses).met
+            return self.tried(variant, losses, weights).met
 
         if search.method == "fixed":
             outcome = self.tried(variant, own)
             return outcome if outcome.met else None
+        if search.method == "queries":
+            weights = search_weights(
+                searched.queries(choice, universe),
+                search.step,
+                search.rounds,
+                lambda new, old: is_better(
+                    self.tried(variant, own, new).mean,
+                    self.tried(variant, own, old).mean,
+                    self.settings.criterion,
+                ),
+            )
         grid = loss_grid(search.lowest, search.highest, search.step)
         losses: Losses | None
-        if search.method == "total":
+        if search.method in ("total", "queries"):
             found = smallest(grid, lambda total: meets(at(total)))
             losses = None if found is None else at(grid[found])
         else:
             losses = search_geolevels(tuple(own), grid, search.step, meets)
-        return None if losses is None else self.tried(variant, losses)
+        return None if losses is None else self.tried(variant, losses, weights)
 
-    def tried(self, variant: str, losses: Losses) -> Outcome:
+    def tried(
+        self, variant: str, losses: Losses, weights: Mapping[str, Fraction] | None = None
+    ) -> Outcome:
         """Run the replicates of a trial, unless this search has asked for it before."""
-        trial = new_trial(self.run, self.settings, variant, losses)
+        changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
+        trial = new_trial(self.run, self.settings, variant, losses, changed)
         known = [outcome for outcome in self.outcomes if outcome.trial.name == trial.name]
         if known:
             return known[0]
@@ -141,20 +158,20 @@ def check(settings: TuneSettings) -> None:
 
 def refuse(settings: TuneSettings) -> None:
     """The further checks of every variant's settings."""
-    for variant in settings.variants.values():
-        TOPDOWN.refuse(variant)
+    for choice in settings.choices.values():
+        TOPDOWN.refuse(choice)
 
 
 def costs(settings: TuneSettings) -> dict[str, Any]:
     """What each variant would cost as it is set, by name."""
-    return {name: TOPDOWN.costs(variant) for name, variant in settings.variants.items()}
+    return {name: TOPDOWN.costs(choice) for name, choice in settings.choices.items()}
 
 
 def print_costs(settings: TuneSettings) -> None:
     """The same as tables."""
-    for name, variant in settings.variants.items():
+    for name, choice in settings.choices.items():
         print(f"{name}:")
-        TOPDOWN.print_costs(variant)
+        TOPDOWN.print_costs(choice)
 
 
 def finished(run: RunDirectory, settings: TuneSettings) -> None:

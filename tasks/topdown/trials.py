@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from spineflow.tasks.census.queries import normalize_query_name
 from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures, compute_figures
+from spineflow.tasks.topdown.checks.accuracy.levels import OF_THE_SPINE
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
     measure,
     read_dataset,
+    with_estimator,
     with_seed,
 )
 from spineflow.tasks.topdown.paths import state_totals_file
-from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, SUMMARY_LEVELS
+from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.topdown.workload.strategies import STRATEGIES, rescaled, strategy_shares
 
-REPORTED = ("mean_absolute_error", "predicted_standard_deviation")
 REDISTRICTING = "redistricting"
+OWN = "own"
+"""The query strategy that leaves the shares as they are."""
+TARGETS = tuple(level.name for level in SUMMARY_LEVELS.values() if level.parts[-1] in COLUMNS)
+"""Levels of the fixed entities that the redistricting criterion is about: none is made of digits of
+the block's geocode."""
+HEAD = ("universe", "quantity", "answer", "level", "on_spine", "size_class")
+"""Columns of the errors that say what they are of; all others are statistics."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +49,26 @@ class TrialFigures:
 
     @property
     def errors(self) -> pd.DataFrame:
-        """Statistics of the errors by universe, quantity, answer, level and size class."""
-        return self.accuracy.errors
+        """Statistics of the errors by universe, quantity, answer, level and size class.
+
+        The entities are those of the summary levels, which every spine shares: what is compared
+        are the same areas, whatever a spine's own geounits are.
+        """
+        errors = self.accuracy.errors
+        return errors[~errors["level"].str.endswith(OF_THE_SPINE)]
 
     @property
     def reported(self) -> pd.DataFrame:
-        """Errors of each quantity and level, of all answers and sizes of areas together."""
+        """All statistics of each quantity and level, of all answers and sizes of areas together."""
         errors = self.errors
         errors = errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
-        return errors[["quantity", "level", "on_spine", *REPORTED]]
+        statistics = [name for name in errors.columns if name not in HEAD]
+        return errors[["quantity", "level", *statistics]]
 
     def named(self, name: str) -> float:
-        """`redistricting`: the share of the off-spine entities of 500 people or more, over all
-        their levels, in which the largest group's share is within 5 points.
+        """`redistricting`: the share of the entities of 500 people or more, over all summary levels
+        that are no digits of the block's geocode, in which the largest group's share is within 5
+        points. These entities are the same for every spine, whether or not one has them.
 
         Raises InputRefused if there are no such entities, KeyError for another name.
         """
@@ -62,12 +80,13 @@ class TrialFigures:
                 "The schema has no race and ethnicity; choose a criterion of kind error."
             )
         whole = rows["population"].iloc[0]
-        rows = rows[~rows["on_spine"] & (rows["population"] == whole)]
+        rows = rows[rows["level"].isin(TARGETS) & (rows["population"] == whole)]
         entities = rows["entities"].to_numpy()
         if not entities.sum():
             raise InputRefused(
-                "The data have no off-spine entity of 500 people or more, which the redistricting "
-                "criterion is about; choose a criterion of kind error."
+                "The data have no entity of 500 people or more at the levels "
+                f"{', '.join(TARGETS)}, which the redistricting criterion is about; choose a "
+                "criterion of kind error."
             )
         return float(np.average(rows["share_within"].fillna(0).to_numpy(), weights=entities))
 
@@ -89,9 +108,10 @@ class TopdownTrials:
         return settings.schema_of(universe).attributes
 
     def losses(self, settings: TopdownSettings, universe: str) -> dict[str, Fraction]:
-        """Total times share of every geolevel, root first."""
+        """Total times share of every geolevel that is measured, root first."""
         budget = settings.budget_of(universe)
-        return {name: budget.total * share for name, share in budget.geolevel_shares.items()}
+        shares = budget.geolevel_shares
+        return {name: budget.total * share for name, share in shares.items() if share}
 
     def with_losses(
         self, settings: TopdownSettings, universe: str, losses: Mapping[str, Fraction]
@@ -100,14 +120,71 @@ class TopdownTrials:
         total = sum(losses.values(), Fraction(0))
         budget = settings.budget[universe]
         is_pure = budget.mechanism == DISCRETE_LAPLACE
+        shares = {geolevel: loss / total for geolevel, loss in losses.items()}
         spent = budget.model_copy(
             update={
                 "rho": None if is_pure else total,
                 "epsilon": total if is_pure else None,
-                "geolevels": {geolevel: loss / total for geolevel, loss in losses.items()},
+                # Block by block measures one geolevel, whatever the shares are.
+                "geolevels": dict(budget.geolevels) if settings.blocks_only else shares,
             }
         )
         return settings.model_copy(update={"budget": {**settings.budget, universe: spent}})
+
+    def queries(self, settings: TopdownSettings, universe: str) -> tuple[str, ...]:
+        """The measured queries of a universe, over all geolevels."""
+        asked = settings.budget_of(universe).query_shares.values()
+        return tuple(dict.fromkeys(name for shares in asked for name in shares))
+
+    def with_weights(
+        self, settings: TopdownSettings, universe: str, weights: Mapping[str, Fraction]
+    ) -> TopdownSettings:
+        """The settings with every geolevel's query shares multiplied, and scaled to 1 again."""
+
+        def weighted(shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
+            of_name = {name: weights.get(normalize_query_name(name), 1) for name in shares}
+            return rescaled({name: shares[name] * of_name[name] for name in shares})
+
+        return _with_queries(settings, universe, weighted)
+
+    def variations(
+        self,
+        settings: TopdownSettings,
+        universe: str,
+        *,
+        estimators: Sequence[str],
+        bypass: Sequence[bool],
+        strategies: Sequence[str],
+    ) -> dict[str, TopdownSettings]:
+        """The settings under each estimator, bypass and query strategy that a search names.
+
+        Raises ValueError for names that there are not.
+        """
+        found = {"": settings}
+        unknown = [name for name in estimators if name not in ESTIMATORS]
+        unknown += [name for name in strategies if name not in (OWN, *STRATEGIES)]
+        if unknown:
+            known = ", ".join((*ESTIMATORS, OWN, *STRATEGIES))
+            raise ValueError(f"names {unknown[0]!r}; there are {known}")
+        if estimators:
+            found = {
+                f"{key}, {name.replace('_', ' ')}": with_estimator(made, name)
+                for key, made in found.items()
+                for name in estimators
+            }
+        if bypass:
+            found = {
+                f"{key}, bypass {'on' if is_on else 'off'}": _with_bypass(made, is_on)
+                for key, made in found.items()
+                for is_on in bypass
+            }
+        if strategies:
+            found = {
+                f"{key}, {name.replace('_', ' ')}": _with_strategy(made, universe, name)
+                for key, made in found.items()
+                for name in strategies
+            }
+        return found
 
     def measuring_only(self, settings: TopdownSettings, universe: str) -> TopdownSettings:
         """The settings with one universe."""
@@ -138,6 +215,33 @@ class TopdownTrials:
         measured = measure(RunDirectory(layout), seeded, folder / "measured")
         estimated = estimate(measured, seeded, folder / "estimated")
         return TrialFigures(compute_figures(estimated, seeded))
+
+
+def _with_bypass(settings: TopdownSettings, is_on: bool) -> TopdownSettings:
+    geography = settings.geography.model_copy(update={"bypass": is_on})
+    return settings.model_copy(update={"geography": geography})
+
+
+def _with_strategy(settings: TopdownSettings, universe: str, name: str) -> TopdownSettings:
+    if name == OWN:
+        return settings
+    schema = settings.schema_of(universe)
+
+    def split(shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
+        return strategy_shares(schema, [query for query in shares if shares[query]], name)
+
+    return _with_queries(settings, universe, split)
+
+
+def _with_queries(
+    settings: TopdownSettings,
+    universe: str,
+    changed: Callable[[Mapping[str, Fraction]], dict[str, Fraction]],
+) -> TopdownSettings:
+    budget = settings.budget[universe]
+    queries = {geolevel: changed(shares) for geolevel, shares in budget.queries.items()}
+    asked = budget.model_copy(update={"queries": queries})
+    return settings.model_copy(update={"budget": {**settings.budget, universe: asked}})
 
 
 TRIALS = TopdownTrials()

@@ -39,12 +39,17 @@ def is_met(value: float, criterion: Criterion) -> bool:
     return criterion.at_most is not None and value <= criterion.at_most
 
 
+def is_better(value: float, other: float, criterion: Criterion) -> bool:
+    """Whether one value of the criterion is better than another."""
+    return value > other if criterion.kind == "redistricting" else value < other
+
+
 def described(criterion: Criterion) -> str:
     """The criterion in words."""
     if criterion.kind == "redistricting":
         return (
             f"the largest group's share is within 5 points for {float(criterion.share):.1%} of "
-            "the off-spine entities of 500 people or more"
+            "the targeted entities of 500 people or more"
         )
     return (
         f"{criterion.statistic.replace('_', ' ')} of {criterion.quantity} at {criterion.level} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
@@ -48,6 +48,31 @@ def smallest(points: Sequence[Point], meets: Callable[[Point], bool]) -> int | N
     if not meets(points[-1]):
         return None
     return bisect_left(points[:-1], True, key=meets)
+
+
+def search_weights(
+    names: Sequence[str],
+    step: Fraction,
+    rounds: int,
+    is_better: Callable[[Mapping[str, Fraction], Mapping[str, Fraction]], bool],
+) -> dict[str, Fraction]:
+    """Weights of names, all 1 at first, changed one at a time while that is better.
+
+    In each round every name's weight is multiplied by the step, or if that is not better divided
+    by it; `is_better(new, old)` tells. The search ends with a round that changes nothing.
+    """
+    weights = dict.fromkeys(names, Fraction(1))
+    for _ in range(rounds):
+        has_changed = False
+        for name in names:
+            for factor in (step, 1 / step):
+                tried = weights | {name: weights[name] * factor}
+                if is_better(tried, weights):
+                    weights, has_changed = tried, True
+                    break
+        if not has_changed:
+            break
+    return weights
 
 
 def search_geolevels(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pandas as pd
 from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
 from spineflow.tasks.pages.figures import line_chart
 from spineflow.tasks.runs.directory import RunDirectory
@@ -15,7 +16,7 @@ from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.tune.criterion import described
 from spineflow.tasks.tune.grid import EXACT
 from spineflow.tasks.tune.settings import TuneSettings
-from spineflow.tasks.tune.trials import Outcome, Trial, errors_of
+from spineflow.tasks.tune.trials import KEYS, Outcome, Trial, errors_of, settings_of
 
 SETTINGS = "settings.toml"
 HEADER = """\
@@ -26,9 +27,7 @@ HEADER = """\
 
 def release_settings(run: RunDirectory, settings: TuneSettings, best: Outcome) -> Path:
     """Write the settings of the best outcome to the release, ready to run."""
-    found = settings.SEARCHED.with_losses(
-        settings.variants[best.trial.variant], settings.criterion.universe, best.trial.losses
-    )
+    found = settings_of(settings, best.trial)
     run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / SETTINGS) as part:
         text = HEADER.format(criterion=described(settings.criterion)) + dump_settings(found)
@@ -71,8 +70,7 @@ def _found(settings: TuneSettings, found: Mapping[str, Outcome]) -> Section:
     universe = settings.criterion.universe
     rows, losses = [], []
     for name, outcome in found.items():
-        searched = settings.SEARCHED
-        spent = searched.with_losses(settings.variants[name], universe, outcome.trial.losses)
+        searched, spent = settings.SEARCHED, settings_of(settings, outcome.trial)
         rows.append(
             (
                 name,
@@ -86,12 +84,25 @@ def _found(settings: TuneSettings, found: Mapping[str, Outcome]) -> Section:
             (name, geolevel, str(loss), float(loss / outcome.trial.total))
             for geolevel, loss in outcome.trial.losses.items()
         ]
+    weights = tuple(
+        (name, query, float(weight))
+        for name, outcome in found.items()
+        for query, weight in outcome.trial.weights.items()
+        if weight != 1
+    )
+    changed: tuple[str | Table, ...] = ()
+    if weights:
+        changed = (
+            "Queries whose shares were changed, at every geolevel alike before they are scaled.",
+            Table(("variant", "query", "times"), weights),
+        )
     return Section(
         "What was found",
         (
             "The smallest total of each variant that meets the criterion, and its geolevels.",
             Table(("variant", "total", "epsilon", "criterion", "standard error"), tuple(rows)),
             Table(("variant", "geolevel", "loss", "share"), tuple(losses)),
+            *changed,
         ),
     )
 
@@ -117,10 +128,28 @@ def _accuracy(
     return Section(
         "Accuracy at what was found",
         (
-            "Mean absolute error, averaged over the replicates.",
+            "Mean absolute error of the same entities, averaged over the replicates.",
             Table(("quantity", "level", *found), tuple(rows)),
+            *(block for name, frame in errors.items() for block in _statistics(name, frame)),
         ),
     )
+
+
+_PER_TABLE = 9
+"""Statistics that stand side by side."""
+
+
+def _statistics(name: str, errors: pd.DataFrame) -> Iterator[str | Table]:
+    """All error statistics of one variant, some side by side."""
+    yield f"All statistics of the errors, {name}; `pairs` are pairs of an entity and an answer."
+    statistics = [column for column in errors.columns if column not in KEYS]
+    for start in range(0, len(statistics), _PER_TABLE):
+        shown = statistics[start : start + _PER_TABLE]
+        rows = tuple(
+            (row["quantity"], row["level"], *(NONE if row[s] != row[s] else row[s] for s in shown))
+            for row in errors.to_dict("records")
+        )
+        yield Table((*KEYS, *(column.replace("_", " ") for column in shown)), rows)
 
 
 def _trials(settings: TuneSettings, outcomes: Sequence[Outcome]) -> Section:

@@ -5,7 +5,7 @@ A search knows nothing of the product but this. A flow names the product in `Tun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ class Figures(Protocol):
 
     @property
     def reported(self) -> pd.DataFrame:
-        """quantity, level, on_spine, then the statistics that the report of a search shows."""
+        """quantity, level, then the statistics that the report of a search shows."""
 
     def named(self, name: str) -> float:
         """A figure that has a name of its own, such as `redistricting`.
@@ -57,6 +57,24 @@ class SearchedProduct(Protocol):
 
     def with_losses(self, settings: Any, universe: str, losses: Losses) -> Any:
         """Settings that spend these losses on a universe's geolevels."""
+
+    def queries(self, settings: Any, universe: str) -> tuple[str, ...]:
+        """The measured queries of a universe."""
+
+    def with_weights(self, settings: Any, universe: str, weights: Mapping[str, Fraction]) -> Any:
+        """Settings with the shares of queries multiplied, and scaled to 1 again."""
+
+    def variations(
+        self,
+        settings: Any,
+        universe: str,
+        *,
+        estimators: Sequence[str],
+        bypass: Sequence[bool],
+        strategies: Sequence[str],
+    ) -> Mapping[str, Any]:
+        """Settings under each estimator, bypass and query strategy that a search names, by what is
+        added to the variant's name; raises ValueError for names that there are not."""
 
     def measuring_only(self, settings: Any, universe: str) -> Any:
         """Settings of a run that measures one universe alone."""

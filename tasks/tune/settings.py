@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -42,7 +43,7 @@ class Criterion(Section):
     """What a budget must achieve, on average over the replicates."""
 
     kind: Literal["redistricting", "error"] = "redistricting"
-    """redistricting: the largest group's share is within 5 points for enough off-spine entities of
+    """redistricting: the largest group's share is within 5 points for enough targeted entities of
     500 people or more. error: a statistic of the accuracy report is small enough."""
     share: ExactFraction = Fraction(95, 100)
     """For redistricting: the share of the entities that must be within 5 points."""
@@ -68,9 +69,20 @@ class Criterion(Section):
 class Search(Section):
     """How the smallest budget is searched for."""
 
-    method: Literal["fixed", "total", "geolevels"] = "total"
+    method: Literal["fixed", "total", "geolevels", "queries"] = "total"
     """fixed: every variant at its own budget. total: the smallest total at a variant's shares.
-    geolevels: a loss for each geolevel, from the root down, as [TopDown2022] tells."""
+    geolevels: a loss for each geolevel, from the root down, as [TopDown2022] tells. queries: the
+    shares of queries that are best at the variant's own total, then the smallest total with them.
+    """
+    estimators: tuple[str, ...] = ()
+    """Estimators that each variant is tried with; left out, its own."""
+    bypass: tuple[bool, ...] = ()
+    """Whether geounits are bypassed: one or both; left out, as the variant has it."""
+    strategies: tuple[str, ...] = ()
+    """Query strategies that each variant is tried with: own, uniform, size, size_squared,
+    inverse_size_squared; left out, own."""
+    rounds: int = Field(default=2, ge=1)
+    """For queries: how often every query's share is tried larger and smaller."""
     replicates: int = Field(default=3, ge=1)
     lowest: ExactFraction = Fraction(1, 100)
     highest: ExactFraction = Fraction(100)
@@ -96,6 +108,22 @@ class TuneSettings(ProductSettings):
     criterion: Criterion = Criterion()
     search: Search = Search()
     variants: Mapping[str, ProductSettings]
+
+    @cached_property
+    def choices(self) -> Mapping[str, Any]:
+        """What is compared: each variant with every estimator, bypass and strategy named."""
+        search, universe = self.search, self.criterion.universe
+        return {
+            f"{name}{kind}": made
+            for name, variant in self.variants.items()
+            for kind, made in self.SEARCHED.variations(
+                variant,
+                universe,
+                estimators=search.estimators,
+                bypass=search.bypass,
+                strategies=search.strategies,
+            ).items()
+        }
 
     @property
     def why_not_private(self) -> str:
@@ -146,6 +174,13 @@ class TuneSettings(ProductSettings):
                     f"{where}.workload.{universe} has attributes of its own; all must share them"
                 )
             variant.refuse_what_does_not_fit(refuse_within(where, refuse))
+        try:
+            choices = self.choices
+        except ValueError as error:
+            refuse(f"search {error}")
+            return
+        for name, choice in choices.items():
+            choice.refuse_what_does_not_fit(refuse_within(f"variants.{name}", refuse))
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse keys of the other kind of criterion, a grid that nothing searches, and what does
@@ -165,6 +200,7 @@ class TuneSettings(ProductSettings):
         refuse_idle(self.criterion, table_of(own, "criterion"), "criterion", criterion, refuse)
         is_searched = (self.search.method != "fixed", "a search for budgets")
         grid = dict.fromkeys(("lowest", "highest", "step"), is_searched)
+        grid["rounds"] = (self.search.method == "queries", 'search.method = "queries"')
         refuse_idle(self.search, table_of(own, "search"), "search", grid, refuse)
         for name, variant in self.variants.items():
             place = ("variants", name) if "variants" in own else (product,)

@@ -12,8 +12,8 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ from spineflow.tasks.tune.criterion import value_of
 from spineflow.tasks.tune.searched import Losses, SearchedProduct
 from spineflow.tasks.tune.settings import TuneSettings
 
-KEYS = ["quantity", "level", "on_spine"]
+KEYS = ["quantity", "level"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,13 @@ class Trial:
     """Settings to be tried, and what they are called.
 
     losses : loss of each geolevel, root first.
+    weights : what the shares of queries are multiplied with, 1 where left out.
     """
 
     name: str
     variant: str
     losses: Losses
+    weights: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
     def total(self) -> Fraction:
@@ -57,15 +59,29 @@ class Outcome:
     met: bool
 
 
-def new_trial(run: RunDirectory, settings: TuneSettings, variant: str, losses: Losses) -> Trial:
-    """A trial of a variant under some losses, with its settings written to its folder.
+def settings_of(settings: TuneSettings, trial: Trial) -> ProductSettings:
+    """What a trial tries: the choice of its name under its losses and weights."""
+    searched, universe = settings.SEARCHED, settings.criterion.universe
+    tried = searched.with_losses(settings.choices[trial.variant], universe, trial.losses)
+    return searched.with_weights(tried, universe, trial.weights) if trial.weights else tried
+
+
+def new_trial(
+    run: RunDirectory,
+    settings: TuneSettings,
+    variant: str,
+    losses: Losses,
+    weights: Mapping[str, Fraction],
+) -> Trial:
+    """A trial of a choice under some losses and weights, its settings written to its folder.
 
     Only the universe of the criterion is measured. The same settings are the same trial.
     """
-    searched, universe = settings.SEARCHED, settings.criterion.universe
-    tried = searched.with_losses(settings.variants[variant], universe, losses)
-    text = dump_settings(searched.measuring_only(tried, universe))
-    trial = Trial(hashlib.sha256(text.encode()).hexdigest()[:12], variant, losses)
+    universe = settings.criterion.universe
+    tried = settings_of(settings, Trial("", variant, losses, weights))
+    text = dump_settings(settings.SEARCHED.measuring_only(tried, universe))
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    trial = Trial(name, variant, losses, weights)
     with replacing(_folder(run, trial.name) / "settings.toml") as part:
         part.write_text(text, encoding="utf-8")
     return trial

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMO_COUNTRY, GENERATED, write_demo
@@ -70,6 +72,50 @@ def test_pages_begin_with_two_lines_that_run(flow: str) -> None:
     assert second == f"spineflow budget {flow} {GENERATED[flow].folder}/settings.toml"
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_the_country_abroad_runs_and_keeps_what_it_declares(tmp_path: Path, monkeypatch) -> None:
+    """The two lines of its page; what is exact is counted anew from input and release."""
+    monkeypatch.chdir(tmp_path)
+    for line in first_lines_of("declared_censuses.md"):
+        assert main(line.split()[1:]) == 0
+    folder = tmp_path / DEMO_COUNTRY.folder
+    release, given = folder / "run" / "release", folder / "input"
+    assert (release / "certificate.html").exists()
+    census = tomllib.loads((folder / "settings.toml").read_text())["census"]
+    areas = read_csv(given / "areas.csv")
+    geolevels = census["geography"]["geolevels"]
+    n_exact = 0
+    for name, universe in census["universes"].items():
+        truth, released = (
+            pd.read_parquet(f) for f in (given / f"{name}.parquet", release / f"mdf_{name}.parquet")
+        )
+        truth = located(truth, universe, given, areas)
+        for invariant in universe.get("invariants", []):
+            assert invariant.get("query", "total") == "total"
+            above = geolevels[1 : geolevels.index(invariant["geolevel"]) + 1]
+            exact, found = truth.groupby(above).size(), released.groupby(above).size()
+            pd.testing.assert_series_equal(exact, found, check_index_type=False)
+            n_exact += len(exact)
+    assert n_exact > len(areas) / 2
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, dtype=str)
+
+
+def located(
+    records: pd.DataFrame, universe: dict, given: Path, areas: pd.DataFrame
+) -> pd.DataFrame:
+    """The records with the codes of their area at every geolevel."""
+    through = universe.get("through")
+    if through is not None:
+        other = pd.read_parquet(given / f"{through['table']}.parquet")
+        other = other.set_index(through["key"])[universe["area"]]
+        records = records.assign(**{universe["area"]: records[through["column"]].map(other)})
+    return records[[universe["area"]]].merge(areas, on=universe["area"], validate="many_to_one")
+
+
 def test_a_country_abroad_is_of_topdown(capsys) -> None:
     assert main(["demo", "trips", "--country"]) == 2
     assert "--country" in capsys.readouterr().err
@@ -77,8 +123,13 @@ def test_a_country_abroad_is_of_topdown(capsys) -> None:
 
 
 def first_lines(flow: str) -> list[str]:
+    """The commands of a flow's page; see `first_lines_of`."""
+    return first_lines_of(PAGES[flow])
+
+
+def first_lines_of(name: str) -> list[str]:
     """The commands of a page's first block, which stands right below the title."""
-    page = (DOCS / PAGES[flow]).read_text(encoding="utf-8")
+    page = (DOCS / name).read_text(encoding="utf-8")
     block = re.match(r"# [^\n]+\n\n```\n(.*?)\n```", page, re.DOTALL)
     assert block is not None
     return [line.removeprefix(".venv/bin/") for line in block[1].splitlines()]

@@ -14,6 +14,9 @@ import pandas as pd
 from spineflow.geography.levels import Spine
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
 
+OF_THE_SPINE = " of the spine"
+"""Ends the names of levels whose entities are a spine's own geounits."""
+
 
 @dataclass(frozen=True, eq=False)
 class EntityLevel:
@@ -50,7 +53,7 @@ def entity_levels(spine: Spine, geography: pd.DataFrame) -> tuple[EntityLevel, .
         levels.append(EntityLevel(level.name, bool(same), entity, int(entity.max(initial=-1)) + 1))
     for name, position in geounits.items():
         if name not in matched and len(spine.geolevel(name)) > 1:
-            label = f"{name.replace('_', ' ').lower()} of the spine"
+            label = f"{name.replace('_', ' ').lower()}{OF_THE_SPINE}"
             levels.append(EntityLevel(label, True, position, len(spine.geolevel(name))))
     return tuple(level for level in levels if level.n_entities)
 
