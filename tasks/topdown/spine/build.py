@@ -176,7 +176,8 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
     branch = None
     if declared.branch is not None:
         codes = CodeSet.of(declared.branch.codes)
-        column = text_column(areas, declared.branch.column)
+        name = declared.branch.column
+        column = text_column(areas.fillna({name: ""}), name)
         known = {value: codes.holds(value) for value in column.unique()}
         branch = column.map(known).to_numpy(dtype=bool)
     exact = [
