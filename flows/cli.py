@@ -348,7 +348,6 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "flows",
             nargs="*",
-            choices=tuple(MODULES),
             metavar="FLOW",
             help=f"flows to register (default: all of {', '.join(MODULES)})",
         )
@@ -551,14 +550,14 @@ def _ledger(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from spineflow.flows.deployments import serve
 
-    serve(options.flows or list(MODULES))
+    serve(options.flows)
     return 0
 
 
 def _deploy(options: argparse.Namespace) -> int:
     from spineflow.flows.deployments import deploy
 
-    for name in deploy(options.flows or list(MODULES), options.pool):
+    for name in deploy(options.flows, options.pool):
         print(f"registered {name}")
     print(f"Start a worker with: prefect worker start --pool {options.pool}")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 import shtab
+from spineflow.flows.registry import MODULES
 
 FOLDERS = ("RUN_DIR", "D", "FOLDER", "DIRECTORY", "DIR")
 FILES = ("SETTINGS.toml", "FILE")
@@ -16,6 +17,9 @@ def completion_script(commands: argparse.ArgumentParser, shell: str) -> str:
     (named,) = (found.choices for found in commands._actions if isinstance(found.choices, dict))
     for sub in named.values():
         for action in sub._actions:
+            if action.metavar == "FLOW":
+                # argparse itself would refuse a list of none.
+                action.choices = tuple(MODULES) if action.choices is None else action.choices
             if action.metavar in FOLDERS:
                 action.complete = shtab.DIRECTORY
             elif action.metavar in FILES:

@@ -4,57 +4,127 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
+from typing import Any
+from uuid import UUID
 
 from prefect import serve as serve_deployments
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_API_URL
-from spineflow.flows.registry import product
+from spineflow.flows.registry import MODULES, TITLES, product
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+from spineflow.tasks.runs.spelling import did_you_mean
 
-DEPLOYMENT = "settings-file"
-"""Name of the deployment of every flow: it runs a settings file."""
+TAG = "spineflow"
+"""Every deployment of ours bears it, beside those that people give it."""
+
+EARLIER = "settings-file"
+"""Name that every deployment had up to version 0.2.0; one that is there keeps it, and with it its
+runs, schedules and automations."""
+
+
+class KeptDeployment(RunnerDeployment):
+    """A deployment that, registered again, changes only what comes from the code.
+
+    Prefect's own replaces schedules, concurrency limits, tags and parameters that somebody has set
+    at the server by what the code says of them, which is nothing.
+    """
+
+    def _update_sync(
+        self, deployment_id: UUID, client: SyncPrefectClient, version_info: Any
+    ) -> UUID:
+        found = client.read_deployment(deployment_id)
+        client.update_deployment(deployment_id, self._changes(found))
+        return deployment_id
+
+    async def _update(self, deployment_id: UUID, client: PrefectClient, version_info: Any) -> UUID:
+        found = await client.read_deployment(deployment_id)
+        await client.update_deployment(deployment_id, self._changes(found))
+        return deployment_id
+
+    def _changes(self, found: DeploymentResponse) -> DeploymentUpdate:
+        """What the code says: where the flow is, its description, and the fields of its form."""
+        changes: dict[str, Any] = {
+            "description": self.description,
+            "entrypoint": self.entrypoint,
+            "version": self.version,
+            "parameter_openapi_schema": self._parameter_openapi_schema.model_dump(
+                exclude_unset=True
+            ),
+            "tags": sorted({*found.tags, TAG}),
+        }
+        # Naming the pool again would move the deployment to the pool's default queue.
+        if self.work_pool_name not in (None, found.work_pool_name):
+            changes["work_pool_name"] = self.work_pool_name
+        return DeploymentUpdate(**changes)
 
 
 def serve(names: Sequence[str]) -> None:
-    """Register flows and run them in this process's children until it is stopped."""
+    """Register flows, by default all, and run them in children of this process until it ends."""
     _refuse_without_server()
-    serve_deployments(*[_deployment(name) for name in names], print_starting_message=True)
+    serve_deployments(*_deployments(_known(names)), print_starting_message=True)
 
 
 def deploy(names: Sequence[str], work_pool: str) -> list[str]:
-    """Register flows for a work pool, which is made, of type process, if it is missing.
+    """Register flows, by default all, for a work pool, made of type process if it is missing.
 
     Returns the names of the deployments. A worker of the pool needs this package in its
     environment, and the folders of settings, input, ledger and runs at the same paths.
     """
     _refuse_without_server()
+    names = _known(names)
     try:
         _make_pool(work_pool)
-        for name in names:
-            _deployment(name, work_pool).apply()
+        registered = _deployments(names, work_pool)
+        for deployment in registered:
+            deployment.apply()
     except (OSError, RuntimeError) as error:
         raise SpineflowError(
             f"The Prefect server at {PREFECT_API_URL.value()} did not answer "
             f"({type(error).__name__}); start it, or set PREFECT_API_URL."
         ) from None
-    return [f"{name}/{DEPLOYMENT}" for name in names]
+    return [deployment.full_name for deployment in registered]
 
 
-def _deployment(name: str, work_pool: str | None = None) -> RunnerDeployment:
+def _known(names: Sequence[str]) -> Sequence[str]:
+    """Names of flows, all of them if there are none; raises InputRefused for one that is none."""
+    unknown = [name for name in names if name not in MODULES]
+    if unknown:
+        raise InputRefused(
+            f"There is no flow {unknown[0]!r}{did_you_mean(unknown[0], MODULES)}; there are "
+            f"{', '.join(MODULES)}."
+        )
+    return names or tuple(MODULES)
+
+
+def _deployments(names: Sequence[str], work_pool: str | None = None) -> list[KeptDeployment]:
+    with get_client(sync_client=True) as client:
+        return [_deployment(name, _title(client, name), work_pool) for name in names]
+
+
+def _deployment(name: str, title: str, work_pool: str | None = None) -> KeptDeployment:
     flow = product(name).flow
-    made = flow.to_deployment(
-        DEPLOYMENT,
+    made = KeptDeployment.from_flow(
+        flow,
+        title,
         description=flow.description,
-        tags=["spineflow"],
+        tags=[TAG],
         work_pool_name=work_pool,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    # Prefect answers with a coroutine only where an event loop runs.
-    return cast(RunnerDeployment, made)
+    assert isinstance(made, KeptDeployment)
+    return made
+
+
+def _title(client: SyncPrefectClient, name: str) -> str:
+    """The name of a flow's deployment: its title, or the earlier one where that is in use."""
+    with suppress(ObjectNotFound):
+        client.read_deployment_by_name(f"{name}/{EARLIER}")
+        return EARLIER
+    return TITLES[name]
 
 
 def _make_pool(name: str) -> None:

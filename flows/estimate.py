@@ -16,13 +16,14 @@ from prefect import flow
 from pyarrow import parquet
 from spineflow.flows import topdown
 from spineflow.flows.console import print_finished
+from spineflow.flows.form import NO_ESTIMATE, EstimateForm
 from spineflow.flows.order import Aside, Order, call, submitted
 from spineflow.flows.public_tables import (
     show_budgets,
     show_geounits,
-    show_outcome,
     show_solves,
 )
+from spineflow.flows.results import show_outcome
 from spineflow.flows.running import (
     Product,
     entered,
@@ -51,17 +52,34 @@ from spineflow.tasks.topdown.spine.steps import summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
 
 
-@flow(name="estimate", flow_run_name=settings_run_name, persist_result=False)
-def estimate(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+@flow(
+    name="estimate",
+    description=(
+        "Releases microdata and redistricting tables from published noisy measurements alone. It "
+        "reads nothing confidential and spends nothing."
+    ),
+    flow_run_name=settings_run_name,
+    persist_result=False,
+)
+def estimate(
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: tuple[str, ...] = (),
+    settings: EstimateForm = NO_ESTIMATE,
+) -> str:
     """Run a settings file on this machine; what a deployment calls.
 
     Args:
-        settings_file: Full path of the TOML settings, as the worker sees it.
+        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings are those below.
         run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the measurements and the settings, in runs/ beside the settings.
-        overrides: Settings that win over the file, each written as section.key=value.
+            out, it is named after the dataset and the settings, in runs/ beside the settings
+            file; needed where there is none.
+        overrides: Settings that win over the file and the form, each written as section.key=value.
+        settings: Settings that win over the file; what is left empty is as the file, its preset or
+            the default has it.
     """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="estimate-stages", flow_run_name=stages_run_name, persist_result=False)

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 PRESET_FOLDER = Path(__file__).parent / "settings"
 PRESETS = tuple(sorted(file.stem for file in PRESET_FOLDER.glob("*.toml")))
@@ -90,6 +96,11 @@ class SettingsForm(BaseModel):
         "run.dask_address", "Dask scheduler", "Address such as tcp://scheduler:8786."
     )
 
+    @model_serializer(mode="wrap")
+    def _filled_in(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What was filled in alone: the schema has no empty values."""
+        return {name: value for name, value in serialise(self).items() if value is not None}
+
     def overrides(self) -> Iterator[str]:
         """What was filled in, as `section.key=value` in TOML."""
         for name, field in type(self).model_fields.items():
@@ -131,6 +142,18 @@ class TopdownForm(CensusForm):
     spine: Literal["conventional", "aian", "optimized", "dhc"] | None = setting(
         "geography.spine", "Spine", "The kind of tree of geounits that noise is spent on."
     )
+    estimator: Literal["topdown", "block_by_block", "full_information"] | None = setting(
+        "run.estimator", "Estimator", "How noisy measurements become counts."
+    )
+
+
+class EstimateForm(SettingsForm):
+    """The settings of estimates from measurements that are changed most."""
+
+    measurements: str | None = path(
+        "input.measurements", "Measurements", "A run's measurements/ or the published layout."
+    )
+    geography: str | None = path("input.geography", "Geography", "The geography reference file.")
     estimator: Literal["topdown", "block_by_block", "full_information"] | None = setting(
         "run.estimator", "Estimator", "How noisy measurements become counts."
     )
@@ -195,3 +218,13 @@ class TuneForm(CensusForm):
     replicates: int | None = setting(
         "search.replicates", "Replicates", "Runs per trial, with noise of their own.", ge=1
     )
+
+
+# Empty forms, with which flows are called that are given none.
+NO_CENSUS = CensusForm()
+NO_DETAILEDGROUPS = DetailedGroupsForm()
+NO_ESTIMATE = EstimateForm()
+NO_GROUPSIZES = GroupSizesForm()
+NO_TOPDOWN = TopdownForm()
+NO_TRIPS = TripsForm()
+NO_TUNE = TuneForm()

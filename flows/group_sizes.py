@@ -15,8 +15,9 @@ from typing import Any
 from prefect import flow
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
+from spineflow.flows.form import NO_GROUPSIZES, GroupSizesForm
 from spineflow.flows.order import Order, announced, call, submitted
-from spineflow.flows.public_tables import show_outcome, show_table
+from spineflow.flows.results import show_outcome, show_table
 from spineflow.flows.running import (
     Errors,
     Product,
@@ -48,19 +49,35 @@ from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
 
 
-@flow(name="group-sizes", flow_run_name=settings_run_name, persist_result=False)
+@flow(
+    name="group-sizes",
+    description=(
+        "Releases how many groups, such as households, there are of every size in "
+        "every region. Every draw of noise is charged to the dataset's ledger first; "
+        "the release appears once every check has passed."
+    ),
+    flow_run_name=settings_run_name,
+    persist_result=False,
+)
 def group_sizes(
-    settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: tuple[str, ...] = (),
+    settings: GroupSizesForm = NO_GROUPSIZES,
 ) -> str:
     """Release the number of groups of every size in every region.
 
     Args:
-        settings_file: Full path of the TOML settings, as the worker sees it.
+        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings are those below.
         run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings.
-        overrides: Settings that win over the file, each written as section.key=value.
+            out, it is named after the dataset and the settings, in runs/ beside the settings file
+            or, without one, beside the ledger.
+        overrides: Settings that win over the file and the form, each written as section.key=value.
+        settings: Settings that win over the file; what is left empty is as the file, its preset or
+            the default has it.
     """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="group-sizes-stages", flow_run_name=stages_run_name, persist_result=False)

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
+from spineflow.flows.form import NO_CENSUS, CensusForm
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.registry import product
+from spineflow.flows.results import show_result
 from spineflow.flows.running import (
     Product,
     entered,
@@ -34,17 +36,35 @@ from spineflow.tasks.runs.publication import refuse_taken_place
 from spineflow.tasks.runs.timing import stopwatch
 
 
-@flow(name="products", flow_run_name=settings_run_name, persist_result=False)
-def products(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+@flow(
+    name="products",
+    description=(
+        "Releases several products of one dataset, one after the other, all charged "
+        "to one ledger. The products and their own settings stand in the settings "
+        "file."
+    ),
+    flow_run_name=settings_run_name,
+    persist_result=False,
+)
+def products(
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: tuple[str, ...] = (),
+    settings: CensusForm = NO_CENSUS,
+) -> str:
     """Run several products of one dataset, all charged to one ledger.
 
     Args:
-        settings_file: Full path of the TOML settings, as the worker sees it.
+        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings are those below.
         run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings.
-        overrides: Settings that win over the file, each written as section.key=value.
+            out, it is named after the dataset and the settings, in runs/ beside the settings file
+            or, without one, beside the ledger.
+        overrides: Settings that win over the file and the form, each written as section.key=value.
+        settings: Settings that win over the file; what is left empty is as the file, its preset or
+            the default has it.
     """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="products-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -62,6 +82,7 @@ def products_stages(run_directory: str) -> str:
             run, names, lambda folder: write_products_certificate(run, settings, names, folder)
         )
         write_products_report(run, settings, names)
+        show_result(run, settings)
     return str(run.release)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Any, cast
 from uuid import UUID
 
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect import get_run_logger
+from prefect.artifacts import create_markdown_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import UnfinishedRun
 from prefect.futures import PrefectFuture, as_completed
+from prefect.runtime import flow_run
 from spineflow.flows.cancelling import refuse_if_cancelled
 from spineflow.flows.servers import address_of, is_embedded
 from spineflow.tasks.runs.errors import SpineflowError
@@ -24,7 +30,10 @@ Listener = Callable[[str, int, int], None]
 With nothing planned, the name is something to be said."""
 
 SECONDS_BETWEEN_UPDATES = 1.0
-"""Of a stage's progress at the server: each is a request, for which the flow waits."""
+"""Of the progress at the server: each is a request, for which the flow waits."""
+
+BAR = 20
+"""Characters of a bar."""
 
 _listeners: list[Listener] = []
 _run_ids: dict[str, str] = {}
@@ -59,32 +68,20 @@ def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
     """
     owner = {future: stage for stage, futures in stages.items() for future in futures}
     done = dict.fromkeys(stages, 0)
-    artifacts = {
-        # Prefect answers with a coroutine only where an event loop runs.
-        stage: cast(
-            UUID,
-            create_progress_artifact(0.0, key=_key(stage), description=f"{stage}: started"),
-        )
-        for stage, futures in stages.items()
-        if len(futures) > 1
-    }
+    picture = _picture()
     for stage, futures in stages.items():
         _tell(stage, 0, len(futures))
-    told = dict.fromkeys(stages, 0.0)
+        picture.draw(stage, 0, len(futures), 0.0)
     with stopwatch() as elapsed:
         for future in _completed(list(owner)):
             stage = owner[future]
             done[stage] += 1
-            _tell(stage, done[stage], len(stages[stage]))
             planned = len(stages[stage])
-            is_due = done[stage] == planned or elapsed() - told[stage] >= SECONDS_BETWEEN_UPDATES
-            if stage in artifacts and is_due:
-                told[stage] = elapsed()
-                update_progress_artifact(
-                    artifacts[stage],
-                    progress=100.0 * done[stage] / planned,
-                    description=_told(stage, done[stage], planned, elapsed()),
-                )
+            _tell(stage, done[stage], planned)
+            picture.draw(stage, done[stage], planned, elapsed())
+            if done[stage] == planned:
+                _log(stage, planned, elapsed())
+    picture.show()
     raise_first_error(list(owner))
 
 
@@ -130,21 +127,107 @@ def _outcome(future: PrefectFuture) -> Any:
         return error
 
 
-def _told(stage: str, done: int, planned: int, seconds: float) -> str:
-    """How far a stage is, and what is left of it at the speed so far.
+class Picture:
+    """How far the stages of a flow run are, as bars on its page; one artifact, drawn again."""
 
-    The tasks of a stage are cut to be of equal cost, so the speed so far is a fair guess.
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[int, int, float]] = {}
+        self._artifact: UUID | None = None
+        self._shown = float("-inf")
+
+    def draw(self, stage: str, done: int, planned: int, seconds: float) -> None:
+        """Enter how far a stage is; shown now and then, as each time is a request to wait for."""
+        self._rows[stage] = (done, planned, seconds)
+        if monotonic() - self._shown >= SECONDS_BETWEEN_UPDATES:
+            self.show()
+
+    def show(self) -> None:
+        """Show what was drawn."""
+        text = bars(self._rows)
+        if self._artifact is None:
+            # Prefect answers with a coroutine only where an event loop runs.
+            made = create_markdown_artifact(text, key="progress", description="How far stages are")
+            self._artifact = cast(UUID, made)
+        else:
+            update_markdown(self._artifact, text)
+        self._shown = monotonic()
+
+
+_pictures: dict[str, Picture] = {}
+
+
+def _picture() -> Picture:
+    """The picture of the flow run that asks."""
+    return _pictures.setdefault(str(flow_run.id), Picture())
+
+
+def update_markdown(artifact: UUID, text: str) -> None:
+    """Replace the text of an artifact."""
+    with get_client(sync_client=True) as client:
+        client.update_artifact(artifact, ArtifactUpdate(data=text))
+
+
+def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
+    """Bars of stages that have done some of their planned tasks in some seconds, as Markdown.
+
+    The tasks of a stage are cut to be of equal cost, so that the speed so far tells what is left.
+
+    >>> print(bars({"persons measure County": (1, 4, 2.0)}).splitlines()[-1])
+    | persons measure County | `█████···············` | 1 of 4 | about 6 s left |
     """
-    if done == planned:
-        return f"{stage}: {planned} of {planned} tasks in {seconds:.0f} s"
-    left = seconds * (planned - done) / done
-    return f"{stage}: {done} of {planned} tasks, about {left:.0f} s left"
+    lines = ["| stage | | tasks | time |", "|---|---|---|---|"]
+    for stage, (done, planned, seconds) in rows.items():
+        full = BAR * done // max(planned, 1)
+        bar = "█" * full + "·" * (BAR - full)
+        if done == planned:
+            time = f"{seconds:.0f} s"
+        else:
+            time = f"about {seconds * (planned - done) / done:.0f} s left" if done else ""
+        lines.append(f"| {stage} | `{bar}` | {done} of {planned} | {time} |")
+    return "\n".join(lines)
+
+
+SENTENCES = (
+    (r"ingest", "The input was read and meets its rules"),
+    (r"ledger", "The run was charged to the ledger"),
+    (r"(.+) spine", r"The spine of \1 was built"),
+    (r"(.+) constraints", r"What \1 are held to was written"),
+    (r"(.+) spine summary", r"The spine of \1 was summarised"),
+    (r"(.+) measure (.+)", r"\1 were measured at \2"),
+    (r"measure (.+)", r"\1 was measured"),
+    (r"(.+) combine (.+)", r"Measurements of \1 were combined at \2"),
+    (r"(.+) estimate (.+)", r"\1 were estimated at \2"),
+    (r"estimate (.+)", r"\1 was estimated"),
+    (r"(.+) microdata", r"Microdata of \1 were written"),
+    (r"tables", "Tables were written"),
+    (r"checks", "The result was checked"),
+    (r"release", "The release stands"),
+    (r"accuracy", "The release was compared with the truth, in confidence"),
+    (r"report", "The report was written"),
+    (r"publication", "The release was copied to where the settings say"),
+)
+"""What the log says of a stage by its name; of others, that it has ended."""
+
+
+def sentence_of(stage: str, planned: int, seconds: float) -> str:
+    """What the log says when all tasks of a stage have ended.
+
+    >>> sentence_of("persons measure County", 4, 2.6)
+    'Persons were measured at County: 4 tasks, 3 s.'
+    """
+    said = f"Stage {stage!r} has ended"
+    for pattern, words in reversed(SENTENCES):
+        if match := re.fullmatch(pattern, stage):
+            said = match.expand(words)
+            break
+    said = said[0].upper() + said[1:]
+    return f"{said}: {planned} task{'s' if planned != 1 else ''}, {seconds:.0f} s."
+
+
+def _log(stage: str, planned: int, seconds: float) -> None:
+    get_run_logger().info(sentence_of(stage, planned, seconds))
 
 
 def _tell(stage: str, done: int, planned: int) -> None:
     for listener in _listeners:
         listener(stage, done, planned)
-
-
-def _key(stage: str) -> str:
-    return "progress-" + "".join(c if c.isalnum() else "-" for c in stage.lower())

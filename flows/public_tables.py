@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_table_artifact,
-)
+from prefect.artifacts import create_markdown_artifact
+from spineflow.flows.results import show_table
+from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.report_sections import checks_table
-from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
 from spineflow.tasks.topdown.checks.accuracy.report import accuracy_table
 from spineflow.tasks.topdown.paths import spine_folder
@@ -21,14 +18,14 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.workload.costs import budget_report
 
-
-def show_table(table: Table, *, key: str, description: str) -> None:
-    """Show a table; numbers in it are shown as they are."""
-    create_table_artifact(
-        [dict(zip(table.headers, row, strict=True)) for row in table.rows],
-        key=key,
-        description=description,
-    )
+ERRORS = {
+    "quantity": "quantity",
+    "level": "level",
+    "entities": "entities",
+    "mean |error|": "mean absolute error",
+    "implied s.d.": "implied by the noise",
+}
+"""Columns of the accuracy report that a run's page shows, and what it calls them."""
 
 
 def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
@@ -39,11 +36,23 @@ def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
 
 
 def show_budgets(settings: TopdownSettings) -> None:
-    """What every query at every geolevel is measured with."""
+    """What every query at every geolevel is measured with, in rounded figures."""
     for universe in settings.run.universes:
         report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        create_table_artifact(
-            report["queries"], key=f"budget-{universe}", description=f"rho {report['rho']}"
+        rows = tuple(
+            (
+                query["geolevel"],
+                query["query"],
+                f"{100 * float(Fraction(query['share'])):.3g} %",
+                f"{noise_deviation(query):.3g}",
+            )
+            for query in report["queries"]
+        )
+        rho = report["rho"] if report["rho"] == "inf" else f"{float(Fraction(report['rho'])):.4g}"
+        show_table(
+            Table(("geolevel", "query", "share of the budget", "noise s.d."), rows),
+            key=f"budget-{universe}",
+            description=f"Budget of {universe}: rho {rho}",
         )
 
 
@@ -70,6 +79,18 @@ def show_solves(run: RunDirectory) -> None:
     )
 
 
+def errors_by_level(run: RunDirectory, settings: TopdownSettings) -> Table | None:
+    """The mean error of the first quantity, the total, at every level, beside what is implied."""
+    figures = None if settings.input.confidential else read_figures(run)
+    if figures is None:
+        return None
+    table = accuracy_table(figures)
+    kept = [table.headers.index(name) for name in ERRORS]
+    first = table.rows[0][kept[0]] if table.rows else None
+    rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
+    return Table(tuple(ERRORS.values()), tuple(row for row in rows if row[0] == first))
+
+
 def show_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
     """How far the release is from the truth, for inputs that are not confidential."""
     figures = None if settings.input.confidential else read_figures(run)
@@ -79,21 +100,3 @@ def show_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
             key="accuracy",
             description="Errors by level, beside the standard deviation that the budget implies",
         )
-
-
-def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
-    """The checks of a finished run, and where its release and report are."""
-    table = checks_table(run)
-    show_table(
-        table, key="checks", description="Independent checks of the result before its release"
-    )
-    stamp = "" if settings.is_private else f"**{settings.stamp}.**\n\n"
-    create_markdown_artifact(
-        f"{stamp}{len(table.rows)} checks passed.\n\n"
-        f"| | |\n|---|---|\n| dataset | {settings.privacy.dataset} |\n"
-        f"| release | `{run.release}` |\n| report | `{run.report}` |\n",
-        key="release",
-        description=f"{settings.PRODUCT} of {settings.privacy.dataset}",
-    )
-    if run.report.exists():
-        create_link_artifact(run.report.as_uri(), key="report", link_text="the public report")

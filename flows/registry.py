@@ -19,6 +19,17 @@ MODULES = {
 }
 """Module of every flow; its `PRODUCT` describes it."""
 
+TITLES = {
+    "topdown": "Census microdata",
+    "detailed-groups": "Detailed population groups",
+    "group-sizes": "Sizes of groups",
+    "trips": "Trips",
+    "products": "Several products",
+    "estimate": "Estimates from measurements",
+    "tune": "Search for a budget",
+}
+"""What the deployment of every flow is called, for people."""
+
 TOGETHER = ("topdown", "detailed-groups", "group-sizes")
 """Products of the census tables, which the flow `products` can run on one dataset."""
 

@@ -16,11 +16,14 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from spineflow.flows.cancelling import RunCancelled, mark_cancelled, was_cancelled, watched
 from spineflow.flows.endings import Interrupted, explained
+from spineflow.flows.form import SettingsForm
 from spineflow.flows.order import LEDGER, Order, call, call_here, finish
 from spineflow.flows.progress import begin_run, run_id
 from spineflow.flows.registry import product as product_named
+from spineflow.flows.results import show_failed_rules, show_result
 from spineflow.flows.runners import dead_scheduler, one_server, task_runner
 from spineflow.tasks.certificates.certificate import Facts
+from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     refuse_other_folders,
@@ -73,6 +76,7 @@ class Product:
     finished : prints the summary at the end of a run.
     facts : what the certificate of a run that has been checked says; None where a run has several
         certificates, or none.
+    accuracy : how accurate the release of public input is, in a small table; None if nothing tells.
     report : writes the public report of a finished run again, and returns its path.
     compare : writes a report of several finished runs and their settings side by side, and
         returns its path; None where a product has none.
@@ -92,6 +96,7 @@ class Product:
     finished: Callable[[RunDirectory, Any], None]
     report: Callable[[RunDirectory, Any], Path]
     facts: Callable[[RunDirectory, Any], Facts] | None = None
+    accuracy: Callable[[RunDirectory, Any], Table | None] | None = None
     order: Callable[[RunDirectory, Any], Order] | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     errors: Callable[[RunDirectory, Any], Errors] | None = None
@@ -103,8 +108,8 @@ class Product:
         """Name of the flow."""
         return self.settings.PRODUCT
 
-    def load(self, path: str | Path, overrides: Sequence[str] = ()) -> ProductSettings:
-        """Settings from a file, checked as far as they can be without the input."""
+    def load(self, path: str | Path | None, overrides: Sequence[str] = ()) -> ProductSettings:
+        """Settings from a file, or from overrides alone, checked as far as that needs no input."""
         settings = load_settings(self.settings, path, presets=PRESETS, overrides=overrides)
         self.refuse(settings)
         refuse_missing_runner(settings.run)
@@ -255,20 +260,35 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
 
 
 def run_settings_file(
-    product: Product, settings_file: str, run_directory: str = "", overrides: Sequence[str] = ()
+    product: Product,
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: Sequence[str] = (),
+    form: SettingsForm | None = None,
 ) -> str:
-    """Run a settings file on this machine, from start to release; what deployments call.
+    """Run a settings file, a form, or both, from start to release; what deployments call.
 
-    Without a run directory the run goes where `default_run_directory` says.
+    Without a run directory the run goes where `default_run_directory` says, with the ledger in the
+    place of a settings file that there is not.
     """
-    settings = product.load(settings_file, overrides)
-    folder = run_directory or default_run_directory(settings, settings_file)
-    return run_stages(product, prepare(settings, folder), settings)
+    own = [*(form.overrides() if form is not None else ()), *overrides]
+    settings = product.load(settings_file or None, own)
+    folder = run_directory or default_run_directory(
+        settings, settings_file or settings.privacy.ledger
+    )
+    run = prepare(settings, folder)
+    released = run_stages(product, run, settings)
+    show_result(run, settings)
+    return released
 
 
 def settings_run_name() -> str:
-    """Name of the flow run of a settings file: the flow and the file's name."""
-    return f"{flow_run.flow_name}-{Path(flow_run.parameters['settings_file']).stem}"
+    """Name of the flow run of a settings file or a form: the flow, and the file or the dataset."""
+    file, form = (flow_run.parameters.get(name) for name in ("settings_file", "settings"))
+    if file:
+        return f"{flow_run.flow_name}-{Path(file).stem}"
+    dataset = form.get("dataset") if isinstance(form, Mapping) else getattr(form, "dataset", None)
+    return f"{flow_run.flow_name}-{dataset or 'form'}"
 
 
 def stages_run_name() -> str:
@@ -312,6 +332,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
                 again = f"continue it with 'spineflow resume {run_directory}'"
                 public = RunCancelled(f"The run was cancelled; {again}.")
             _record_end(run, "cancelled" if isinstance(public, RunCancelled) else "failed", public)
+            show_failed_rules(run)
             raise public from None
         except BaseException:
             # A signal, from a worker that was told to cancel the run, or from the keyboard.

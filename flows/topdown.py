@@ -22,15 +22,17 @@ from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import decimal, page, print_finished, print_notes, print_rules
+from spineflow.flows.form import NO_TOPDOWN, TopdownForm
 from spineflow.flows.order import Aside, Call, Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import (
+    errors_by_level,
     show_accuracy,
     show_budgets,
     show_geounits,
     show_notes,
-    show_outcome,
     show_solves,
 )
+from spineflow.flows.results import show_outcome
 from spineflow.flows.running import (
     Product,
     entered,
@@ -83,17 +85,35 @@ from spineflow.tasks.topdown.workload.costs import budget_report
 from spineflow.tasks.topdown.workload.margins import margin_of_error, total_for_margin
 
 
-@flow(name="topdown", flow_run_name=settings_run_name, persist_result=False)
-def topdown(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+@flow(
+    name="topdown",
+    description=(
+        "Releases microdata of persons and housing units, and redistricting tables, "
+        "by the TopDown Algorithm. Every draw of noise is charged to the dataset's "
+        "ledger first; the release appears once every check has passed."
+    ),
+    flow_run_name=settings_run_name,
+    persist_result=False,
+)
+def topdown(
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: tuple[str, ...] = (),
+    settings: TopdownForm = NO_TOPDOWN,
+) -> str:
     """Run a settings file on this machine; what a deployment calls.
 
     Args:
-        settings_file: Full path of the TOML settings, as the worker sees it.
+        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings are those below.
         run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings.
-        overrides: Settings that win over the file, each written as section.key=value.
+            out, it is named after the dataset and the settings, in runs/ beside the settings file
+            or, without one, beside the ledger.
+        overrides: Settings that win over the file and the form, each written as section.key=value.
+        settings: Settings that win over the file; what is left empty is as the file, its preset or
+            the default has it.
     """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="topdown-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -113,8 +133,8 @@ def topdown_stages(run_directory: str) -> str:
                 show_geounits(run, settings)
             if any(stage.endswith("microdata") for stage in wave):
                 show_solves(run)
-        show_outcome(run, settings)
         show_accuracy(run, settings)
+        show_outcome(run, settings)
     return str(run.release)
 
 
@@ -327,6 +347,7 @@ PRODUCT = Product(
     finished=finished,
     report=report,
     facts=lambda run, settings: facts_of(settings),
+    accuracy=errors_by_level,
     order=order,
     compare=write_comparison,
     needed=needed,

@@ -19,8 +19,9 @@ from prefect import Task, flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
+from spineflow.flows.form import NO_TRIPS, TripsForm
 from spineflow.flows.order import Order, Wave, announced, call, submitted
-from spineflow.flows.public_tables import show_outcome, show_table
+from spineflow.flows.results import show_outcome, show_table
 from spineflow.flows.running import (
     Errors,
     Product,
@@ -62,17 +63,35 @@ from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
 from spineflow.tasks.trips.workload.plan import Plan, make_plan
 
 
-@flow(name="trips", flow_run_name=settings_run_name, persist_result=False)
-def trips(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+@flow(
+    name="trips",
+    description=(
+        "Releases origin/destination tables, or any table that forms a tree, by "
+        "InfTDA. Every draw of noise is charged to the dataset's ledger first; the "
+        "release appears once every check has passed."
+    ),
+    flow_run_name=settings_run_name,
+    persist_result=False,
+)
+def trips(
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: tuple[str, ...] = (),
+    settings: TripsForm = NO_TRIPS,
+) -> str:
     """Release origin/destination tables, or any table as a tree, that add up (InfTDA).
 
     Args:
-        settings_file: Full path of the TOML settings, as the worker sees it.
+        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings are those below.
         run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings.
-        overrides: Settings that win over the file, each written as section.key=value.
+            out, it is named after the dataset and the settings, in runs/ beside the settings file
+            or, without one, beside the ledger.
+        overrides: Settings that win over the file and the form, each written as section.key=value.
+        settings: Settings that win over the file; what is left empty is as the file, its preset or
+            the default has it.
     """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="trips-stages", flow_run_name=stages_run_name, persist_result=False)

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from prefect import flow
+from spineflow.flows.form import NO_TUNE, TuneForm
 from spineflow.flows.order import finish
+from spineflow.flows.results import show_result
 from spineflow.flows.running import (
     Product,
     entered,
@@ -49,17 +51,34 @@ class TopdownTuneSettings(TuneSettings):
     variants: dict[str, TopdownSettings]
 
 
-@flow(name="tune", flow_run_name=settings_run_name, persist_result=False)
-def tune(settings_file: str, run_directory: str = "", overrides: tuple[str, ...] = ()) -> str:
+@flow(
+    name="tune",
+    description=(
+        "Searches for the smallest budget that meets a criterion, on data that may be "
+        "disclosed. It releases no data, but settings that are ready to run."
+    ),
+    flow_run_name=settings_run_name,
+    persist_result=False,
+)
+def tune(
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: tuple[str, ...] = (),
+    settings: TuneForm = NO_TUNE,
+) -> str:
     """Search for the smallest budget that meets a criterion, on data that are not confidential.
 
     Args:
-        settings_file: Full path of the TOML settings, as the worker sees it.
-        run_directory: Folder of the search; a started one with the same settings is continued.
-            Left out, it is named after the dataset and the settings, in runs/ beside the settings.
-        overrides: Settings that win over the file, each written as section.key=value.
+        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings are those below.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, in runs/ beside the settings file
+            or, without one, beside the ledger.
+        overrides: Settings that win over the file and the form, each written as section.key=value.
+        settings: Settings that win over the file; what is left empty is as the file, its preset or
+            the default has it.
     """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides)
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="tune-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -81,6 +100,7 @@ def tune_stages(run_directory: str) -> str:
                 f"No variant meets the criterion that {described(settings.criterion)}; raise "
                 f"search.highest or relax the criterion. The trials are in {run.report}."
             )
+        show_result(run, settings)
     return str(run.release)
 
 

@@ -148,7 +148,7 @@ def _numeric_columns(table: Table) -> list[bool]:
 def _markdown_table(table: Table) -> str:
     rule = ["---:" if numeric else "---" for numeric in _numeric_columns(table)]
     rows: Sequence[Sequence[str]] = [
-        list(table.headers),
+        [_markdown_cell(header) for header in table.headers],
         rule,
         *([_markdown_cell(cell) for cell in row] for row in table.rows),
     ]

@@ -26,19 +26,25 @@ from spineflow.tasks.runs.settings import (
 from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.runs.stores import is_url
 
+NO_FILE = "the form"
+"""What settings that come from no file are called in refusals."""
+
 Settings = TypeVar("Settings", bound=ProductSettings)
 
 
 def load_settings(
-    model: type[Settings], path: str | Path, *, presets: Path, overrides: Sequence[str] = ()
+    model: type[Settings], path: str | Path | None, *, presets: Path, overrides: Sequence[str] = ()
 ) -> Settings:
     """Read, merge and validate the settings of a run of the model's product.
 
     `presets` is the folder of preset files; `overrides` are `section.key=value` strings whose
-    value is TOML or else a bare string. Raises InputRefused, naming the key and the remedy.
+    value is TOML or else a bare string. Without a file the overrides are all there is, and their
+    paths must be full ones. Raises InputRefused, naming the key and the remedy.
     """
-    path = Path(path)
-    merged = _read_toml(path)
+    merged = {} if path is None else _read_toml(Path(path))
+    if path is None and not overrides:
+        raise InputRefused("There are no settings: name a settings file, or fill in the form.")
+    path = Path(NO_FILE if path is None else path)
     for override in overrides:
         _apply_override(merged, override)
 
@@ -146,6 +152,10 @@ def _validated(model: type[Settings], tree: Mapping[str, Any], path: Path) -> Se
         raise InputRefused(_sentence(model, error, path)) from None
 
     def absolute(name: str) -> str:
+        if path.name == NO_FILE and not is_url(name) and not Path(name).is_absolute():
+            raise InputRefused(
+                f"{NO_FILE}: {name} is no full path; write paths as the worker sees them."
+            )
         return name if is_url(name) else str((path.parent / name).resolve())
 
     settings = settings.with_absolute_paths(absolute)

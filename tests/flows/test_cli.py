@@ -227,6 +227,7 @@ def test_the_version_is_that_of_the_package(capsys) -> None:
         ("spineflow run det", "detailed-groups"),
         ("spineflow run --run", "--run-dir"),
         ("spineflow ledger in", "init"),
+        ("spineflow deploy gro", "group-sizes"),
     ],
 )
 def test_a_shell_completes_commands(tmp_path: Path, capsys, typed: str, completed: str) -> None:

@@ -9,18 +9,24 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import yaml
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
-from spineflow.flows.registry import MODULES, product
+from spineflow.flows.form import SettingsForm, TopdownForm
+from spineflow.flows.registry import MODULES, TITLES, product
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import Section
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 600
@@ -123,7 +129,7 @@ def server(request, tmp_path_factory) -> Iterator[dict[str, str]]:
             text=True,
         )
         assert deployed.returncode == 0, deployed.stderr
-        assert all(f"registered {name}/settings-file" in deployed.stdout for name in MODULES)
+        assert all(f"registered {name}/{TITLES[name]}" in deployed.stdout for name in MODULES)
         worker = [*prefect, "worker", "start", "--pool", "spineflow"]
         stack.enter_context(running(worker, environment, folder / "worker.log"))
         yield environment
@@ -132,7 +138,8 @@ def server(request, tmp_path_factory) -> Iterator[dict[str, str]]:
 def run_deployment(server: dict[str, str], name: str, parameters: dict) -> dict:
     """Start a deployment as the UI does, and wait for the flow run to end."""
     api = server["PREFECT_API_URL"]
-    deployment = asked(f"{api}/deployments/name/{name}/settings-file")
+    title = urllib.parse.quote(TITLES[name])
+    deployment = asked(f"{api}/deployments/name/{name}/{title}")
     created = asked(
         f"{api}/deployments/{deployment['id']}/create_flow_run", {"parameters": parameters}
     )
@@ -157,7 +164,10 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     api = server["PREFECT_API_URL"]
     artifacts = asked(f"{api}/artifacts/filter", {})
     keys = {artifact["key"] for artifact in artifacts}
-    assert {"budget-persons", "geounits-units", "solver-outcomes", "checks", "report"} <= keys
+    assert {"budget-persons", "geounits-units", "solver-outcomes", "checks", "progress"} <= keys
+    results = [a for a in artifacts if a["key"] == "result" and a["flow_run_id"] == run["id"]]
+    assert results and "What is guaranteed" in results[0]["data"]
+    assert "mean absolute error" in results[0]["data"]
     stages = asked(f"{api}/flow_runs/filter", {"flows": {"name": {"any_": ["topdown-stages"]}}})
     assert {"demo-county", "topdown", "threads"} == set(stages[0]["tags"])
 
@@ -171,28 +181,156 @@ def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> Non
 
 
 def test_prefect_yaml_names_every_flow() -> None:
+    """The descriptions are the flows' own, so that both ways of deploying say the same."""
     declared = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text(encoding="utf-8"))
-    entrypoints = {
-        deployment["entrypoint"]: deployment["name"] for deployment in declared["deployments"]
+    found = {deployment["entrypoint"]: deployment for deployment in declared["deployments"]}
+    flows = {name: product(name).flow for name in MODULES}
+    assert {entrypoint: one["name"] for entrypoint, one in found.items()} == {
+        f"{flow.fn.__module__}.{flow.fn.__name__}": TITLES[name] for name, flow in flows.items()
     }
-    flows = [product(name).flow for name in MODULES]
-    assert entrypoints == {
-        f"{flow.fn.__module__}.{flow.fn.__name__}": "settings-file" for flow in flows
-    }
+    assert not any("description" in one for one in found.values())
+    assert len(set(TITLES.values())) == len(MODULES)
+    assert len({flow.description for flow in flows.values()}) == len(MODULES)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
     flow = product(name).flow
     assert flow.name == name
-    assert flow.description
-    schema = flow.to_deployment("settings-file")._parameter_openapi_schema
-    assert set(schema.properties) == {"settings_file", "run_directory", "overrides"}
-    assert schema.required == ["settings_file"]
+    schema = flow.to_deployment("form")._parameter_openapi_schema
+    assert set(schema.properties) == {"settings_file", "run_directory", "overrides", "settings"}
     assert all(field.get("description") for field in schema.properties.values())
+    assert schema.properties["settings"].get("default") == {}, "the form is filled with nothing"
+    (form,) = [definition for key, definition in schema.definitions.items() if "Form" in key]
+    for field in form["properties"].values():
+        assert field["title"] and field["description"]
+        assert "type" in field or "enum" in field, "a field of the form has one type"
+
+
+def form_of(name: str) -> type[SettingsForm]:
+    return get_type_hints(product(name).flow.fn)["settings"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_field_of_a_form_stands_for_a_setting(name: str) -> None:
+    """The model of the product has all the keys, and takes what the fields take."""
+    schema = form_of(name).model_json_schema()
+    for field in schema["properties"].values():
+        section, *keys = field["setting"].split(".")
+        model = product(name).settings.model_fields[section].annotation
+        if keys and isinstance(model, type) and issubclass(model, Section):
+            takes_all = model.model_config.get("extra") == "allow"
+            assert takes_all or keys[0] in model.model_fields, field["setting"]
+
+
+def test_a_form_gives_overrides() -> None:
+    form = TopdownForm.model_validate(
+        {
+            "preset": "pl94_2020_us",
+            "persons": "/data/persons.parquet",
+            "confidential": False,
+            "rho_persons": "1/2",
+            "universes": ["persons"],
+            "workers": 3,
+        }
+    )
+    assert set(form.overrides()) == {
+        'preset="pl94_2020_us"',
+        'input.persons="/data/persons.parquet"',
+        "input.confidential=false",
+        'budget.persons.rho="1/2"',
+        'run.universes=[\n    "persons",\n]',
+        "run.workers=3",
+    }
+
+
+def test_settings_may_come_from_the_form_alone(tmp_path: Path) -> None:
+    form = TopdownForm.model_validate(
+        {name: f"/data/{name}" for name in ("persons", "units", "geography", "ledger")}
+        | {"preset": "pl94_2020_us", "dataset": "town", "rho_persons": "1/2"}
+    )
+    settings = product("topdown").load(None, list(form.overrides()))
+    assert settings.budget["persons"].rho == Fraction(1, 2)
+    assert settings.input.paths()["persons"] == "/data/persons"
+    with pytest.raises(InputRefused, match="the form: ledger.db is no full path"):
+        without = form.model_copy(update={"ledger": None})
+        product("topdown").load(None, list(without.overrides()))
+    with pytest.raises(InputRefused, match="name a settings file, or fill in the form"):
+        product("topdown").load(None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"persons": "persons.parquet"},
+        {"rho_persons": "lots"},
+        {"rho_persons": "1/0"},
+        {"dataset": "two words"},
+        {"workers": 0},
+        {"preset": "pl94_2020"},
+        {"seed": 3},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_a_form_refuses_what_cannot_be(wrong: dict) -> None:
+    """And so does the server, from the same schema, before it creates the run."""
+    with pytest.raises(ValidationError):
+        TopdownForm.model_validate(wrong)
+
+
+@pytest.mark.slow
+def test_registering_again_keeps_what_people_set(own_server) -> None:
+    own_server.start()
+    api = own_server.environment["PREFECT_API_URL"]
+
+    def deployments() -> dict[str, dict]:
+        return {found["name"]: found for found in asked(f"{api}/deployments/filter", {})}
+
+    with temporary_settings({PREFECT_API_URL: api}):
+        assert main(["deploy", "topdown", "trips"]) == 0
+        made = deployments()
+        assert set(made) == {TITLES["topdown"], TITLES["trips"]}
+        theirs = {
+            "tags": ["mine"],
+            "parameters": {"settings_file": "/data/settings.toml"},
+            "concurrency_limit": 1,
+            "description": "an old description",
+        }
+        url = f"{api}/deployments/{made[TITLES['topdown']]['id']}"
+        change(url, theirs)
+        schedule = {"schedule": {"cron": "0 3 * * *"}, "active": True}
+        assert asked(f"{url}/schedules", [schedule])
+        assert main(["deploy"]) == 0
+    again = deployments()
+    assert set(again) == set(TITLES.values())
+    kept = again[TITLES["topdown"]]
+    assert kept["id"] == made[TITLES["topdown"]]["id"]
+    assert kept["tags"] == ["mine", "spineflow"]
+    assert kept["parameters"] == theirs["parameters"]
+    assert kept["global_concurrency_limit"]["limit"] == 1
+    assert [one["schedule"]["cron"] for one in kept["schedules"]] == ["0 3 * * *"]
+    assert kept["description"] == product("topdown").flow.description
+
+    # What cannot be is refused before a run is created.
+    for settings in ({"rho_persons": "lots"}, {"persons": "persons.parquet"}, {"preset": "none"}):
+        body = {"parameters": {"settings": settings}}
+        assert asked(f"{api}/deployments/{kept['id']}/create_flow_run", body) is None
+    assert asked(f"{api}/flow_runs/count", {}) == 0
+    good = {"parameters": {"settings": {"rho_persons": "1/2", "preset": "pl94_2020_us"}}}
+    assert asked(f"{api}/deployments/{kept['id']}/create_flow_run", good)["id"]
+
+
+def change(url: str, body: dict) -> None:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="PATCH"
+    )
+    urllib.request.urlopen(request, timeout=10).close()
 
 
 def test_deploying_needs_a_server(capsys) -> None:
     with temporary_settings({PREFECT_API_URL: None}):
         assert main(["deploy"]) == 2
     assert "prefect server start" in capsys.readouterr().err
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        assert main(["deploy", "topdwn"]) == 2
+    assert "no flow 'topdwn' (did you mean 'topdown'?)" in capsys.readouterr().err

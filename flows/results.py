@@ -1,0 +1,128 @@
+"""What the page of a run shows in the Prefect UI when it has ended: public words and numbers.
+
+A run's result stands on the page of the flow run that a person started: its own for a command,
+that of the settings for a deployment. Browsers follow no link from a server's page to a file, so
+that the certificate is shown itself, and files are named by their paths.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from spineflow.flows.registry import product
+from spineflow.tasks.certificates.statement import in_words
+from spineflow.tasks.pages.document import Block, Document, Section, Table, to_markdown
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.gate import CERTIFICATE
+from spineflow.tasks.runs.publication import marker_address
+from spineflow.tasks.runs.report_sections import checks_table
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.tables.outcomes import RULES_FILE
+
+DIGITS = 3
+"""Significant digits of figures in tables."""
+
+
+def show_table(table: Table, *, key: str, description: str) -> None:
+    """Show a table; numbers that are not whole are rounded."""
+    rows = [[_rounded(cell) for cell in row] for row in table.rows]
+    create_table_artifact(
+        [dict(zip(table.headers, row, strict=True)) for row in rows],
+        key=key,
+        description=description,
+    )
+
+
+def _rounded(cell: object) -> object:
+    if isinstance(cell, float):
+        return float(f"{cell:.{DIGITS}g}")
+    return cell
+
+
+def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
+    """The checks of a finished run, its certificate, and its result in words."""
+    show_table(
+        checks_table(run),
+        key="checks",
+        description="Independent checks of the result before its release",
+    )
+    show_result(run, settings)
+
+
+def show_result(run: RunDirectory, settings: ProductSettings) -> None:
+    """The result of a finished run in words, and its certificate, on the page of this flow run."""
+    create_markdown_artifact(
+        to_markdown(result_page(run, settings)),
+        key="result",
+        description=f"{settings.PRODUCT} of {settings.privacy.dataset}",
+    )
+    file = run.release / f"{CERTIFICATE}.md"
+    if file.exists():
+        create_markdown_artifact(
+            file.read_text(encoding="utf-8"),
+            key="certificate",
+            description="The certificate, which goes with every copy of the release",
+        )
+
+
+def show_failed_rules(run: RunDirectory) -> None:
+    """Which rules on the input were not met, by name, if any were not; never by how many rows."""
+    file = run.checks / RULES_FILE
+    outcomes = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    failed = tuple(
+        (outcome["suite"].replace("_", " "), outcome["rule"].replace("_", " "))
+        for outcome in outcomes
+        if not outcome["passed"]
+    )
+    if failed:
+        show_table(
+            Table(("table", "rule that is not met"), failed),
+            key="failed-rules",
+            description="Rules on the input; how many rows break them is in confidential/ alone",
+        )
+
+
+def result_page(run: RunDirectory, settings: ProductSettings) -> Document:
+    """What was released, what protects whom, what was checked, how accurate it is, where it is."""
+    parts = getattr(settings, "products", None)
+    if parts is not None:
+        names = ", ".join(parts.chosen())
+        introduction = f"Released: {names}. The page of each of these runs has its own result."
+        return Document(_title(settings), (introduction,), (_places(run, settings),))
+    return Document(_title(settings), (), tuple(_sections(run, settings)), settings.stamp)
+
+
+def _title(settings: ProductSettings) -> str:
+    return f"{settings.privacy.dataset}: {settings.PRODUCT}"
+
+
+def _sections(run: RunDirectory, settings: ProductSettings) -> Iterator[Section]:
+    asked = product(settings.PRODUCT)
+    if asked.facts is not None:
+        statement = asked.facts(run, settings).statement
+        yield Section("What is guaranteed", in_words(statement))
+    if (run.checks / "checks.json").exists():
+        n_checks = len(checks_table(run).rows)
+        yield Section("What was checked", (f"All {n_checks} checks of the result passed.",))
+    if asked.accuracy is not None and not settings.input.confidential:
+        shown = asked.accuracy(run, settings)
+        if shown is not None:
+            about = "Errors of the release, for input that may be disclosed:"
+            yield Section("How accurate it is", (about, shown))
+    yield _places(run, settings)
+
+
+def _places(run: RunDirectory, settings: ProductSettings) -> Section:
+    seconds = sum(stage["seconds"] or 0.0 for stage in run.read_manifest()["stages"].values())
+    blocks: list[Block] = [
+        f"On the machine that ran it, after {seconds:.0f} s of work:",
+        f"- report: `{run.report}`\n- release: `{run.release}`",
+    ]
+    if settings.published_to is not None:
+        place = marker_address(settings.published_to, settings.PRODUCT)
+        # Only addresses of the web are links that a browser follows.
+        link = f"<{place}>" if place.startswith(("http://", "https://")) else f"`{place}`"
+        blocks.append(f"Published: {link}")
+    return Section("Where it is", tuple(blocks))
