@@ -78,10 +78,11 @@ class SettingsForm(BaseModel):
     ledger: str | None = path(
         "privacy.ledger", "Ledger", "Full path of the privacy-loss ledger, made by ledger init."
     )
-    confidential: bool | None = setting(
+    # Not a switch: a form shows one as off before anybody has touched it.
+    disclosure: Literal["confidential", "may be disclosed"] | None = setting(
         "input.confidential",
-        "Input is confidential",
-        "Yes unless the input may be disclosed; pages then show no counts of it.",
+        "The input",
+        "Confidential unless it says otherwise; pages then show no counts of it.",
     )
     publish_to: str | None = path(
         "release.publish_to",
@@ -106,6 +107,7 @@ class SettingsForm(BaseModel):
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if value is not None:
+                value = value == "confidential" if name == "disclosure" else value
                 schema: dict[str, Any] = {}
                 assert callable(field.json_schema_extra)
                 field.json_schema_extra(schema)

@@ -228,7 +228,7 @@ def test_a_form_gives_overrides() -> None:
         {
             "preset": "pl94_2020_us",
             "persons": "/data/persons.parquet",
-            "confidential": False,
+            "disclosure": "may be disclosed",
             "rho_persons": "1/2",
             "universes": ["persons"],
             "workers": 3,
@@ -242,6 +242,18 @@ def test_a_form_gives_overrides() -> None:
         'run.universes=[\n    "persons",\n]',
         "run.workers=3",
     }
+
+
+def test_a_form_that_nobody_has_touched_changes_nothing() -> None:
+    """In particular, no switch that is off makes input public."""
+    for name in MODULES:
+        kinds = {
+            field.get("type") for field in form_of(name).model_json_schema()["properties"].values()
+        }
+        assert "boolean" not in kinds
+        assert list(form_of(name)().overrides()) == []
+    private = TopdownForm.model_validate({"disclosure": "confidential"})
+    assert list(private.overrides()) == ["input.confidential=true"]
 
 
 def test_settings_may_come_from_the_form_alone(tmp_path: Path) -> None:
