@@ -28,7 +28,7 @@ SECONDS_BETWEEN_LOOKS = 2.0
 SUPERVISED = "PREFECT__FLOW_RUN_ID"
 """Variable of the environment in which a worker names the flow run of a process it has started."""
 
-_SILENCE = (httpx.HTTPError, OSError, RuntimeError, PrefectException)
+NO_ANSWER = (httpx.HTTPError, OSError, RuntimeError, PrefectException)
 """Errors of a server that does not answer, or does not know."""
 
 _STOPPED = (StateType.CANCELLING, StateType.CANCELLED)
@@ -82,7 +82,7 @@ def was_cancelled() -> bool:
     flow_run_id = os.environ.get(SUPERVISED) or (_watched[0] if _watched else None)
     if flow_run_id is None or is_embedded():
         return False
-    with suppress(*_SILENCE), get_client(sync_client=True) as client:
+    with suppress(*NO_ANSWER), get_client(sync_client=True) as client:
         return _is_stopped(client.read_flow_run(UUID(flow_run_id)))
     return False
 
@@ -91,7 +91,7 @@ def mark_cancelled(flow_run_id: str | None) -> None:
     """Tell the server that a flow run has ended as cancelled; Prefect has called it failed."""
     if flow_run_id is None:
         return
-    with suppress(*_SILENCE), get_client(sync_client=True) as client:
+    with suppress(*NO_ANSWER), get_client(sync_client=True) as client:
         client.set_flow_run_state(UUID(flow_run_id), Cancelled(), force=True)
 
 
@@ -99,7 +99,7 @@ def _watch(flow_run_id: UUID, ended: threading.Event) -> None:
     with get_client(sync_client=True) as client:
         while not ended.wait(SECONDS_BETWEEN_LOOKS):
             # A server that does not answer now is asked again; the run itself tells if it is gone.
-            with suppress(*_SILENCE):
+            with suppress(*NO_ANSWER):
                 if _is_stopped(client.read_flow_run(flow_run_id)):
                     _cancelled.set()
                     return

@@ -14,7 +14,13 @@ from prefect import Flow, tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-from spineflow.flows.cancelling import RunCancelled, mark_cancelled, was_cancelled, watched
+from spineflow.flows.cancelling import (
+    NO_ANSWER,
+    RunCancelled,
+    mark_cancelled,
+    was_cancelled,
+    watched,
+)
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.form import SettingsForm
 from spineflow.flows.order import LEDGER, Order, call, call_here, finish
@@ -332,7 +338,10 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
                 again = f"continue it with 'spineflow resume {run_directory}'"
                 public = RunCancelled(f"The run was cancelled; {again}.")
             _record_end(run, "cancelled" if isinstance(public, RunCancelled) else "failed", public)
-            show_failed_rules(run)
+            if isinstance(public, InputRefused):
+                # The refusal stands whether or not the server can show more of it.
+                with suppress(*NO_ANSWER):
+                    show_failed_rules(run)
             raise public from None
         except BaseException:
             # A signal, from a worker that was told to cancel the run, or from the keyboard.
