@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -39,6 +40,19 @@ def page() -> Console:
     return console if console.is_terminal else Console(width=WIDTH_WHEN_PIPED)
 
 
+def word_of_kernels() -> str | None:
+    """What is said before a first run after an installation; None if kernels were compiled before.
+
+    Kernels are compiled when they are first called, and kept beside their modules or where
+    NUMBA_CACHE_DIR says.
+    """
+    kept = os.environ.get("NUMBA_CACHE_DIR")
+    folder = Path(kept) if kept else Path(__file__).parents[1] / "tasks"
+    if next(folder.rglob("*.nbi"), None) is not None:
+        return None
+    return "Kernels are compiled on the way, once per installation, which takes about a minute."
+
+
 @contextmanager
 def shown_progress() -> Iterator[None]:
     """A line per stage on a terminal; nothing when standard error is piped."""
@@ -56,6 +70,8 @@ def shown_progress() -> Iterator[None]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
+    if (word := word_of_kernels()) is not None:
+        console.print(word)
     with Progress(*columns, console=console) as progress:
         starting = progress.add_task("starting Prefect", total=1)
         shown = {}
