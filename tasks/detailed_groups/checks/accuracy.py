@@ -30,10 +30,14 @@ ACCURACY = "accuracy.parquet"
 
 
 def has_truth(run: RunDirectory, settings: DetailedGroupsSettings) -> bool:
-    """Whether the confidential counts of all levels are still there to compare with."""
+    """Whether the confidential counts of all levels are still there to compare with.
+
+    A level without regions, such as AIANNH areas where there are none, has no counts.
+    """
     return all(
         counts_file(run, item.region_type, item.level).exists()
         for item in run_parameters(run, settings).budgets
+        if len(run_regions(run, item.region_type))
     )
 
 
@@ -106,6 +110,8 @@ def _errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[dic
     for item, groups in zip(budgets, groups_to_release(run, settings), strict=True):
         universe = run_universe(run, item.region_type, item.level)
         regions = run_regions(run, item.region_type)
+        if not len(regions):
+            continue
         truth = read_counts(counts_file(run, item.region_type, item.level), 0, len(regions))
         region = code_positions(groups, "region_id", regions.ids.tolist())
         iteration = code_positions(groups, "iteration_code", universe.codes.tolist())
