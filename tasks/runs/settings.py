@@ -223,14 +223,7 @@ class ProductSettings(Section):
         `own` is what the settings file itself says, without its preset. Asked of settings files
         alone: a run that an earlier version began keeps what it has.
         """
-        is_dask = self.run.runner == "dask"
-        uses = {
-            "dask_address": (is_dask, 'run.runner = "dask"'),
-            "workers": (
-                not is_dask or self.run.dask_address is None,
-                "workers of its own: those of run.dask_address are its scheduler's",
-            ),
-        }
+        uses = {"dask_address": (self.run.runner == "dask", 'run.runner = "dask"')}
         refuse_idle(self.run, table_of(own, "run"), "run", uses, refuse)
         accepts_delta = {
             "large_delta": (self.input.confidential and self.is_private, "confidential input")
