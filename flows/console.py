@@ -29,7 +29,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.publication import marker_address
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.tables.findings import Finding
-from spineflow.validation.expectations import RuleOutcome
+from spineflow.validation.outcome import Outcome
 
 WIDTH_WHEN_PIPED = 160
 
@@ -122,7 +122,7 @@ class CheckedInput(Protocol):
     """What every product's check of its input tells."""
 
     @property
-    def outcomes(self) -> tuple[RuleOutcome, ...]:
+    def outcomes(self) -> tuple[Outcome, ...]:
         """The public outcome of every rule."""
 
     @property
@@ -167,7 +167,7 @@ def print_rules(check: CheckedInput, *, with_counts: bool) -> None:
     table = Table("table", "rule", "outcome", title="Rules on the input")
     for outcome in check.outcomes:
         shown = "[green]passed" if outcome.passed else "[red]failed"
-        table.add_row(outcome.suite, outcome.rule.replace("_", " "), shown)
+        table.add_row(outcome.subject, outcome.name.replace("_", " "), shown)
     console.print(table)
     for finding in check.findings[1:]:
         print(finding.sentence(with_counts=with_counts), file=sys.stderr)

@@ -26,6 +26,7 @@ from spineflow.tasks.runs.settings import (
     Section,
     WithPreset,
     merged_tables,
+    refuse_within,
     table_of,
 )
 
@@ -120,7 +121,7 @@ class ProductsSettings(ProductSettings):
                     "privacy.infinite and privacy.seed in [privacy] alone, and run the published "
                     "calibration by itself"
                 )
-            settings.refuse_what_does_not_fit(lambda text, where=where: refuse(f"{where}: {text}"))
+            settings.refuse_what_does_not_fit(refuse_within(where, refuse))
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse what does nothing in a product's settings, and shared keys that all replace."""
@@ -144,9 +145,7 @@ class ProductsSettings(ProductSettings):
         for name, settings in chosen.items():
             where = f"products.{name}"
             whole = merged_tables(_shared_with(MODELS[name], own), tables[name])
-            settings.refuse_what_does_nothing(
-                whole, lambda text, where=where: refuse(f"{where}: {text}")
-            )
+            settings.refuse_what_does_nothing(whole, refuse_within(where, refuse))
 
 
 def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,8 +154,10 @@ def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[s
     for name in SHARED:
         table = own.get(name, {})
         section = model.model_fields[name].annotation
-        takes_all = section.model_config.get("extra") == "allow"
+        if not isinstance(section, type) or not issubclass(section, Section):
+            raise TypeError(f"{name} of {model.__name__} is no section")
         if isinstance(table, Mapping):
+            takes_all = section.model_config.get("extra") == "allow"
             shared[name] = {
                 key: value
                 for key, value in table.items()

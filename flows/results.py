@@ -17,7 +17,7 @@ from spineflow.tasks.pages.document import Block, Document, Section, Table, to_m
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import CERTIFICATE
 from spineflow.tasks.runs.publication import marker_address
-from spineflow.tasks.runs.report_sections import checks_table
+from spineflow.tasks.runs.reports import checks_table
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.tables.outcomes import RULES_FILE
 

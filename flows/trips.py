@@ -31,10 +31,10 @@ from spineflow.flows.running import (
     stages_run_name,
 )
 from spineflow.tasks.certificates.certificate import Facts
+from spineflow.tasks.pages.document import Table as PageTable
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.tables.findings import refusal
 from spineflow.tasks.trips.checks.accuracy import read_accuracy
 from spineflow.tasks.trips.checks.comparison import FIGURES, KEYS, compared
 from spineflow.tasks.trips.checks.steps import check_release, release_run, report_run
@@ -161,12 +161,11 @@ def check(settings: TripsSettings) -> None:
     found = check_input(settings)
     with_counts = not settings.input.confidential
     print_rules(found, with_counts=with_counts)
-    if found.leaves is None:
-        raise refusal(found.findings, with_counts=with_counts)
-    refuse_delta_of(settings, found.leaves.total)
-    make_plan(settings, found.shape.tree)
+    accepted = found.accepted(with_counts=with_counts)
+    refuse_delta_of(settings, accepted.leaves.total)
+    make_plan(settings, accepted.shape.tree)
     if settings.contribution.has_invariant_total:
-        _warn(delta_warning(settings, found.leaves.total))
+        _warn(delta_warning(settings, accepted.leaves.total))
 
 
 def costs(settings: TripsSettings) -> dict[str, Any]:
@@ -185,13 +184,13 @@ def print_costs(settings: TripsSettings) -> None:
         *noise_section(settings, plan).blocks,
     )
     for block in blocks:
-        if isinstance(block, str):
+        if isinstance(block, PageTable):
+            table = Table(*block.headers)
+            for row in block.rows:
+                table.add_row(*(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row))
+            console.print(table)
+        else:
             print(block)
-            continue
-        table = Table(*block.headers)
-        for row in block.rows:
-            table.add_row(*(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row))
-        console.print(table)
 
 
 def finished(run: RunDirectory, settings: TripsSettings) -> None:
@@ -253,7 +252,7 @@ PRODUCT = Product(
 def _show_noise(run: RunDirectory, settings: TripsSettings) -> None:
     plan = plan_of(run, settings)
     for block in noise_section(settings, plan).blocks:
-        if not isinstance(block, str):
+        if isinstance(block, PageTable):
             show_table(block, key="budget-trips", description=plan.mechanism)
 
 

@@ -39,7 +39,7 @@ from spineflow.tasks.tune.report import release_settings, write_tuning_report
 from spineflow.tasks.tune.searched import Losses, SearchedProduct
 from spineflow.tasks.tune.settings import TuneSettings
 from spineflow.tasks.tune.steps import prepare, read_tuning_data, replicate
-from spineflow.tasks.tune.trials import Outcome, new_trial, values_of
+from spineflow.tasks.tune.trials import TrialOutcome, new_trial, values_of
 
 
 class TopdownTuneSettings(TuneSettings):
@@ -110,9 +110,9 @@ class _Search:
 
     run: RunDirectory
     settings: TuneSettings
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[TrialOutcome] = field(default_factory=list)
 
-    def best_of(self, variant: str) -> Outcome | None:
+    def best_of(self, variant: str) -> TrialOutcome | None:
         """The trial of a variant with the smallest losses that meet the criterion."""
         search, universe = self.settings.search, self.settings.criterion.universe
         searched, choice = self.settings.SEARCHED, self.settings.choices[variant]
@@ -151,7 +151,7 @@ class _Search:
 
     def tried(
         self, variant: str, losses: Losses, weights: Mapping[str, Fraction] | None = None
-    ) -> Outcome:
+    ) -> TrialOutcome:
         """Run the replicates of a trial, unless this search has asked for it before."""
         changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
         trial = new_trial(self.run, self.settings, variant, losses, changed)
@@ -166,7 +166,7 @@ class _Search:
         ]
         finish(self.run, {f"trial {trial.name}": [prepared, *replicates]})
         mean, error = values_of(self.run, trial.name, seeds)
-        outcome = Outcome(trial, mean, error, is_met(mean, self.settings.criterion))
+        outcome = TrialOutcome(trial, mean, error, is_met(mean, self.settings.criterion))
         self.outcomes.append(outcome)
         return outcome
 

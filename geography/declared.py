@@ -85,11 +85,9 @@ def area_paths(areas: pd.DataFrame, geolevels: Sequence[str]) -> np.ndarray:
 
     Raises GeographyRefused for a column that is absent or has gaps.
     """
-    path: np.ndarray | None = None
-    for name in geolevels[1:]:
-        code, distinct = pd.factorize(text_column(areas, name))
-        text = np.array([encoded(value) for value in distinct], dtype=object)[code]
-        path = text if path is None else path + "." + text
+    path, *further = (_encoded_column(areas, name) for name in geolevels[1:])
+    for text in further:
+        path = path + "." + text
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -10,6 +11,45 @@ import pandas as pd
 from spineflow.geography.hierarchy import nest
 from spineflow.geography.levels import child_offsets
 from spineflow.geography.off_spine import Entries, fold
+
+
+class _Items(NamedTuple):
+    """The items of every parent and their entries, as compiled code takes them.
+
+    of_parent : (n_parents + 1,) offsets of each parent's items. entries : (n_items + 1,) offsets of
+    each item's entries. link : the parent's entry of the same entity. inside, rest : c and c'.
+    """
+
+    of_parent: np.ndarray
+    entries: np.ndarray
+    link: np.ndarray
+    inside: np.ndarray
+    rest: np.ndarray
+
+
+class _Chain(NamedTuple):
+    """The entries from the parents' geolevel to the root, whose sums a merge changes.
+
+    of_parent : (n_parents + 1,) offsets of each parent's entries, which come first. up : position
+    of the entry one geolevel higher, -1 at the root. x, y : sums as in `Entries`.
+    """
+
+    of_parent: np.ndarray
+    up: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+
+
+class _Groups(NamedTuple):
+    """The groups of one parent and their sums for every entity that touches it.
+
+    number : the position that tells a group. size : its items. x, y : (n_groups, n_entities).
+    """
+
+    number: np.ndarray
+    size: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
 
 
 def group_limit(n: np.ndarray, fanout_cutoff: float) -> np.ndarray:
@@ -109,10 +149,9 @@ def greedy_groups(
     y = np.concatenate([entries.y for entries, _ in chain])
     position = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
     limit = group_limit(np.diff(item_offsets), fanout_cutoff)
-    inside, rest = items.inside(), items.rest()
-    while _sweep_all(
-        item_offsets, items.offsets, link, inside, rest, above.offsets, up, x, y, position, limit
-    ):
+    sums = _Chain(above.offsets, up, x, y)
+    members = _Items(item_offsets, items.offsets, link, items.inside(), items.rest())
+    while _sweep_all(members, sums, position, limit):
         pass
     group = np.empty(len(order), dtype=np.int64)
     group[order] = position
@@ -141,48 +180,58 @@ def _touched_entities(items: Entries, is_area: np.ndarray | None) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _sweep(
-    parent: int,
-    item_offsets: np.ndarray,
-    entry_offsets: np.ndarray,
-    link: np.ndarray,
-    inside: np.ndarray,
-    rest: np.ndarray,
-    parent_offsets: np.ndarray,
-    up: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    group: np.ndarray,
-    limit: int,
-) -> bool:
-    """One sweep over the pairs of groups of one parent; True if any were merged.
+def _sweep_all(items: _Items, chain: _Chain, group: np.ndarray, limit: np.ndarray) -> bool:
+    """One sweep over the pairs of groups of every parent; True if any were merged.
 
-    `x` and `y` hold the sums of all entries from the parents' geolevel to the root, `up` the
-    position of the entry one geolevel higher; both, and `group`, are updated in place.
+    `limit` (n_parents,) is the largest size of a group. The sums of the chain, and the number of
+    each item's group, `group` (n_items,), are updated in place.
     """
-    begin, end = item_offsets[parent], item_offsets[parent + 1]
-    base = parent_offsets[parent]
-    n_entities = parent_offsets[parent + 1] - base
-    groups = np.unique(group[begin:end])
-    n_groups = len(groups)
-    if n_groups < 2:
-        return False
+    any_merged = False
+    for parent in range(len(limit)):
+        begin, end = items.of_parent[parent], items.of_parent[parent + 1]
+        if np.any(group[begin:end] != group[begin]):
+            groups = _groups_of(parent, items, chain, group)
+            any_merged |= _sweep(parent, items, chain, groups, group, limit[parent])
+    return any_merged
+
+
+@numba.njit(cache=True, nogil=True)
+def _groups_of(parent: int, items: _Items, chain: _Chain, group: np.ndarray) -> _Groups:
+    """The groups of one parent, in the order of their numbers."""
+    begin, end = items.of_parent[parent], items.of_parent[parent + 1]
+    base = chain.of_parent[parent]
+    n_entities = chain.of_parent[parent + 1] - base
+    number = np.unique(group[begin:end])
     position = np.empty(end - begin, dtype=np.int64)
-    for index in range(n_groups):
-        position[groups[index] - begin] = index
-    size = np.zeros(n_groups, dtype=np.int64)
-    group_x = np.zeros((n_groups, n_entities), dtype=np.int64)
-    group_y = np.zeros((n_groups, n_entities), dtype=np.int64)
+    for index in range(len(number)):
+        position[number[index] - begin] = index
+    size = np.zeros(len(number), dtype=np.int64)
+    x = np.zeros((len(number), n_entities), dtype=np.int64)
+    y = np.zeros((len(number), n_entities), dtype=np.int64)
     for item in range(begin, end):
         index = position[group[item] - begin]
         size[index] += 1
         for k in range(n_entities):
-            group_y[index, k] += 1
-        for entry in range(entry_offsets[item], entry_offsets[item + 1]):
-            k = link[entry] - base
-            group_x[index, k] += inside[entry]
-            group_y[index, k] += rest[entry] - 1
+            y[index, k] += 1
+        for entry in range(items.entries[item], items.entries[item + 1]):
+            k = items.link[entry] - base
+            x[index, k] += items.inside[entry]
+            y[index, k] += items.rest[entry] - 1
+    return _Groups(number, size, x, y)
 
+
+@numba.njit(cache=True, nogil=True)
+def _sweep(
+    parent: int, items: _Items, chain: _Chain, groups: _Groups, group: np.ndarray, limit: int
+) -> bool:
+    """One sweep over the pairs of groups of one parent; True if any were merged.
+
+    A pair is met twice: once to tell how the distances at the root would change, and once more to
+    merge it.
+    """
+    base = chain.of_parent[parent]
+    x, y, size = groups.x, groups.y, groups.size
+    n_groups, n_entities = x.shape
     step_x = np.empty(n_entities, dtype=np.int64)
     step_y = np.empty(n_entities, dtype=np.int64)
     old = np.empty(n_entities, dtype=np.int64)
@@ -197,12 +246,12 @@ def _sweep(
                 continue
             n_changed = 0
             for k in range(n_entities):
-                x_u, y_u = group_x[u, k], group_y[u, k]
-                x_v, y_v = group_x[v, k], group_y[v, k]
+                x_u, y_u = x[u, k], y[u, k]
+                x_v, y_v = x[v, k], y[v, k]
                 x_m, y_m = x_u + x_v, y_u + y_v
                 step_x[k] = min(x_m, y_m + 1) - min(x_u, y_u + 1) - min(x_v, y_v + 1)
                 step_y[k] = min(y_m, x_m + 1) - min(y_u, x_u + 1) - min(y_v, x_v + 1)
-                before, after = _root_change(base + k, step_x[k], step_y[k], up, x, y)
+                before, after = _root_change(base + k, step_x[k], step_y[k], chain)
                 if before != after:
                     old[n_changed] = before
                     new[n_changed] = after
@@ -210,79 +259,43 @@ def _sweep(
             if not _is_no_larger(new[:n_changed], old[:n_changed]):
                 continue
             for k in range(n_entities):
-                _apply(base + k, step_x[k], step_y[k], up, x, y)
-                group_x[u, k] += group_x[v, k]
-                group_y[u, k] += group_y[v, k]
+                _apply(base + k, step_x[k], step_y[k], chain)
+                x[u, k] += x[v, k]
+                y[u, k] += y[v, k]
             size[u] += size[v]
             is_alive[v] = False
-            for item in range(begin, end):
-                if group[item] == groups[v]:
-                    group[item] = groups[u]
+            for item in range(items.of_parent[parent], items.of_parent[parent + 1]):
+                if group[item] == groups.number[v]:
+                    group[item] = groups.number[u]
             any_merged = True
     return any_merged
 
 
 @numba.njit(cache=True, nogil=True)
-def _sweep_all(
-    item_offsets: np.ndarray,
-    entry_offsets: np.ndarray,
-    link: np.ndarray,
-    inside: np.ndarray,
-    rest: np.ndarray,
-    parent_offsets: np.ndarray,
-    up: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    group: np.ndarray,
-    limit: np.ndarray,
-) -> bool:
-    """One sweep over the pairs of groups of every parent; True if any were merged."""
-    any_merged = False
-    for parent in range(len(limit)):
-        any_merged |= _sweep(
-            parent,
-            item_offsets,
-            entry_offsets,
-            link,
-            inside,
-            rest,
-            parent_offsets,
-            up,
-            x,
-            y,
-            group,
-            limit[parent],
-        )
-    return any_merged
-
-
-@numba.njit(cache=True, nogil=True)
-def _root_change(
-    entry: int, step_x: int, step_y: int, up: np.ndarray, x: np.ndarray, y: np.ndarray
-) -> tuple[int, int]:
+def _root_change(entry: int, step_x: int, step_y: int, chain: _Chain) -> tuple[int, int]:
     """Distance at the root before and after x and y of an entry change by the given steps.
 
     (0, 0) if the change does not reach the root.
     """
     while True:
-        before_c = min(x[entry], y[entry] + 1)
-        after_c = min(x[entry] + step_x, y[entry] + step_y + 1)
-        if up[entry] < 0:
+        x, y = chain.x[entry], chain.y[entry]
+        before_c = min(x, y + 1)
+        after_c = min(x + step_x, y + step_y + 1)
+        if chain.up[entry] < 0:
             return before_c, after_c
-        before_rest = min(y[entry], x[entry] + 1)
-        after_rest = min(y[entry] + step_y, x[entry] + step_x + 1)
+        before_rest = min(y, x + 1)
+        after_rest = min(y + step_y, x + step_x + 1)
         step_x = after_c - before_c
         step_y = after_rest - before_rest
         if step_x == 0 and step_y == 0:
             return 0, 0
-        entry = up[entry]
+        entry = chain.up[entry]
 
 
 @numba.njit(cache=True, nogil=True)
-def _apply(
-    entry: int, step_x: int, step_y: int, up: np.ndarray, x: np.ndarray, y: np.ndarray
-) -> None:
+def _apply(entry: int, step_x: int, step_y: int, chain: _Chain) -> None:
     """Change x and y of an entry by the given steps, and those above it accordingly."""
+    x, y = chain.x, chain.y
     while entry >= 0 and (step_x != 0 or step_y != 0):
         before_c = min(x[entry], y[entry] + 1)
         before_rest = min(y[entry], x[entry] + 1)
@@ -290,7 +303,7 @@ def _apply(
         y[entry] += step_y
         step_x = min(x[entry], y[entry] + 1) - before_c
         step_y = min(y[entry], x[entry] + 1) - before_rest
-        entry = up[entry]
+        entry = chain.up[entry]
 
 
 @numba.njit(cache=True, nogil=True)

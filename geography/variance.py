@@ -21,6 +21,7 @@ plus an independent rest, which is exact and covers the chains that a bypass lea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -88,30 +89,23 @@ def entity_variances(
     """
     variance = _leaf_variances(precision[-1])
     is_free = np.isinf(variance)
-    entry_offsets = np.arange(spine.n_blocks + 1, dtype=np.int64)
-    entity = category.entity[spine.block_row].astype(np.int32)
-    p = np.where(is_free, 1.0, variance)
-    q = np.where(is_free, 0.0, variance)
+    entries = _Entries(
+        np.arange(spine.n_blocks + 1, dtype=np.int64),
+        category.entity[spine.block_row].astype(np.int32),
+        np.where(is_free, 1.0, variance),
+        np.where(is_free, 0.0, variance),
+        variance,
+    )
     pairs = zip(spine.geolevels[-2::-1], spine.geolevels[:0:-1], precision[-2::-1], strict=True)
     for above, below, level_precision in pairs:
         offsets = child_offsets(below.parent, len(above))
-        entry_offsets, entity, p, q, variance = _fold(
-            offsets, entry_offsets, entity, p, q, variance, level_precision, len(category)
-        )
+        entries = _fold(offsets, entries, level_precision, len(category))
     total = np.zeros(len(category))
-    if np.isinf(variance[0]):
-        q = np.where(p == 0, q, np.inf)
-    total[entity] = q
+    q = entries.q
+    if np.isinf(entries.variance[0]):
+        q = np.where(entries.p == 0, q, np.inf)
+    total[entries.entity] = q
     return total
-
-
-def geounit_variances(spine: Spine, name: str, precision: tuple[np.ndarray, ...]) -> np.ndarray:
-    """(n,) float64 variance of the estimated total of every geounit of one geolevel."""
-    position = spine.ancestors(name)
-    entity = np.empty(spine.n_blocks, dtype=np.int32)
-    entity[spine.block_row] = position
-    category = Category(name, entity, spine.geolevel(name).geocode, outside=-1)
-    return entity_variances(spine, category, precision)
 
 
 def _leaf_variances(precision: np.ndarray) -> np.ndarray:
@@ -119,22 +113,30 @@ def _leaf_variances(precision: np.ndarray) -> np.ndarray:
         return 1.0 / precision
 
 
+class _Entries(NamedTuple):
+    """Pairs of a geounit and an entity that touch, and the geounits' variances, of one geolevel.
+
+    offsets (n + 1,) of each geounit's entries. entity, p, q : of every entry; where the geounit's
+    variance is finite, p and q are as in the module's docstring, and otherwise p is the multiple of
+    the geounit's total and q the variance of the rest. variance (n,).
+    """
+
+    offsets: np.ndarray
+    entity: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    variance: np.ndarray
+
+
 @numba.njit(cache=True, nogil=True)
 def _fold(
-    offsets: np.ndarray,
-    entry_offsets: np.ndarray,
-    entity: np.ndarray,
-    p: np.ndarray,
-    q: np.ndarray,
-    variance: np.ndarray,
-    precision: np.ndarray,
-    n_entities: int,
-) -> tuple[np.ndarray, ...]:
-    """Entries and variances one geolevel up.
+    offsets: np.ndarray, children: _Entries, precision: np.ndarray, n_entities: int
+) -> _Entries:
+    """Entries one geolevel up; children stand at `offsets` (n_parents + 1,).
 
-    For a child of finite variance, p and q are as in the module's docstring. For a child of
-    infinite variance, p is the multiple of the child's total and q the variance of the rest.
+    A parent's entries are met twice: summed over its children, and then with its own measurement.
     """
+    entry_offsets, entity, p, q, variance = children
     n_parents = len(offsets) - 1
     n_entries = len(entity)
     slot = np.full(n_entities, -1, dtype=np.int64)
@@ -145,7 +147,6 @@ def _fold(
     out_variance = np.empty(n_parents)
     multiple = np.empty(n_entries)
     n_free_touched = np.empty(n_entries, dtype=np.int64)
-    touched_variance = np.empty(n_entries)
     end = 0
     for parent in range(n_parents):
         start = end
@@ -166,13 +167,11 @@ def _fold(
                     out_q[end] = 0.0
                     multiple[end] = 0.0
                     n_free_touched[end] = 0
-                    touched_variance[end] = 0.0
                     end += 1
                 position = slot[k]
                 out_q[position] += q[entry]
                 if not is_free:
                     out_p[position] += p[entry]
-                    touched_variance[position] += variance[child]
                 elif p[entry] != 0.0:
                     if n_free_touched[position] > 0 and multiple[position] != p[entry]:
                         out_q[position] = np.inf
@@ -197,10 +196,6 @@ def _fold(
                     out_p[position] = alpha / own
                     out_q[position] += alpha**2 / own
         out_offsets[parent + 1] = end
-    return (
-        out_offsets,
-        out_entity[:end].copy(),
-        out_p[:end].copy(),
-        out_q[:end].copy(),
-        out_variance,
+    return _Entries(
+        out_offsets, out_entity[:end].copy(), out_p[:end].copy(), out_q[:end].copy(), out_variance
     )

@@ -13,53 +13,23 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from string import Template
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from spineflow.validation.outcome import ExpectationOutcome, Outcome
 from spineflow.validation.rules import Rule, Value
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-SUITES = ("geography", "units", "persons", "cross_table")
-"""One suite for every input table, and one for the keys and rules between tables."""
 
-
-@dataclass(frozen=True)
-class ExpectationOutcome:
-    """Public outcome of one expectation, and what it expects in Great Expectations' words."""
-
-    sentence: str
-    passed: bool
-
-
-@dataclass(frozen=True)
-class RuleOutcome:
-    """Public outcome of one rule: `suite`, the rule's name, and whether all rows obey it.
-
-    `statement` says what must hold, `expectations` how Great Expectations was asked; both are
-    empty for a rule that was not evaluated by it.
-    """
-
-    suite: str
-    rule: str
-    passed: bool
-    statement: str = field(default="", compare=False)
-    expectations: tuple[ExpectationOutcome, ...] = field(default=(), compare=False)
-
-    def as_json(self) -> dict[str, str | bool]:
-        """The outcome alone, for a file that lists outcomes."""
-        return {"suite": self.suite, "rule": self.rule, "passed": self.passed}
-
-
-def readable(suite: str, passed: bool) -> RuleOutcome:
+def readable(suite: str, passed: bool) -> Outcome:
     """Outcome of the rule that a suite's files can be read at all, before there are values."""
     statement = "what the settings name can be read, and has the columns that are needed"
-    return RuleOutcome(suite, "file_is_readable", passed, statement)
+    return Outcome("file_is_readable", suite, passed, statement)
 
 
 def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
@@ -102,7 +72,7 @@ def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
 
 def run_suites(
     rules: Sequence[Rule], distinct_values: Mapping[str, Mapping[str, Collection[Value]]]
-) -> tuple[RuleOutcome, ...]:
+) -> tuple[Outcome, ...]:
     """Validate the rules with Great Expectations and return an outcome for each, in their order.
 
     `distinct_values` maps a suite to its evidence columns and their distinct values. A rule whose
@@ -125,9 +95,9 @@ def run_suites(
             outcome = ExpectationOutcome(_sentence(config), bool(result.success))
             met.setdefault((name, config.meta["rule"]), []).append(outcome)
     return tuple(
-        RuleOutcome(
-            rule.suite,
+        Outcome(
             rule.name,
+            rule.suite,
             _is_empty(distinct_values[rule.suite].get(rule.evidence))
             or (bool(evaluated) and all(outcome.passed for outcome in evaluated)),
             rule.statement,

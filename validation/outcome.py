@@ -1,4 +1,4 @@
-"""Outcomes of checks, and the public file that lists them.
+"""Outcomes of rules and of checks, and the public file that lists those of the checks.
 
 An outcome's text is public. Estimates, constraints, measurements and microdata are public, so it
 may name geounits, cells and files; nothing here may be given a confidential value.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +20,27 @@ SHOWN_FAILURES = 3
 
 
 @dataclass(frozen=True)
+class ExpectationOutcome:
+    """Outcome of one expectation, and what it expects in Great Expectations' words."""
+
+    sentence: str
+    passed: bool
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """Whether one check of one universe passed, and in words what it saw."""
+    """Whether a rule on the input, or a check of the result, holds.
+
+    subject : the suite of a rule, the universe of a check.
+    detail : what a rule asks for; what a check saw.
+    expectations : how Great Expectations was asked, if it was.
+    """
 
     name: str
-    universe: str
+    subject: str
     passed: bool
-    detail: str
+    detail: str = field(default="", compare=False)
+    expectations: tuple[ExpectationOutcome, ...] = field(default=(), compare=False)
 
 
 class Failures:
@@ -76,9 +90,18 @@ def write_outcomes(
     The file is an object with `passed` (whether every check did), `checks` (name, universe,
     passed, detail of each) and, if given, `stamp`: the words that mark a run that is not private.
     """
-    checks = [asdict(outcome) for outcome in outcomes]
+    outcomes = tuple(outcomes)
+    checks = [
+        {
+            "name": outcome.name,
+            "universe": outcome.subject,
+            "passed": outcome.passed,
+            "detail": outcome.detail,
+        }
+        for outcome in outcomes
+    ]
     content: dict[str, object] = {"stamp": stamp} if stamp else {}
-    content |= {"passed": all(check["passed"] for check in checks), "checks": checks}
+    content |= {"passed": all(outcome.passed for outcome in outcomes), "checks": checks}
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / CHECKS_FILE
     part = directory / f"{CHECKS_FILE}.part"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -56,12 +57,17 @@ class AreaIndex:
         key = np.zeros(len(columns[0].codes), dtype=np.int64)
         is_known = np.ones(len(key), dtype=bool)
         for known, column in zip(self._known, columns, strict=True):
-            code = column.lookup(lambda value, known=known: known.get(value, -1), np.int64)
+            code = column.lookup(partial(_number_in, known), np.int64)
             is_known &= code >= 0
             key = key * len(known) + code
         at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
         is_known &= self._keys[at] == key
         return np.where(is_known, self._rows[at], -1)
+
+
+def _number_in(known: Mapping[str, int], code: str | None) -> int:
+    """The number of a known code; -1 for others and for a blank."""
+    return -1 if code is None else known.get(code, -1)
 
 
 def load_areas(

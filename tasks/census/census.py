@@ -28,7 +28,7 @@ from spineflow.tasks.census.declarations import (
     UniverseDeclaration,
     Where,
 )
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.recodes import CodeSet, Recode, compiled_recode, whole_number
 from spineflow.tasks.census.schema import Coarsening, Schema
 
@@ -113,6 +113,12 @@ class Universe:
         return next((query for query in bounded if query in schema.attributes), None)
 
     @property
+    def area_columns(self) -> tuple[str, ...]:
+        """Columns with the codes that tell a record's area."""
+        area = self.declared.area or ()
+        return (area,) if isinstance(area, str) else area
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """The tables on the way to the area."""
         through = self.declared.through
@@ -141,6 +147,13 @@ class Census:
     def geolevels(self) -> tuple[str, ...]:
         """The declared geolevels, root first."""
         return () if self.geography is None else self.geography.geolevels
+
+    @property
+    def areas(self) -> CensusGeography:
+        """The declared areas; raises ValueError for a census that declares none."""
+        if self.geography is None:
+            raise ValueError("the census declares no areas")
+        return self.geography
 
     @property
     def input_tables(self) -> tuple[str, ...]:
@@ -435,20 +448,6 @@ def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
     return masks
 
 
-def query_labels(schema: Schema, name: str) -> list[tuple[str, ...]]:
-    """Labels of a query's rows, one for each attribute or coarsening that it names, in its order
-    of attributes; `total` has one row without labels.
-    """
-    query = marginal_query(schema, name)
-    parts = label_parts(schema, name)
-    rows = np.unravel_index(np.arange(query.n_rows), query.shape)
-    by_axis = [rows[schema.attributes.index(attribute)] for _, attribute, _ in parts]
-    return [
-        tuple(labels[axis[row]] for (_, _, labels), axis in zip(parts, by_axis, strict=True))
-        for row in range(query.n_rows)
-    ]
-
-
 def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """What a query tells: name of the attribute or coarsening, attribute, and its labels, in the
     order of the schema's attributes.
@@ -464,19 +463,3 @@ def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ..
         labels = coarsening.levels if coarsening else schema.labels(attribute)
         found[attribute] = (part, attribute, labels)
     return [found[attribute] for attribute in schema.attributes if attribute in found]
-
-
-__all__ = [
-    "Bound",
-    "Census",
-    "Invariant",
-    "MarginalQuery",
-    "Relation",
-    "Side",
-    "Universe",
-    "Zero",
-    "compiled",
-    "label_parts",
-    "preset_census",
-    "query_labels",
-]

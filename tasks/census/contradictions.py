@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from spineflow.tasks.census.census import Bound, Census, Relation, Zero
+from spineflow.tasks.census.census import Bound, Census, Zero
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
-
-Declaration = Zero | Bound | Relation
 
 
 @dataclass(frozen=True, eq=False)

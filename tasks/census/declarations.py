@@ -11,7 +11,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Name = str
 LabelOrPosition = str | int
 Where = dict[str, tuple[LabelOrPosition, ...]]
 """Levels that attributes or coarsenings may take, by their labels; others may take any."""

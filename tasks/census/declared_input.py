@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from spineflow.tasks.census.areas import Areas, load_areas
-from spineflow.tasks.census.census import Bound, Census, Universe, query_labels
+from spineflow.tasks.census.census import Bound, Census, Universe
 from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
@@ -26,7 +26,8 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.stores import is_url
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
-from spineflow.validation.expectations import RuleOutcome, readable, run_suites
+from spineflow.validation.expectations import readable, run_suites
+from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import count_violations
 
 FILE_ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
@@ -46,7 +47,7 @@ class DeclaredInput:
     histograms: Mapping[str, sparse.csr_array]
     multiples: Mapping[tuple[str, int], np.ndarray]
     totals: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
-    outcomes: tuple[RuleOutcome, ...]
+    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class DeclaredCheck:
     `outcomes` are public. The counts in `findings` are confidential unless the input is not.
     """
 
-    outcomes: tuple[RuleOutcome, ...]
+    outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: DeclaredInput | None
 
@@ -76,11 +77,11 @@ def check_declared_input(
     """
     files = {name: input_files(name, path) for name, path in paths.items()}
     evidence = EvidenceTally()
-    read: list[RuleOutcome] = []
+    read: list[Outcome] = []
     counts: dict[str, sparse.csr_array] = {}
-    table = census.geography.table
+    table = census.areas.table
     try:
-        areas = load_areas(files[table], census.geography, evidence)
+        areas = load_areas(files[table], census.areas, evidence)
         read.append(readable(table, True))
         for name in _needed(census, schemas):
             universe = census.universes[name]
@@ -223,8 +224,3 @@ def read_multiples(frame: pd.DataFrame, universe: str, number: int) -> np.ndarra
     names = [name for name in frame.columns if name.startswith(prefix)]
     names.sort(key=lambda name: int(name.rpartition("/")[2]))
     return frame[names].to_numpy(dtype=np.int64)
-
-
-def row_labels(schema: Schema, query: str) -> Sequence[tuple[str, ...]]:
-    """Labels of a query's rows."""
-    return query_labels(schema, query)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from spineflow.tasks.census.census import Census, Universe
 from spineflow.validation.rules import Evidence, Rule
@@ -12,7 +12,7 @@ def declared_rules(
     census: Census, universes: Sequence[str], columns: Sequence[str], evidence: Evidence
 ) -> tuple[Rule, ...]:
     """The rules of the areas and of some universes, as far as there is evidence for them."""
-    table = census.geography.table
+    table = census.areas.table
     rules = [
         _never(
             table,
@@ -40,94 +40,102 @@ def declared_rules(
 
 
 def _universe_rules(census: Census, universe: Universe) -> list[Rule]:
-    name, declared = universe.name, universe.declared
-    table = declared.table
-    rules: list[Rule] = []
-    came_from = table
+    """The rules of a universe: on the way to the area, on single records, and on areas."""
+    return [
+        *_rules_of_steps(universe),
+        *_rules_of_records(census, universe),
+        *_rules_of_areas(universe),
+    ]
+
+
+def _rules_of_steps(universe: Universe) -> Iterator[Rule]:
+    """References and keys of the tables on the way to the area."""
+    came_from = universe.declared.table
     for step in universe.steps:
-        column = step.column
-        evidence = f"unknown_{column}" + (f"_of_{came_from}" if came_from != table else "")
-        rules += [
-            _never(
-                name,
-                came_from,
-                column,
-                f"blank_{column}",
-                f"{column} must be filled in every row",
-                f"give every row the {step.key} of its row in {step.table}",
-            ),
-            _never(
-                name,
-                came_from,
-                column,
-                evidence,
-                f"{column} must be a {step.key} of the table {step.table}",
-                f"add the rows to {step.table}, or correct the column",
-            ),
-            _never(
-                name,
-                step.table,
-                step.key,
-                f"blank_key_of_{step.table}",
-                f"{step.key} must be filled in every row",
-                "give every row its identifier",
-            ),
-            _never(
-                name,
-                step.table,
-                step.key,
-                f"repeated_key_of_{step.table}",
-                f"{step.key} must be different in every row",
-                "remove the duplicate rows",
-            ),
-        ]
-        came_from = step.table
-    area = declared.area if isinstance(declared.area, str) else ", ".join(declared.area)
-    rules.append(
-        _never(
-            name,
+        column, key, table = step.column, step.key, step.table
+        of_table = f"_of_{came_from}" if came_from != universe.declared.table else ""
+        yield _never(
+            universe.name,
             came_from,
-            area,
-            "unknown_area",
-            f"{area} must be that of an area of the table {census.geography.table}",
-            "add the areas, or correct the column",
+            column,
+            f"blank_{column}",
+            f"{column} must be filled in every row",
+            f"give every row the {key} of its row in {table}",
         )
+        yield _never(
+            universe.name,
+            came_from,
+            column,
+            f"unknown_{column}{of_table}",
+            f"{column} must be a {key} of the table {table}",
+            f"add the rows to {table}, or correct the column",
+        )
+        yield _never(
+            universe.name,
+            table,
+            key,
+            f"blank_key_of_{table}",
+            f"{key} must be filled in every row",
+            "give every row its identifier",
+        )
+        yield _never(
+            universe.name,
+            table,
+            key,
+            f"repeated_key_of_{table}",
+            f"{key} must be different in every row",
+            "remove the duplicate rows",
+        )
+        came_from = table
+
+
+def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
+    """A record's area, count and levels, and the cells that hold nobody."""
+    name, declared = universe.name, universe.declared
+    area = ", ".join(universe.area_columns)
+    yield _never(
+        name,
+        universe.steps[-1].table if universe.steps else declared.table,
+        area,
+        "unknown_area",
+        f"{area} must be that of an area of the table {census.areas.table}",
+        "add the areas, or correct the column",
     )
     if declared.count is not None:
-        rules.append(
-            _never(
-                name,
-                table,
-                declared.count,
-                "unknown_count",
-                f"{declared.count} must be a whole number from 0",
-                "correct the column",
-            )
-        )
-    rules += [
-        _never(
+        yield _never(
             name,
-            table,
-            ", ".join(recode.columns),
+            declared.table,
+            declared.count,
+            "unknown_count",
+            f"{declared.count} must be a whole number from 0",
+            "correct the column",
+        )
+    for recode in universe.recodes.values():
+        columns = ", ".join(recode.columns)
+        yield _never(
+            name,
+            declared.table,
+            columns,
             f"unknown_{recode.attribute}",
-            f"{', '.join(recode.columns)} must have a level of the attribute {recode.attribute}",
+            f"{columns} must have a level of the attribute {recode.attribute}",
             f"correct the column, or declare its codes under census.attributes.{recode.attribute}",
         )
-        for recode in universe.recodes.values()
-    ]
-    rules += [
-        _never(
+    for zero in universe.zeros:
+        yield _never(
             name,
-            table,
+            declared.table,
             ", ".join(zero.where),
             f"in_{zero.name}",
             f"no record of {name} may be in the structural zero {zero.name}",
             "correct the records, or take the structural zero out",
         )
-        for zero in universe.zeros
-    ]
-    rules += [
-        _never(
+
+
+def _rules_of_areas(universe: Universe) -> Iterator[Rule]:
+    """Bounds and relations, which the records of every area meet together."""
+    name, table = universe.name, universe.declared.table
+    for number, bound in enumerate(universe.bounds):
+        yield _never(
             name,
             table,
             bound.query,
@@ -135,10 +143,8 @@ def _universe_rules(census: Census, universe: Universe) -> list[Rule]:
             f"{name} must meet the bound {bound.name} in every area",
             "correct the records, or widen the bound",
         )
-        for number, bound in enumerate(universe.bounds)
-    ]
-    rules += [
-        _never(
+    for relation in universe.relations:
+        yield _never(
             name,
             table,
             relation.name,
@@ -146,9 +152,6 @@ def _universe_rules(census: Census, universe: Universe) -> list[Rule]:
             f"{name} must meet the relation {relation.name} in every area",
             "correct the records, or take the relation out",
         )
-        for relation in universe.relations
-    ]
-    return rules
 
 
 def _never(suite: str, table: str, column: str, evidence: str, statement: str, remedy: str) -> Rule:

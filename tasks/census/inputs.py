@@ -24,7 +24,8 @@ from spineflow.tasks.census.tables import (
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.census.input_rules import applicable_rules
-from spineflow.validation.expectations import RuleOutcome, readable, run_suites
+from spineflow.validation.expectations import readable, run_suites
+from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import count_violations
 
 _UNITS_AT_ONCE = 1 << 20
@@ -48,7 +49,7 @@ class IngestResult:
     """Position of the block of every unit, shape `(n_units,)`."""
     unit_population: np.ndarray
     """Persons of every unit, shape `(n_units,)`."""
-    outcomes: tuple[RuleOutcome, ...]
+    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class InputCheck:
     `outcomes` are public. The counts in `findings` are confidential unless the input is not.
     """
 
-    outcomes: tuple[RuleOutcome, ...]
+    outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: IngestResult | None
 
@@ -91,7 +92,7 @@ def check_inputs(
         for table, path in paths.items()
     }
     evidence = EvidenceTally()
-    read: list[RuleOutcome] = []
+    read: list[Outcome] = []
     try:
         table = "geography"
         blocks = load_geography(files[table], evidence)
@@ -120,31 +121,9 @@ def check_inputs(
     return InputCheck(outcomes, (), result)
 
 
-def read_inputs(
-    *,
-    persons: str | os.PathLike[str],
-    units: str | os.PathLike[str],
-    geography: str | os.PathLike[str],
-    person_schema: Schema | None = PERSONS,
-    unit_schema: Schema | None = UNITS,
-    names: Mapping[str, str] | None = None,
-    with_counts: bool = False,
-) -> IngestResult:
-    """`check_inputs`, raising InputRefused if a rule fails; `with_counts` as for `accepted`."""
-    check = check_inputs(
-        persons=persons,
-        units=units,
-        geography=geography,
-        person_schema=person_schema,
-        unit_schema=unit_schema,
-        names=names,
-    )
-    return check.accepted(with_counts=with_counts)
-
-
 def _evaluate(
     evidence: EvidenceTally, files: Mapping[str, InputFile]
-) -> tuple[tuple[RuleOutcome, ...], tuple[Finding, ...]]:
+) -> tuple[tuple[Outcome, ...], tuple[Finding, ...]]:
     """Outcomes of all rules by Great Expectations, and findings with counts by our own code."""
     rules = applicable_rules(evidence.suites)
     outcomes = run_suites(rules, evidence.suites)
@@ -163,7 +142,7 @@ def _assemble(
     sums: PersonSums,
     person_schema: Schema | None,
     unit_schema: Schema | None,
-    outcomes: tuple[RuleOutcome, ...],
+    outcomes: tuple[Outcome, ...],
 ) -> IngestResult:
     histograms: dict[str, sparse.csr_array] = {}
     if person_schema:

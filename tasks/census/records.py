@@ -50,48 +50,35 @@ def count_universe(
     Records whose area, count or level cannot be told are left out; the evidence then holds the
     rule that they break.
     """
-    declared, name = universe.declared, universe.name
-    steps = universe.steps
-    joined = load_joined(files, universe, areas, evidence) if steps else None
-    area_columns = () if joined else _area_columns(universe)
-    index = AreaIndex(areas, len(area_columns)) if area_columns else None
+    declared, name, steps = universe.declared, universe.name, universe.steps
+    place = _placing(files, universe, areas, evidence)
     recodes = [universe.recodes[attribute] for attribute in schema.attributes]
     asked = [column for recode in recodes for column in recode.columns] + list(universe.rows)
     own = tuple(dict.fromkeys(column for column in asked if not _is_joined(column, steps)))
     counted = (declared.count,) if declared.count else ()
-    texts = tuple(dict.fromkeys((*own, *area_columns, *counted)))
-    keys = (steps[0].column,) if steps else ()
+    texts = tuple(dict.fromkeys((*own, *place.area_columns, *counted)))
     zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
     sums = HistogramSum(len(areas), schema.n_cells)
-    for batch in _batches(files[declared.table], declared.table, texts, keys):
+    for batch in _batches(files[declared.table], declared.table, texts, place.keys):
         columns = _coded(batch, texts)
         n_rows = len(next(iter(batch.values())))
-        if joined:
-            found = joined.index.positions(batch[keys[0]])
-            for column, values in joined.columns.items():
-                columns[column] = _taken(values, found)
-            area = np.where(found >= 0, joined.area[found], -1)
-            unknown = (found < 0) & ~is_blank_key(batch[keys[0]])
-            evidence.add_mask(name, f"blank_{keys[0]}", is_blank_key(batch[keys[0]]))
-            evidence.add_mask(name, "unknown_" + keys[0], unknown)
-        else:
-            area = index.positions([columns[column] for column in area_columns])
+        placed = place.of(batch, columns, evidence)
         is_member = np.ones(n_rows, dtype=bool)
         for column, codes in universe.rows.items():
             is_member &= columns[column].lookup(codes.holds, bool)
-        if not joined:
-            evidence.add_mask(name, "unknown_area", (area < 0)[is_member])
+        if not steps:
+            evidence.add_mask(name, "unknown_area", (placed.area < 0)[is_member])
         count = np.ones(n_rows, dtype=np.int64)
         if declared.count:
             count = columns[declared.count].lookup(_count, np.int64)
             evidence.add_mask(name, "unknown_count", (count < 0)[is_member])
-        is_known = is_member & (area >= 0) & (count >= 0)
+        is_known = is_member & (placed.area >= 0) & (count >= 0)
         levels = {}
         for recode in recodes:
             level = recode.evaluate(columns, n_rows)
             is_unknown = level == UNKNOWN
-            if joined and any(_is_joined(column, steps) for column in recode.columns):
-                is_unknown &= found >= 0
+            if any(_is_joined(column, steps) for column in recode.columns):
+                is_unknown &= placed.is_joined
             evidence.add_mask(name, f"unknown_{recode.attribute}", is_unknown[is_member])
             is_known &= level != UNKNOWN
             levels[recode.attribute] = level
@@ -99,52 +86,102 @@ def count_universe(
         is_counted = count[is_known] > 0
         for zero, mask in zeros:
             evidence.add_mask(name, f"in_{zero}", mask[cell] & is_counted)
-        sums.add(area[is_known][is_counted], cell[is_counted], count[is_known][is_counted])
+        area = placed.area[is_known][is_counted]
+        sums.add(area, cell[is_counted], count[is_known][is_counted])
     return sums.total()
 
 
-def load_joined(
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """Of a batch's records: their areas `(n_rows,)`, -1 for none, and whether the table on the way
+    to the area has their row.
+    """
+
+    area: np.ndarray
+    is_joined: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _OwnColumns:
+    """Records find their areas by columns of their own."""
+
+    area_columns: tuple[str, ...]
+    index: AreaIndex
+    keys: tuple[str, ...] = ()
+
+    def of(self, batch: Batch, columns: dict[str, CodedColumn], evidence: EvidenceTally) -> _Placed:
+        """The areas of a batch's records."""
+        area = self.index.positions([columns[column] for column in self.area_columns])
+        return _Placed(area, np.ones(len(area), dtype=bool))
+
+
+@dataclass(frozen=True, eq=False)
+class _ByTable:
+    """Records find their areas by a table that the first of `keys` refers to."""
+
+    universe: str
+    keys: tuple[str, ...]
+    joined: JoinedTable
+    area_columns: tuple[str, ...] = ()
+
+    def of(self, batch: Batch, columns: dict[str, CodedColumn], evidence: EvidenceTally) -> _Placed:
+        """The areas of a batch's records; `columns` gets those of the table."""
+        reference = batch[self.keys[0]]
+        row = self.joined.index.positions(reference)
+        for column, values in self.joined.columns.items():
+            columns[column] = _taken(values, row)
+        is_blank = is_blank_key(reference)
+        evidence.add_mask(self.universe, f"blank_{self.keys[0]}", is_blank)
+        evidence.add_mask(self.universe, f"unknown_{self.keys[0]}", (row < 0) & ~is_blank)
+        return _Placed(np.where(row >= 0, self.joined.area[row], -1), row >= 0)
+
+
+def _placing(
     files: Files, universe: Universe, areas: Areas, evidence: EvidenceTally
+) -> _OwnColumns | _ByTable:
+    """How the records of a universe find their areas; the tables on the way are read."""
+    if universe.steps:
+        joined = load_joined(files, universe, areas, evidence)
+        return _ByTable(universe.name, (universe.steps[0].column,), joined)
+    columns = universe.area_columns
+    return _OwnColumns(columns, AreaIndex(areas, len(columns)))
+
+
+def load_joined(
+    files: Files, universe: Universe, areas: Areas, evidence: EvidenceTally, depth: int = 0
 ) -> JoinedTable:
-    """The first table on a universe's way to the area, with what it takes from those behind it."""
-    steps = universe.steps
-    behind: JoinedTable | None = None
-    for number in range(len(steps) - 1, -1, -1):
-        table, key = steps[number].table, steps[number].key
-        onward = steps[number + 1] if number + 1 < len(steps) else None
-        area_columns = () if onward else _area_columns(universe)
-        wanted = _columns_of(universe, table)
-        texts = tuple(dict.fromkeys((*wanted, *area_columns)))
-        keys = tuple(dict.fromkeys((key, *((onward.column,) if onward else ()))))
-        parts: dict[str, list] = {name: [] for name in (*texts, *keys)}
-        for batch in _batches(files[table], table, texts, keys):
-            for name in (*texts, *keys):
-                parts[name].append(batch[name])
-        arrays = {name: _whole(part) for name, part in parts.items()}
-        columns = _coded(arrays, texts)
-        index = KeyIndex(arrays[key])
-        suite = universe.name
-        evidence.add_mask(suite, f"blank_key_of_{table}", index.is_blank)
-        evidence.add_mask(suite, f"repeated_key_of_{table}", index.is_repeated)
-        carried = {f"{table}.{column}": columns[column] for column in wanted}
-        if behind is None:
-            found = AreaIndex(areas, len(area_columns)).positions(
-                [columns[column] for column in area_columns]
-            )
-            evidence.add_mask(suite, "unknown_area", found < 0)
-            area = found
-        else:
-            row = behind.index.positions(arrays[onward.column])
-            evidence.add_mask(suite, f"unknown_{onward.column}_of_{table}", row < 0)
-            area = np.where(row >= 0, behind.area[row], -1)
-            carried |= {name: _taken(column, row) for name, column in behind.columns.items()}
-        behind = JoinedTable(index, area, carried)
-    return behind
-
-
-def _area_columns(universe: Universe) -> tuple[str, ...]:
-    area = universe.declared.area
-    return (area,) if isinstance(area, str) else tuple(area)
+    """The table of a step on a universe's way to the area, with what it takes from those behind
+    it, which are read before it.
+    """
+    step, behind = universe.steps[depth], None
+    reference: tuple[str, ...] = ()
+    area_columns = universe.area_columns
+    if depth + 1 < len(universe.steps):
+        behind = load_joined(files, universe, areas, evidence, depth + 1)
+        reference, area_columns = (universe.steps[depth + 1].column,), ()
+    table = step.table
+    wanted = _columns_of(universe, table)
+    texts = tuple(dict.fromkeys((*wanted, *area_columns)))
+    keys = tuple(dict.fromkeys((step.key, *reference)))
+    parts: dict[str, list] = {name: [] for name in (*texts, *keys)}
+    for batch in _batches(files[table], table, texts, keys):
+        for name in (*texts, *keys):
+            parts[name].append(batch[name])
+    arrays = {name: _whole(part) for name, part in parts.items()}
+    columns = _coded(arrays, texts)
+    index = KeyIndex(arrays[step.key])
+    evidence.add_mask(universe.name, f"blank_key_of_{table}", index.is_blank)
+    evidence.add_mask(universe.name, f"repeated_key_of_{table}", index.is_repeated)
+    carried = {f"{table}.{column}": columns[column] for column in wanted}
+    if behind is None:
+        coded = [columns[column] for column in area_columns]
+        area = AreaIndex(areas, len(area_columns)).positions(coded)
+        evidence.add_mask(universe.name, "unknown_area", area < 0)
+        return JoinedTable(index, area, carried)
+    row = behind.index.positions(arrays[reference[0]])
+    evidence.add_mask(universe.name, f"unknown_{reference[0]}_of_{table}", row < 0)
+    carried |= {name: _taken(column, row) for name, column in behind.columns.items()}
+    return JoinedTable(index, np.where(row >= 0, behind.area[row], -1), carried)
 
 
 def _is_joined(column: str, steps: Sequence[Step]) -> bool:

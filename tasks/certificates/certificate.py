@@ -16,7 +16,7 @@ from spineflow.tasks.pages.document import Document, Section, Table, to_html, to
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing, sha256_of_file
 from spineflow.tasks.runs.gate import CERTIFICATE
-from spineflow.tasks.runs.report_sections import checks_table
+from spineflow.tasks.runs.reports import checks_table
 from spineflow.tasks.runs.settings import ProductSettings
 
 

@@ -18,18 +18,18 @@ from spineflow.tasks.runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
+    Neighbors,
     PrivacySettings,
     ProductSettings,
     Refuse,
     Section,
     refuse_idle,
-    refuse_loss,
+    refuse_losses,
     refuse_shares,
     table_of,
 )
 
 CENSUS_TABLES = ("persons", "units", "geography")
-KINDS = ("records", "sizes", "census")
 
 
 class GroupTables(InputSettings):
@@ -47,7 +47,7 @@ class GroupTables(InputSettings):
 
     @property
     def kind(self) -> str:
-        """The kind of input: one of `KINDS`."""
+        """The kind of input: "records", "sizes" or "census"."""
         return "records" if self.records else "sizes" if self.sizes else "census"
 
 
@@ -58,7 +58,7 @@ class GroupPrivacy(PrivacySettings):
     """Pure differential privacy, by discrete Laplace noise."""
     rho: ExactFraction | None = None
     """Zero-concentrated differential privacy, by discrete Gaussian noise."""
-    neighbors: Literal["unbounded", "bounded"] = "unbounded"
+    neighbors: Neighbors = "unbounded"
     """Unbounded: a person joins or leaves a group. Bounded: a person moves between groups."""
 
 
@@ -215,13 +215,9 @@ class GroupSizesSettings(ProductSettings):
 
 
 def _refuse_privacy(privacy: GroupPrivacy, refuse: Refuse) -> None:
-    if privacy.epsilon is not None and privacy.rho is not None:
-        refuse("privacy gives both epsilon and rho; remove one of them")
+    refuse_losses(privacy.epsilon, privacy.rho, refuse)
     if privacy.epsilon is None and privacy.rho is None and not privacy.infinite:
         refuse("privacy needs epsilon or rho")
-    for name in ("epsilon", "rho"):
-        if (loss := getattr(privacy, name)) is not None:
-            refuse_loss(loss, f"privacy.{name}", refuse)
 
 
 def _refuse_input(tables: GroupTables, refuse: Refuse) -> None:

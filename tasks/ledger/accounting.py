@@ -104,24 +104,6 @@ def epsilon_tight(rho: Fraction | float, delta: Fraction | float) -> float:
     return max(0.0, _minimum(epsilon))
 
 
-def delta_tight(rho: Fraction | float, epsilon: float) -> float:
-    """Smallest delta by the same conversion at this epsilon.
-
-    The minimum over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha /
-    (alpha - 1), at most 1.
-    """
-    if rho == 0:
-        return 0.0
-
-    def log_delta(log_excess: float) -> float:
-        excess = math.exp(log_excess)
-        alpha = 1 + excess
-        log_ratio = log_excess - math.log(alpha)
-        return excess * (alpha * float(rho) - epsilon) + alpha * log_ratio - log_excess
-
-    return math.exp(min(0.0, _minimum(log_delta)))
-
-
 def epsilon_simple(rho: Fraction | float, delta: Fraction | float) -> float:
     """The bound of [ZCDP2016]: rho + 2 sqrt(rho log(1 / delta)).
 
@@ -200,7 +182,7 @@ def rho_from_epsilon_tight(epsilon: Fraction, delta: Fraction) -> Fraction:
         return Fraction(+rho)
 
 
-def check_fraction(value, what: str) -> None:
+def check_fraction(value: object, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
         raise InputRefused(
             f"{what} is the {type(value).__name__} {value!r}; give an exact fraction such as "
@@ -208,7 +190,7 @@ def check_fraction(value, what: str) -> None:
         )
 
 
-def check_delta(delta, where: str = "[privacy]") -> None:
+def check_delta(delta: Fraction | None, where: str = "[privacy]") -> None:
     if delta is None:
         raise InputRefused(f"{where} delta is missing; give a fraction between 0 and 1")
     check_fraction(delta, f"{where} delta")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.pages.document import Document, Link, Section, Table, to_html
+from spineflow.tasks.pages.document import Document, Link, Section, Table
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.report_sections import stages_section
+from spineflow.tasks.runs.reports import stages_section, write_page
 from spineflow.tasks.runs.settings import ProductSettings
 
 INDEX = "products.json"
@@ -73,9 +73,7 @@ def write_products_report(
         tuple(sections),
         settings.stamp,
     )
-    with replacing(run.report) as part:
-        part.write_text(to_html(document), encoding="utf-8")
-    return run.report
+    return write_page(run.report, document)
 
 
 def _cost(settings: ProductSettings) -> Section:

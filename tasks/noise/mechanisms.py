@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Final
 
-DISCRETE_GAUSSIAN = "discrete_gaussian"
-DISCRETE_LAPLACE = "discrete_laplace"
+DISCRETE_GAUSSIAN: Final = "discrete_gaussian"
+DISCRETE_LAPLACE: Final = "discrete_laplace"
 
 
 def noise_deviation(query: Mapping[str, str | None]) -> float:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -34,6 +35,24 @@ MAX_ROUNDS = 16
 
 MAX_KERNEL_FINE_BITS = 24
 """Largest log2(m) for which l (2 m h + l) fits 64 bits for every tabulated h."""
+
+
+class PendingAttempt(NamedTuple):
+    """An attempt that the kernel leaves undecided.
+
+    slot : of the values to fill. attempt : its number. sign_and_fine : the word of these bits.
+    k : round of the rejection step, 0 where it has not begun. word : that of the round's uniform.
+    """
+
+    slot: int
+    attempt: int
+    sign_and_fine: int
+    k: int
+    word: int
+
+
+PENDING = np.dtype([(name, np.uint64) for name in PendingAttempt._fields])
+"""Undecided attempts as the kernel writes them."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +88,8 @@ class CoarseFineSampler:
         multiplier = (self.distribution.c.numerator << (64 + shift)) // (
             self.distribution.c.denominator
         )
-        n_filled, pending = _attempt_all(
+        pending = np.empty(values.size, dtype=PENDING)
+        n_filled, n_pending = _attempt_all(
             coarse,
             words,
             self.fine_bits,
@@ -77,11 +97,13 @@ class CoarseFineSampler:
             np.uint64(multiplier),
             np.uint64(shift),
             values,
+            pending,
         )
-        for slot, attempt, sign_and_fine, k, word in pending.tolist():
-            h = far_coarse.get(attempt, int(coarse[attempt]))
-            value = self._finish(h, sign_and_fine, k, word, source)
-            values[slot] = self._draw_one(source) if value is None else value
+        for row in pending[:n_pending].tolist():
+            undecided = PendingAttempt(*row)
+            h = far_coarse.get(undecided.attempt, int(coarse[undecided.attempt]))
+            value = self._finish(h, undecided.sign_and_fine, undecided.k, undecided.word, source)
+            values[undecided.slot] = self._draw_one(source) if value is None else value
         return n_filled
 
     def _draw_one(self, source: RandomSource) -> int:
@@ -180,19 +202,19 @@ def _attempt_all(
     multiplier: np.uint64,
     shift: np.uint64,
     values: np.ndarray,
-) -> tuple[int, np.ndarray]:
+    pending: np.ndarray,
+) -> tuple[int, int]:
     """Run attempts until `values` is full or the words run out.
 
     `multiplier` = floor(c 2^(64 + shift)) lies in [2^63, 2^64). For an exponent n with
     gamma = c n < 1, g = floor(n multiplier / 2^shift) satisfies g <= 2^64 gamma < g + 3: the
     multiplier falls short by less than 1, so n times that over 2^shift by less than 2.
 
-    Returns the number filled and the undecided attempts, one row each: slot of `values`, attempt,
-    word with the sign and fine bits, round k (0: not begun), word of that round.
+    Returns the number filled, undecided slots included, and the number of undecided attempts, which
+    are written to the beginning of `pending`.
     """
     one, largest = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
     fine_mask = (one << np.uint64(fine_bits)) - one
-    pending = np.empty((values.size, 5), dtype=np.uint64)
     n_pending = 0
     n_filled = 0
     cursor = 0
@@ -233,11 +255,12 @@ def _attempt_all(
                 values[n_filled] = -magnitude if is_negative else magnitude
                 n_filled += 1
         else:
-            pending[n_pending, 0] = n_filled
-            pending[n_pending, 1] = attempt
-            pending[n_pending, 2] = sign_and_fine
-            pending[n_pending, 3] = k
-            pending[n_pending, 4] = word
+            undecided = pending[n_pending]
+            undecided.slot = n_filled
+            undecided.attempt = attempt
+            undecided.sign_and_fine = sign_and_fine
+            undecided.k = k
+            undecided.word = word
             n_pending += 1
             n_filled += 1
-    return n_filled, pending[:n_pending].copy()
+    return n_filled, n_pending

@@ -70,12 +70,12 @@ class RunDirectory:
 
     @property
     def confidential(self) -> Path:
-        """Folder of mode 0700 for everything that must not be published."""
+        """Folder of mode 0700 for everything that must not be released."""
         return self.root / "confidential"
 
     @property
     def release(self) -> Path:
-        """What is published; the folder exists once every check has passed."""
+        """What is released; the folder exists once every check has passed."""
         return self.root / "release"
 
     @property

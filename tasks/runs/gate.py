@@ -30,7 +30,7 @@ def accept(
     if failed:
         first = failed[0]
         raise CheckFailed(
-            f"The check '{first.name.replace('_', ' ')}' of {first.universe} failed "
+            f"The check '{first.name.replace('_', ' ')}' of {first.subject} failed "
             f"({len(failed)} of {len(outcomes)} did) and the release is withheld: {first.detail}; "
             f"see {run.checks.name}/{CHECKS_FILE} in the run directory."
         )

@@ -109,6 +109,10 @@ class PrivacySettings(Section):
     """Accepts, in these words, a delta of one over the number of persons or more."""
 
 
+Neighbors = Literal["bounded", "unbounded"]
+"""Between which datasets a guarantee is promised: one record is changed, or added or removed."""
+
+
 class RunnerSettings(Section):
     """What the tasks of a run are run by."""
 
@@ -316,6 +320,15 @@ def refuse_loss(value: Fraction, where: str, refuse: Refuse) -> None:
     """Refuse a rho or epsilon that is not positive or absurdly small or large."""
     if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
         refuse(f"{where} must be a positive fraction, from 1e-12 to 1e12")
+
+
+def refuse_losses(epsilon: Fraction | None, rho: Fraction | None, refuse: Refuse) -> None:
+    """Refuse an epsilon and a rho of [privacy] that are given together, or out of range."""
+    if epsilon is not None and rho is not None:
+        refuse("privacy gives both epsilon and rho; remove one of them")
+    for name, loss in {"epsilon": epsilon, "rho": rho}.items():
+        if loss is not None:
+            refuse_loss(loss, f"privacy.{name}", refuse)
 
 
 def refuse_delta(delta: Fraction, where: str, refuse: Refuse) -> None:

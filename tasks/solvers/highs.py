@@ -88,19 +88,7 @@ def solve(
         lp.integrality_ = [kinds[int(flag)] for flag in integral]
     solver = _solver()
     solver.clearModel()
-    if diagonal is None:
-        solver.passModel(lp)
-    else:
-        model = highspy.HighsModel()
-        model.lp_ = lp
-        positive = np.flatnonzero(diagonal)
-        starts = np.concatenate([[0], np.cumsum(np.asarray(diagonal) != 0)])
-        model.hessian_.dim_ = n_columns
-        model.hessian_.format_ = highspy.HessianFormat.kTriangular
-        model.hessian_.start_ = starts.astype(np.int32)
-        model.hessian_.index_ = positive.astype(np.int32)
-        model.hessian_.value_ = np.asarray(diagonal, dtype=np.float64)[positive]
-        solver.passModel(model)
+    solver.passModel(lp if diagonal is None else _with_diagonal(lp, diagonal))
     limit = 2**31 - 1 if iteration_limit is None else iteration_limit
     solver.setOptionValue("simplex_iteration_limit", limit)
     solver.setOptionValue("qp_iteration_limit", limit)
@@ -114,6 +102,20 @@ def solve(
         x = np.array(solver.getSolution().col_value, dtype=np.float64)
     iterations = max(info.simplex_iteration_count, info.qp_iteration_count, 0)
     return HighsResult(status, x, float(info.objective_function_value), int(iterations))
+
+
+def _with_diagonal(lp: highspy.HighsLp, diagonal: np.ndarray) -> highspy.HighsModel:
+    """The linear program with a diagonal Hessian."""
+    model = highspy.HighsModel()
+    model.lp_ = lp
+    positive = np.flatnonzero(diagonal)
+    starts = np.concatenate([[0], np.cumsum(np.asarray(diagonal) != 0)])
+    model.hessian_.dim_ = len(diagonal)
+    model.hessian_.format_ = highspy.HessianFormat.kTriangular
+    model.hessian_.start_ = starts.astype(np.int32)
+    model.hessian_.index_ = positive.astype(np.int32)
+    model.hessian_.value_ = np.asarray(diagonal, dtype=np.float64)[positive]
+    return model
 
 
 class LinearProgram:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
-from spineflow.tasks.pages.document import NONE, Document, Link, Section, Table, to_html
+from spineflow.tasks.pages.document import NONE, Document, Link, Section, Table
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.reports import write_page
 from spineflow.tasks.tables.findings import Finding, write_findings
-from spineflow.validation.expectations import RuleOutcome
+from spineflow.validation.outcome import Outcome
 
 RULES_FILE = "rules.json"
 """Public outcome of every rule on the input: pass or fail."""
@@ -29,7 +29,7 @@ INDEX = "index.html"
 
 def write_input_outcomes(
     run: RunDirectory,
-    outcomes: Sequence[RuleOutcome],
+    outcomes: Sequence[Outcome],
     findings: Sequence[Finding],
     *,
     stamp: str | None,
@@ -39,20 +39,23 @@ def write_input_outcomes(
     `stamp` is what the pages of a run that is not private say first.
     """
     with replacing(run.checks / RULES_FILE) as part:
-        listed = [outcome.as_json() for outcome in outcomes]
+        listed = [
+            {"suite": outcome.subject, "rule": outcome.name, "passed": outcome.passed}
+            for outcome in outcomes
+        ]
         part.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
     write_findings(run.confidential / "findings.json", findings)
-    suites: dict[str, list[RuleOutcome]] = {}
+    suites: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        suites.setdefault(outcome.suite, []).append(outcome)
+        suites.setdefault(outcome.subject, []).append(outcome)
     folder = run.checks / DATA_DOCS
     for suite, rules in suites.items():
-        _write(folder / f"{suite}.html", _suite_page(suite, rules, stamp))
-    _write(folder / INDEX, _index_page(suites, stamp))
-    _write(run.confidential / DATA_DOCS / INDEX, _findings_page(findings, stamp))
+        write_page(folder / f"{suite}.html", _suite_page(suite, rules, stamp))
+    write_page(folder / INDEX, _index_page(suites, stamp))
+    write_page(run.confidential / DATA_DOCS / INDEX, _findings_page(findings, stamp))
 
 
-def _index_page(suites: dict[str, list[RuleOutcome]], stamp: str | None) -> Document:
+def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document:
     rows = tuple(
         (
             Link(_words(suite), f"{suite}.html"),
@@ -73,12 +76,12 @@ def _index_page(suites: dict[str, list[RuleOutcome]], stamp: str | None) -> Docu
     )
 
 
-def _suite_page(suite: str, rules: Sequence[RuleOutcome], stamp: str | None) -> Document:
+def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
     sections = tuple(
         Section(
-            f"{_words(rule.rule)}: {_outcome(rule.passed)}",
+            f"{_words(rule.name)}: {_outcome(rule.passed)}",
             (
-                *([f"{rule.statement}."] if rule.statement else []),
+                *([f"{rule.detail}."] if rule.detail else []),
                 *([_expectations(rule)] if rule.expectations else []),
             ),
         )
@@ -90,7 +93,7 @@ def _suite_page(suite: str, rules: Sequence[RuleOutcome], stamp: str | None) -> 
     )
 
 
-def _expectations(rule: RuleOutcome) -> Table:
+def _expectations(rule: Outcome) -> Table:
     rows = tuple((asked.sentence, _outcome(asked.passed)) for asked in rule.expectations)
     return Table(("expectation", "outcome"), rows)
 
@@ -112,11 +115,6 @@ def _findings_page(findings: Sequence[Finding], stamp: str | None) -> Document:
         (Section("Findings", (found if rows else "No rule is broken.",)),),
         stamp,
     )
-
-
-def _write(path: Path, document: Document) -> None:
-    with replacing(path) as part:
-        part.write_text(to_html(document), encoding="utf-8")
 
 
 def _words(name: str) -> str:

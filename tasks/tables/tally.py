@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spineflow.tasks.tables.findings import Finding
-from spineflow.validation.expectations import RuleOutcome, run_suites
+from spineflow.validation.expectations import run_suites
+from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, Value
 
 
@@ -51,7 +52,7 @@ class RuleTally:
         """Whether no rule has been broken."""
         return not any(self._broken.values())
 
-    def outcomes(self) -> tuple[RuleOutcome, ...]:
+    def outcomes(self) -> tuple[Outcome, ...]:
         """Public outcome of every rule that was looked at, by Great Expectations.
 
         Each judges by itself; input is accepted only where neither finds anything.
@@ -63,9 +64,9 @@ class RuleTally:
             distinct.setdefault(rule.suite, {})[rule.evidence] = tuple(seen)
         return run_suites(tuple(self._broken), distinct)
 
-    def findings(self, outcomes: Iterable[RuleOutcome] = ()) -> tuple[Finding, ...]:
+    def findings(self, outcomes: Iterable[Outcome] = ()) -> tuple[Finding, ...]:
         """The rules that were broken by our count or by an outcome, with counts where there are."""
-        failed = {(outcome.suite, outcome.rule) for outcome in outcomes if not outcome.passed}
+        failed = {(outcome.subject, outcome.name) for outcome in outcomes if not outcome.passed}
         return tuple(
             Finding(
                 self.files[rule.table],

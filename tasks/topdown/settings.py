@@ -70,10 +70,8 @@ class CensusTables(InputSettings):
 
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
         """These settings with `absolute` applied to every path."""
-        return type(self)(
-            confidential=self.confidential,
-            **{name: absolute(path) for name, path in self.paths().items()},
-        )
+        paths = {name: absolute(path) for name, path in self.paths().items()}
+        return type(self).model_validate({"confidential": self.confidential, **paths})
 
 
 class AianRange(Section):
@@ -131,6 +129,19 @@ class BudgetSettings(Section):
     delta: ExactFraction | None = None
     geolevels: dict[str, ExactFraction]
     queries: dict[str, dict[str, ExactFraction]]
+
+    @property
+    def total(self) -> Fraction:
+        """What the universe costs: epsilon under the discrete Laplace, or else rho.
+
+        Rho may follow from epsilon and delta. Raises ValueError for settings that do not tell.
+        """
+        total = self.epsilon if self.mechanism == DISCRETE_LAPLACE else self.rho
+        if total is not None:
+            return total
+        if self.mechanism == DISCRETE_LAPLACE or self.epsilon is None or self.delta is None:
+            raise ValueError("a budget needs rho, or epsilon and delta")
+        return rho_from_epsilon_simple(self.epsilon, self.delta)
 
     @field_validator("geolevels")
     @classmethod
@@ -258,12 +269,6 @@ class TopdownSettings(ProductSettings):
         Block by block, the blocks alone are measured, with the whole budget.
         """
         section = self.budget[universe]
-        if section.mechanism == DISCRETE_LAPLACE:
-            total = section.epsilon
-        elif section.rho is not None:
-            total = section.rho
-        else:
-            total = rho_from_epsilon_simple(section.epsilon, section.delta)
         geolevel_shares = dict(section.geolevels)
         if self.blocks_only:
             last = next(reversed(geolevel_shares))
@@ -271,7 +276,7 @@ class TopdownSettings(ProductSettings):
         return Budget(
             universe,
             section.mechanism,
-            total,
+            section.total,
             section.delta,
             geolevel_shares,
             {
@@ -451,8 +456,28 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
         )
     if universe not in settings.budget:
         refuse(f"run.universes names {universe}, but there is no section budget.{universe}")
-    where = f"budget.{universe}"
-    budget = settings.budget[universe]
+    own = census.geolevels
+    known = own if settings.is_declared else (*GEOLEVELS, *own)
+    _refuse_budget(settings.budget[universe], f"budget.{universe}", known, refuse)
+    last = own[-1] if own else "Block"
+    if next(reversed(settings.budget[universe].geolevels), None) != last:
+        refuse(f"budget.{universe}.geolevels must end with {last}")
+    try:
+        schema = settings.schema_of(universe)
+        for zero in settings.zeros_of(universe):
+            schema.cells_where(zero.where)
+    except ValueError as error:
+        refuse(f"workload.{universe}: {error}")
+    for geolevel in settings.budget[universe].geolevels:
+        _refuse_queries(settings, universe, geolevel, schema, refuse)
+
+
+def _refuse_budget(
+    budget: BudgetSettings, where: str, geolevels: Sequence[str], refuse: Refuse
+) -> None:
+    """Refuse losses that do not go together or are out of range, and shares that are not sound or
+    are of none of the geolevels.
+    """
     given = [name for name in ("rho", "epsilon") if getattr(budget, name) is not None]
     if budget.mechanism == DISCRETE_LAPLACE and given != ["epsilon"]:
         refuse(f"{where} needs epsilon and no rho under the discrete Laplace mechanism")
@@ -465,48 +490,42 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
         refuse_loss(getattr(budget, name), f"{where}.{name}", refuse)
     if budget.delta is not None:
         refuse_delta(budget.delta, f"{where}.delta", refuse)
-    own = census.geography.geolevels if census.geography else ()
-    known = own if settings.is_declared else (*GEOLEVELS, *own)
     for table, named in (("geolevels", budget.geolevels), ("queries", budget.queries)):
         for name in named:
-            if name not in known:
-                hint = did_you_mean(name, known)
+            if name not in geolevels:
+                hint = did_you_mean(name, geolevels)
                 refuse(f"{where}.{table} names {name!r}, which is no geolevel{hint}")
     refuse_shares(budget.geolevels, f"{where}.geolevels", refuse)
     if any(share == 0 for share in budget.geolevels.values()):
         refuse(f"{where}.geolevels holds a share of 0; leave that geolevel out")
-    last = census.geography.geolevels[-1] if census.geography else "Block"
-    if next(reversed(budget.geolevels), None) != last:
-        refuse(f"{where}.geolevels must end with {last}")
+
+
+def _refuse_queries(
+    settings: TopdownSettings, universe: str, geolevel: str, schema: Schema, refuse: Refuse
+) -> None:
+    """Refuse query shares and passes of a geolevel that do not fit the schema or each other."""
+    key = f"budget.{universe}.queries.{geolevel}"
+    shares = settings.budget[universe].queries.get(geolevel)
+    if shares is None:
+        refuse(f"{key} is missing; every geolevel with a share needs query shares")
+    refuse_shares(shares, key, refuse)
+    spelt = settings.passes_of(universe, geolevel)
     try:
-        schema = settings.schema_of(universe)
-        for zero in settings.zeros_of(universe):
-            schema.cells_where(zero.where)
+        for name in shares:
+            marginal_query(schema, name)
+        chains = [[marginal_query(schema, name) for name in names] for names in spelt.rounder]
+        measured = {name for names in spelt.least_squares for name in names}
+        for name in measured:
+            marginal_query(schema, name)
     except ValueError as error:
-        refuse(f"workload.{universe}: {error}")
-    for geolevel in budget.geolevels:
-        key = f"{where}.queries.{geolevel}"
-        if geolevel not in budget.queries:
-            refuse(f"{key} is missing; every geolevel with a share needs query shares")
-        refuse_shares(budget.queries[geolevel], key, refuse)
-        spelt = settings.passes_of(universe, geolevel)
-        try:
-            for name in budget.queries[geolevel]:
-                marginal_query(schema, name)
-            chains = [[marginal_query(schema, name) for name in names] for names in spelt.rounder]
-            measured = {name for names in spelt.least_squares for name in names}
-            for name in measured:
-                marginal_query(schema, name)
-        except ValueError as error:
-            refuse(f"{key}: {error}")
-        if not all(queries_are_nested(chain) for chain in chains):
-            refuse(
-                f"workload.{universe}.passes at {geolevel}: each rounder pass must be a chain in "
-                "which every query refines the one before it"
-            )
-        unused = set(settings.budget_of(universe).query_shares[geolevel]) - measured
-        if unused:
-            refuse(
-                f"{key} spends on {sorted(unused)[0]!r}, which no least-squares pass at "
-                f"{geolevel} uses"
-            )
+        refuse(f"{key}: {error}")
+    if not all(queries_are_nested(chain) for chain in chains):
+        refuse(
+            f"workload.{universe}.passes at {geolevel}: each rounder pass must be a chain in "
+            "which every query refines the one before it"
+        )
+    unused = set(settings.budget_of(universe).query_shares[geolevel]) - measured
+    if unused:
+        refuse(
+            f"{key} spends on {sorted(unused)[0]!r}, which no least-squares pass at {geolevel} uses"
+        )

@@ -12,6 +12,7 @@ from spineflow.tasks.runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
+    Neighbors,
     PrivacySettings,
     ProductSettings,
     Refuse,
@@ -19,7 +20,7 @@ from spineflow.tasks.runs.settings import (
     exact_fraction,
     refuse_delta,
     refuse_idle,
-    refuse_loss,
+    refuse_losses,
     refuse_shares,
     table_of,
 )
@@ -67,6 +68,13 @@ class TripsInput(InputSettings):
     public_levels: bool = False
     """The values that occur in the level columns are declared public."""
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Columns of origins and destinations; raises ValueError for a table as a tree."""
+        if self.origin is None or self.destination is None:
+            raise ValueError("input names no columns of origins and destinations")
+        return self.origin, self.destination
+
 
 class TripsPrivacy(PrivacySettings):
     """How much is spent on whom: rho, or epsilon and delta."""
@@ -77,7 +85,7 @@ class TripsPrivacy(PrivacySettings):
     """How epsilon and delta become rho: Bun and Steinke's bound, or the smaller noise of Canonne,
     Kamath and Steinke's."""
     rho: ExactFraction | None = None
-    neighbors: Literal["bounded", "unbounded"] = "bounded"
+    neighbors: Neighbors = "bounded"
     trips_per_person: int = Field(default=1, ge=1, le=1_000_000)
     distinct_trips: bool = False
     """No person has two trips in one cell of the table."""
@@ -86,6 +94,13 @@ class TripsPrivacy(PrivacySettings):
     those that stay are drawn at random."""
     total: Literal["invariant", "measured"] | None = None
     """Whether the number of trips is released exactly; None follows from the neighbours."""
+
+    @property
+    def epsilon_and_delta(self) -> tuple[Fraction, Fraction]:
+        """What is spent, where it is not rho; raises ValueError where one of the two is missing."""
+        if self.epsilon is None or self.delta is None:
+            raise ValueError("privacy has no epsilon with a delta")
+        return self.epsilon, self.delta
 
 
 class TripsMechanism(Section):
@@ -136,7 +151,7 @@ class TripsSettings(ProductSettings):
         if self.privacy.rho is not None:
             return self.privacy.rho
         convert = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}
-        return convert[self.privacy.conversion](self.privacy.epsilon, self.privacy.delta)
+        return convert[self.privacy.conversion](*self.privacy.epsilon_and_delta)
 
     @property
     def other_rho(self) -> Fraction | None:
@@ -145,7 +160,7 @@ class TripsSettings(ProductSettings):
         is_converted = privacy.epsilon is not None and self.mechanism.name != STABILITY_HISTOGRAM
         if privacy.infinite or not is_converted or privacy.conversion == "tight":
             return None
-        return rho_from_epsilon_tight(privacy.epsilon, privacy.delta)
+        return rho_from_epsilon_tight(*privacy.epsilon_and_delta)
 
     @property
     def report_delta(self) -> Fraction:
@@ -227,19 +242,15 @@ class TripsSettings(ProductSettings):
         for name in named:
             if named.count(name) > 1:
                 refuse(f"input names the column {name!r} twice; each has one meaning")
-        for name in [*given.levels, given.origin, given.destination]:
-            if name in RESERVED:
-                refuse(f"input names a column {name!r}, as files of the run do; rename it")
+        for column in [*given.levels, given.origin, given.destination]:
+            if column in RESERVED:
+                refuse(f"input names a column {column!r}, as files of the run do; rename it")
 
     def _refuse_privacy(self, refuse: Refuse) -> None:
         privacy = self.privacy
         if privacy.delta is not None:
             refuse_delta(privacy.delta, "privacy.delta", refuse)
-        if privacy.rho is not None and privacy.epsilon is not None:
-            refuse("privacy gives both rho and epsilon; remove one of them")
-        for name in ("rho", "epsilon"):
-            if (loss := getattr(privacy, name)) is not None:
-                refuse_loss(loss, f"privacy.{name}", refuse)
+        refuse_losses(privacy.epsilon, privacy.rho, refuse)
         if privacy.epsilon is not None and privacy.delta is None:
             refuse("privacy.delta is missing; privacy.epsilon needs it")
         is_stability = self.mechanism.name == STABILITY_HISTOGRAM

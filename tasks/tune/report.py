@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table
 from spineflow.tasks.pages.figures import line_chart
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
-from spineflow.tasks.runs.report_sections import stages_section
+from spineflow.tasks.runs.reports import stages_section, write_page
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.tune.criterion import described
 from spineflow.tasks.tune.grid import EXACT
 from spineflow.tasks.tune.settings import TuneSettings
-from spineflow.tasks.tune.trials import KEYS, Outcome, Trial, errors_of, settings_of
+from spineflow.tasks.tune.trials import KEYS, Trial, TrialOutcome, errors_of, settings_of
 
 SETTINGS = "settings.toml"
 HEADER = """\
@@ -25,7 +25,7 @@ HEADER = """\
 """
 
 
-def release_settings(run: RunDirectory, settings: TuneSettings, best: Outcome) -> Path:
+def release_settings(run: RunDirectory, settings: TuneSettings, best: TrialOutcome) -> Path:
     """Write the settings of the best outcome to the release, ready to run."""
     found = settings_of(settings, best.trial)
     run.unchecked_release.mkdir(exist_ok=True)
@@ -40,8 +40,8 @@ def release_settings(run: RunDirectory, settings: TuneSettings, best: Outcome) -
 def write_tuning_report(
     run: RunDirectory,
     settings: TuneSettings,
-    outcomes: Sequence[Outcome],
-    found: Mapping[str, Outcome],
+    outcomes: Sequence[TrialOutcome],
+    found: Mapping[str, TrialOutcome],
 ) -> Path:
     """Write the report: all trials, what each variant needs, and how accurate it is then.
 
@@ -59,12 +59,10 @@ def write_tuning_report(
         tuple(section for section in sections if section is not None),
         f"{NOT_PRIVATE}: tuned on data that may be disclosed; for choosing settings only",
     )
-    with replacing(run.report) as part:
-        part.write_text(to_html(document), encoding="utf-8")
-    return run.report
+    return write_page(run.report, document)
 
 
-def _found(settings: TuneSettings, found: Mapping[str, Outcome]) -> Section:
+def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section:
     if not found:
         return Section("What was found", ("No variant meets the criterion within the grid.",))
     universe = settings.criterion.universe
@@ -108,7 +106,7 @@ def _found(settings: TuneSettings, found: Mapping[str, Outcome]) -> Section:
 
 
 def _accuracy(
-    run: RunDirectory, settings: TuneSettings, found: Mapping[str, Outcome]
+    run: RunDirectory, settings: TuneSettings, found: Mapping[str, TrialOutcome]
 ) -> Section | None:
     """Mean absolute errors of each variant at what was found for it."""
     if not found:
@@ -152,7 +150,7 @@ def _statistics(name: str, errors: pd.DataFrame) -> Iterator[str | Table]:
         yield Table((*KEYS, *(column.replace("_", " ") for column in shown)), rows)
 
 
-def _trials(settings: TuneSettings, outcomes: Sequence[Outcome]) -> Section:
+def _trials(settings: TuneSettings, outcomes: Sequence[TrialOutcome]) -> Section:
     blocks: list[Figure | Table] = []
     if settings.search.method == "total":
         blocks.append(_trade_off(outcomes))
@@ -170,7 +168,7 @@ def _trials(settings: TuneSettings, outcomes: Sequence[Outcome]) -> Section:
     return Section("Trials", tuple(blocks))
 
 
-def _trade_off(outcomes: Sequence[Outcome]) -> Figure:
+def _trade_off(outcomes: Sequence[TrialOutcome]) -> Figure:
     """The criterion against the total, a line for each variant."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for outcome in sorted(outcomes, key=lambda outcome: outcome.trial.total):
@@ -199,6 +197,6 @@ def _epsilon(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.2f}"
 
 
-def _plus_minus(outcome: Outcome) -> str:
+def _plus_minus(outcome: TrialOutcome) -> str:
     error = outcome.standard_error
     return NONE if error != error else f"{error:.2g}"

@@ -50,7 +50,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What a trial's replicates came to: mean of the criterion's value and its standard error."""
 
     trial: Trial

@@ -39,7 +39,6 @@ import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-from spineflow.tasks.group_sizes.checks.accuracy import l1_error  # noqa: E402
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan  # noqa: E402
 from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT  # noqa: E402
 from spineflow.tasks.group_sizes.ingest.generate import (  # noqa: E402
@@ -48,11 +47,12 @@ from spineflow.tasks.group_sizes.ingest.generate import (  # noqa: E402
     taxi_like,
 )
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows  # noqa: E402
-from spineflow.tasks.group_sizes.measurement.vectors import noisy_levels  # noqa: E402
+from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector  # noqa: E402
 from spineflow.tasks.group_sizes.release.tables import write_tables  # noqa: E402
 from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED  # noqa: E402
 from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan  # noqa: E402
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy  # noqa: E402
+from spineflow.tasks.noise.draws import UnchargedNoise  # noqa: E402
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom  # noqa: E402
 from spineflow.tasks.pages.document import Document, Figure, Section, to_html  # noqa: E402
 from spineflow.tasks.pages.figures import line_chart  # noqa: E402
@@ -101,8 +101,11 @@ class Case:
         )
 
     def noisy(self, plan: Plan, source) -> list[np.ndarray]:
-        noises = [level.noise_of(plan.noise) for level in plan.levels]
-        return noisy_levels(plan.vector, self.truth, noises, source)
+        draws = UnchargedNoise(source)
+        return [
+            noisy_vector(plan.vector, counts, level.noise_of(plan.noise), draws)
+            for level, counts in zip(plan.levels, self.truth, strict=True)
+        ]
 
     def estimate(
         self, plan: Plan, noisy: list[np.ndarray], limit: float = TIME_LIMIT
@@ -128,6 +131,11 @@ class Case:
             sums = np.add.reduceat(levels[depth + 1], self.hierarchy.children(depth)[:-1], axis=0)
             wrong += int((sums != levels[depth]).sum())
         return wrong
+
+
+def l1_error(estimated: list[np.ndarray], truth: list[np.ndarray]) -> list[int]:
+    """For each level the sum over regions and sizes of |estimated - true|."""
+    return [int(np.abs(e - t).sum()) for e, t in zip(estimated, truth, strict=True)]
 
 
 def shown(mechanism: str, calibration: str) -> str:

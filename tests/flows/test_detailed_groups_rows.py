@@ -28,7 +28,7 @@ from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.validation.expectations import RuleOutcome
+from spineflow.validation.outcome import Outcome
 
 BINS = {
     1: [0, 18, 45, 65],
@@ -46,8 +46,8 @@ Row = tuple[str, ...]
 def quick_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Great Expectations takes seconds; the rules are tested elsewhere."""
 
-    def outcomes(rules, values) -> tuple[RuleOutcome, ...]:
-        return tuple(RuleOutcome(rule.suite, rule.name, True) for rule in rules)
+    def outcomes(rules, values) -> tuple[Outcome, ...]:
+        return tuple(Outcome(rule.name, rule.suite, True) for rule in rules)
 
     monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.inputs.run_suites", outcomes)
 

@@ -11,10 +11,17 @@ from spineflow.geography.categories import Category
 from spineflow.geography.levels import Spine
 from spineflow.geography.variance import (
     entity_variances,
-    geounit_variances,
     measurement_precision,
     total_share,
 )
+
+
+def geounit_variances(spine, name: str, precision) -> np.ndarray:
+    """The variance of the estimated total of every geounit of one geolevel."""
+    entity = np.empty(spine.n_blocks, dtype=np.int32)
+    entity[spine.block_row] = spine.ancestors(name)
+    category = Category(name, entity, spine.geolevel(name).geocode, outside=-1)
+    return entity_variances(spine, category, precision)
 
 
 def category_of(entity, n_entities: int) -> Category:

@@ -244,7 +244,7 @@ class FinishedRun:
         The same checks fail when the spine is checked in parts of two blocks.
         """
         whole, parts = (
-            {(o.universe, o.name) for o in outcomes if not o.passed}
+            {(o.subject, o.name) for o in outcomes if not o.passed}
             for outcomes in map(self._complete, (keywords, keywords | {"blocks_per_part": 2}))
         )
         assert parts == whole
@@ -258,7 +258,7 @@ class FinishedRun:
 
     def detail(self, universe: str, name: str) -> str:
         """The words of one check's outcome."""
-        found = [o.detail for o in self.outcomes() if (o.universe, o.name) == (universe, name)]
+        found = [o.detail for o in self.outcomes() if (o.subject, o.name) == (universe, name)]
         return found[0]
 
     def spine(self, file: str, universe: str = "persons") -> Path:

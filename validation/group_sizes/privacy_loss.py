@@ -182,15 +182,16 @@ def _check_levels(
         name, share = level["level"], shares[level["level"]]
         scale, sigma_squared = level["scale"], level.get("sigma_squared")
         is_noisy = scale is not None or sigma_squared is not None
-        if is_noisy != (promise.loss is not None and share > 0):
+        allowed = promise.loss * share if promise.loss is not None and share > 0 else None
+        if is_noisy != (allowed is not None):
             failures.add(f"level {name} has noise, or lacks it, against the settings")
-        elif is_noisy and not promise.published:
+        elif allowed is not None and not promise.published:
             changes = _largest_changes(promise, plan, level["n_regions"])
             if promise.rho is None:
                 loss = sum(changes) / Fraction(scale)
             else:
                 loss = sum(change**2 for change in changes) / (2 * Fraction(sigma_squared))
-            if loss > promise.loss * share:
+            if loss > allowed:
                 failures.add(f"the noise of {name} does not cover its sensitivity")
 
 

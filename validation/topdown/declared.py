@@ -7,7 +7,7 @@ estimates. What is declared comes as plain facts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +18,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from spineflow.validation.outcome import Failures, Outcome
 from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
-from spineflow.validation.topdown.cells import Cells
+from spineflow.validation.topdown.cells import Cells, Margin
 from spineflow.validation.topdown.conservation import (
+    LevelEstimates,
     check_children_add_to_parents,
     read_estimates,
 )
 from spineflow.validation.topdown.privacy_loss import check_measurements, check_paths, check_shares
-from spineflow.validation.topdown.run_files import ExpectedUniverse, read_spine
+from spineflow.validation.topdown.run_files import ExpectedUniverse, SpineLevel, read_spine
 from spineflow.validation.topdown.spine_structure import check_spine
 
 NOT_PRIVATE = "NOT PRIVATE"
@@ -155,14 +156,14 @@ def released_counts(
     cell = np.zeros(len(first), dtype=np.int64)
     for attribute, labels in universe.labels.items():
         level = pd.Index(labels).get_indexer(first[attribute])
-        failures.add_each(level < 0, lambda _, a=attribute: f"a label of {a} is none of its levels")
+        failures.add_each(level < 0, f"a label of {attribute} is none of its levels")
         cell = cell * len(labels) + np.maximum(level, 0)
     counts = np.zeros((len(areas), universe.cells.n), dtype=np.int64)
     np.add.at(counts, (np.maximum(area, 0), cell), first[_ROWS].to_numpy())
     return counts
 
 
-def _parquet_batches(path: Path, names: Sequence[str], count: str | None):
+def _parquet_batches(path: Path, names: Sequence[str], count: str | None) -> Iterator[pa.Table]:
     wanted = [*names, *([count] if count else [])]
     with pq.ParquetFile(path) as file:
         if file.schema_arrow.names != wanted:
@@ -171,7 +172,9 @@ def _parquet_batches(path: Path, names: Sequence[str], count: str | None):
             yield _with_rows(pa.table(batch), count)
 
 
-def _text_batches(path: Path, names: Sequence[str], count: str | None, has_stamp: bool):
+def _text_batches(
+    path: Path, names: Sequence[str], count: str | None, has_stamp: bool
+) -> Iterator[pa.Table]:
     wanted = [*names, *([count] if count else [])]
     kinds = {name: pa.string() for name in names} | ({count: pa.int64()} if count else {})
     reader = pyarrow.csv.open_csv(
@@ -192,7 +195,7 @@ def _with_rows(table: pa.Table, count: str | None) -> pa.Table:
     return kept.append_column(_ROWS, rows.cast(pa.int64()))
 
 
-def _counted(batches, names: Sequence[str]) -> pd.DataFrame:
+def _counted(batches: Iterable[pa.Table], names: Sequence[str]) -> pd.DataFrame:
     """Rows per combination of labels and codes, sorted."""
     parts = [_summed(batch, names) for batch in batches]
     if not parts:
@@ -237,7 +240,7 @@ def _check_files(
     spine = read_spine(run_directory, cells.universe, expected.geolevels)
     check_spine(spine, failures["spine_is_a_tree"], with_digits=False)
     check_shares(spine, failures["shares_add_to_one"])
-    above = estimates_above = None
+    above: tuple[SpineLevel, LevelEstimates] | None = None
     losses = []
     for level in spine.levels:
         estimates = read_estimates(
@@ -254,20 +257,19 @@ def _check_files(
         )
         if above is not None:
             check_children_add_to_parents(
-                above, estimates_above, level, estimates, failures["children_add_to_parents"]
+                *above, level, estimates, failures["children_add_to_parents"]
             )
-        above, estimates_above = level, estimates
+        above = level, estimates
     if expected.total is not None:
         check_paths(spine, losses, expected.total, failures["measured_loss_is_the_budget"])
-    if counted is None:
+    if counted is None or above is None:
         return
+    last, of_last = above
     area_of_block = pd.Index(areas[GEOCODE]).get_indexer(spine.block_geocode.to_pylist())
-    area = np.full(above.n, -1)
+    area = np.full(last.n, -1)
     area[spine.ancestors[-1]] = area_of_block
     released = np.zeros_like(counted)
-    np.add.at(
-        released, (area[estimates_above.geounit], estimates_above.cell), estimates_above.count
-    )
+    np.add.at(released, (area[of_last.geounit], of_last.cell), of_last.count)
     failures["microdata_tabulate_to_estimates"].add_each(
         (released != counted).any(axis=1),
         lambda i: f"the rows of area {areas[GEOCODE].iloc[i]} are not those of its estimates",
@@ -282,40 +284,49 @@ def _check_declarations(
     failures: Mapping[str, Failures],
 ) -> None:
     counts, paths = counted[name], areas[GEOCODE]
+
+    def fail_areas(check: str, is_wrong: np.ndarray, what: str) -> None:
+        failures[check].add_each(is_wrong, lambda i: f"{what} area {paths.iloc[i]}")
+
     for zero, mask in universe.zeros.items():
-        failures["structural_zeros_hold"].add_each(
-            counts[:, mask].any(axis=1),
-            lambda i, zero=zero: f"{zero} has records in area {paths.iloc[i]}",
-        )
+        has_records = np.asarray(counts[:, mask].any(axis=1))
+        fail_areas("structural_zeros_hold", has_records, f"{zero} has records in")
     for exact, (query, columns, answers) in universe.exact.items():
-        units = pd.Index(answers)
-        key = _joined(areas, columns) if columns else np.full(len(areas), "", dtype=object)
-        unit = units.get_indexer(key)
-        margin = universe.cells.margin(query)
-        due = np.array(list(answers.values()), dtype=np.int64).reshape(len(units), -1)
-        sums = np.zeros((len(units), margin.n_rows), dtype=np.int64)
-        np.add.at(sums, unit, _answers(counts, margin.row_of_cell, margin.n_rows))
-        failures["equality_constraints_hold"].add_each(
-            (sums != due).any(axis=1),
-            lambda _, exact=exact, of=columns: f"{exact} is not met by a unit of {', '.join(of)}",
-        )
+        is_wrong = _misses_answers(universe.cells.margin(query), columns, answers, counts, areas)
+        text = f"{exact} is not met by a unit of {', '.join(columns)}"
+        failures["equality_constraints_hold"].add_each(is_wrong, text)
     for bound in universe.bounds:
         margin = universe.cells.margin(bound.query)
-        answers = _answers(counts * bound.inside, margin.row_of_cell, margin.n_rows)
+        found = _answers(counts * bound.inside, margin.row_of_cell, margin.n_rows)
         is_out = np.zeros(len(areas), dtype=bool)
         if bound.lower is not None:
-            is_out |= (answers < bound.lower).any(axis=1)
+            is_out |= (found < bound.lower).any(axis=1)
         if bound.upper is not None:
-            is_out |= (answers > bound.upper).any(axis=1)
-        failures["bounds_hold"].add_each(
-            is_out, lambda i, bound=bound: f"{bound.name} is not met by area {paths.iloc[i]}"
-        )
+            is_out |= (found > bound.upper).any(axis=1)
+        fail_areas("bounds_hold", is_out, f"{bound.name} is not met by")
     for relation, (sign, weights) in universe.relations.items():
-        total = sum(counted[other] @ values for other, values in weights.items())
+        total = np.zeros(len(areas), dtype=np.int64)
+        for other, values in weights.items():
+            total += counted[other] @ values
         is_out = {"=": total != 0, "<=": total > 0, ">=": total < 0}[sign]
-        failures["relations_hold"].add_each(
-            is_out, lambda i, relation=relation: f"{relation} is not met by area {paths.iloc[i]}"
-        )
+        fail_areas("relations_hold", is_out, f"{relation} is not met by")
+
+
+def _misses_answers(
+    margin: Margin,
+    columns: Sequence[str],
+    answers: Mapping[str, Sequence[int]],
+    counts: np.ndarray,
+    areas: pd.DataFrame,
+) -> np.ndarray:
+    """Which units, by the codes in the columns, have other sums than their exact answers."""
+    units = pd.Index(answers)
+    key = _joined(areas, columns) if columns else np.full(len(areas), "", dtype=object)
+    due = np.array(list(answers.values()), dtype=np.int64).reshape(len(units), -1)
+    sums = np.zeros((len(units), margin.n_rows), dtype=np.int64)
+    found = _answers(counts, margin.row_of_cell, margin.n_rows)
+    np.add.at(sums, units.get_indexer(key), found)
+    return (sums != due).any(axis=1)
 
 
 def _answers(counts: np.ndarray, row_of_cell: np.ndarray, n_rows: int) -> np.ndarray:

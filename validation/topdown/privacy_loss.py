@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -125,8 +126,46 @@ def check_measurements(
         spelled(name) + DPQUERY_SUFFIX: share
         for name, share in expected.query_shares[level.name].items()
     }
-    names = list(shares)
-    plb_code_of_text: dict[str, int] = {}
+    rows = _read_rows(run_directory, expected, level, list(shares), completeness)
+    _check_times(level, list(shares), rows, completeness)
+    _check_each_loss(expected, shares, level, rows, loss)
+    return _sum_by_geounit(level.n, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredRows:
+    """Measurements of a geolevel, one a row: `geounit`, `query` and `plb` are positions among the
+    level's geounits, the expected queries and `texts`, the spellings of the losses.
+    """
+
+    geounit: np.ndarray
+    query: np.ndarray
+    plb: np.ndarray
+    texts: Sequence[str]
+
+    @cached_property
+    def is_infinite(self) -> list[bool]:
+        """Which spellings stand for no noise."""
+        return [text == INFINITE for text in self.texts]
+
+    @cached_property
+    def values(self) -> list[Fraction]:
+        """The losses spelt out, 0 where there is no noise; raises UnusableRunFile."""
+        return [
+            Fraction(0) if infinite else parse_fraction(text)
+            for text, infinite in zip(self.texts, self.is_infinite, strict=True)
+        ]
+
+
+def _read_rows(
+    run_directory: Path,
+    expected: ExpectedUniverse,
+    level: SpineLevel,
+    names: Sequence[str],
+    completeness: Failures,
+) -> _MeasuredRows:
+    """The rows of a geolevel's geounits and expected queries; all others are failures."""
+    codes: dict[str, int] = {}
     geounits, queries, plbs = ([np.zeros(0, np.int64)] for _ in range(3))
     folder = run_directory / "measurements" / expected.cells.universe / level.name / "dpqueries"
     columns = ("geocode", "query_name", "plb")
@@ -135,17 +174,14 @@ def check_measurements(
         geounit = positions(batch.column("geocode"), level.geocode)
         query_column = encoded(batch.column("query_name"))
         query_of_code = np.array(
-            [names.index(n) if n in shares else -1 for n in query_column.dictionary.to_pylist()],
+            [names.index(n) if n in names else -1 for n in query_column.dictionary.to_pylist()],
             dtype=np.int64,
         )
         query = query_of_code[query_column.indices.to_numpy()]
         plb_column = encoded(batch.column("plb"))
+        spellings = plb_column.dictionary.to_pylist()
         code_of_code = np.array(
-            [
-                plb_code_of_text.setdefault(text, len(plb_code_of_text))
-                for text in plb_column.dictionary.to_pylist()
-            ],
-            dtype=np.int64,
+            [codes.setdefault(text, len(codes)) for text in spellings], dtype=np.int64
         )
         completeness.add_each(
             geounit < 0, lambda _: f"a measurement at {level.name} has a geocode outside the spine"
@@ -157,28 +193,17 @@ def check_measurements(
         geounits.append(geounit[known])
         queries.append(query[known])
         plbs.append(code_of_code[plb_column.indices.to_numpy()][known])
-    geounit, query, plb = map(np.concatenate, (geounits, queries, plbs))
-
-    _check_times(level, names, geounit, query, completeness)
-    is_infinite = [text == INFINITE for text in plb_code_of_text]
-    values = [
-        Fraction(0) if infinite else parse_fraction(text)
-        for text, infinite in zip(plb_code_of_text, is_infinite, strict=True)
-    ]
-    _check_each_loss(expected, shares, level, geounit, query, plb, values, is_infinite, loss)
-    return _sum_by_geounit(level.n, geounit, plb, values)
+    return _MeasuredRows(
+        np.concatenate(geounits), np.concatenate(queries), np.concatenate(plbs), list(codes)
+    )
 
 
 def _check_times(
-    level: SpineLevel,
-    names: Sequence[str],
-    geounit: np.ndarray,
-    query: np.ndarray,
-    completeness: Failures,
+    level: SpineLevel, names: Sequence[str], rows: _MeasuredRows, completeness: Failures
 ) -> None:
     if not names:
         return
-    times = np.bincount(geounit * len(names) + query, minlength=level.n * len(names))
+    times = np.bincount(rows.geounit * len(names) + rows.query, minlength=level.n * len(names))
     wrong = times.reshape(level.n, len(names)) != level.is_measured[:, None]
     completeness.add_each(
         wrong.ravel(),
@@ -194,17 +219,14 @@ def _check_each_loss(
     expected: ExpectedUniverse,
     shares: dict[str, Fraction],
     level: SpineLevel,
-    geounit: np.ndarray,
-    query: np.ndarray,
-    plb: np.ndarray,
-    values: Sequence[Fraction],
-    is_infinite: Sequence[bool],
+    rows: _MeasuredRows,
     loss: Failures,
 ) -> None:
+    geounit, query, values, is_infinite = rows.geounit, rows.query, rows.values, rows.is_infinite
     if not geounit.size:
         return
     share = level.share_code[geounit].astype(np.int64)
-    combined = (share * len(shares) + query) * len(values) + plb
+    combined = (share * len(shares) + query) * len(values) + rows.plb
     distinct, first, kind = np.unique(combined, return_index=True, return_inverse=True)
     query_shares = list(shares.values())
     wrong = np.zeros(distinct.size, dtype=bool)
@@ -225,12 +247,11 @@ def _check_each_loss(
     )
 
 
-def _sum_by_geounit(
-    n: int, geounit: np.ndarray, plb: np.ndarray, values: Sequence[Fraction]
-) -> CodedSums:
-    """Sum of `values[plb]` over the rows of each of n geounits."""
-    order = np.argsort(geounit, kind="stable")
-    geounit, plb = geounit[order], plb[order]
+def _sum_by_geounit(n: int, rows: _MeasuredRows) -> CodedSums:
+    """Sum of the losses over the rows of each of n geounits."""
+    values = rows.values
+    order = np.argsort(rows.geounit, kind="stable")
+    geounit, plb = rows.geounit[order], rows.plb[order]
     n_rows = np.bincount(geounit, minlength=n)
     start = np.cumsum(n_rows) - n_rows
     sums = CodedSums.zeros(n)

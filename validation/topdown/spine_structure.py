@@ -29,30 +29,38 @@ def check_spine(spine: RunSpine, failures: Failures, *, with_digits: bool = True
             lambda i: f"block {spine.block_geocode[i]} has a Block geounit of another geocode",
         )
     for level, ancestor in zip(spine.levels, spine.ancestors, strict=True):
-        failures.add_each(
-            np.bincount(ancestor, minlength=level.n) != level.n_blocks,
-            lambda i, level=level: f"n_blocks of {level.describe(i)} is not its number of blocks",
-        )
-        failures.add_each(
-            level.bypassed == level.is_measured,
-            lambda i, level=level: f"{level.describe(i)} is marked against its share",
-        )
+        _check_level(level, ancestor, failures)
     failures.add_each(
         np.bincount(spine.ancestors[-1], minlength=leaves.n) != 1,
         lambda i: f"{leaves.describe(i)} is not one block",
     )
     for i in range(1, len(spine.levels)):
-        level, above = spine.levels[i], spine.levels[i - 1]
-        failures.add_each(
-            level.parent[spine.ancestors[i]] != spine.ancestors[i - 1],
-            lambda b, level=level: (
-                f"block {spine.block_geocode[b]} has a {level.name} whose parent is not its own"
-            ),
-        )
+        _check_parents(spine, i, failures)
         if i > 1:
-            _check_prefixes(above, level, failures)
+            _check_prefixes(spine.levels[i - 1], spine.levels[i], failures)
     if with_digits:
         _check_states(spine, failures)
+
+
+def _check_level(level: SpineLevel, ancestor: np.ndarray, failures: Failures) -> None:
+    """Counts of blocks, and marks of bypassed geounits; `ancestor` (n_blocks,) is each block's."""
+    failures.add_each(
+        np.bincount(ancestor, minlength=level.n) != level.n_blocks,
+        lambda i: f"n_blocks of {level.describe(i)} is not its number of blocks",
+    )
+    failures.add_each(
+        level.bypassed == level.is_measured,
+        lambda i: f"{level.describe(i)} is marked against its share",
+    )
+
+
+def _check_parents(spine: RunSpine, position: int, failures: Failures) -> None:
+    """The ancestor of a block at a geolevel is a child of its ancestor one geolevel higher."""
+    level = spine.levels[position]
+    failures.add_each(
+        level.parent[spine.ancestors[position]] != spine.ancestors[position - 1],
+        lambda b: f"block {spine.block_geocode[b]} has a {level.name} whose parent is not its own",
+    )
 
 
 def _check_prefixes(above: SpineLevel, level: SpineLevel, failures: Failures) -> None:

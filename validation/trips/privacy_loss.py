@@ -21,7 +21,7 @@ class ExpectedTrips:
     """What the settings of a trips run promise about its files.
 
     `loss` is rho, or the epsilon of the stability histogram, None for a run without noise;
-    `threshold` is the smallest count that the stability histogram may publish, None for others.
+    `threshold` is the smallest count that the stability histogram may list, None for others.
     A `top_down` mechanism gives consistent counts that are not negative. `children_measured`
     tells that a level's measured nodes are the children of the positive nodes above, and
     `every_node` that they are all of its nodes; otherwise they were chosen in another way.

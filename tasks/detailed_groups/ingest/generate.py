@@ -94,21 +94,10 @@ def generate_specification(
         only = ("alone", "combination") if place == 1 else ("alone",) if place == 3 else ()
         add(f"Group {number}", 2, members, only)
 
-    first = 1001 + len(races)
     hispanic = [f"{9000 + i}" for i in range(ethnicities)]
-    race_codes = [code for code, _ in codes]
+    groups, of_groups = _ethnicity_groups(1001 + len(races), [code for code, _ in codes], hispanic)
     codes += [(code, f"Ethnicity code {code}") for code in hispanic]
-    groups = [
-        (str(first), "Not Hispanic", "0", "Null", "Null"),
-        (str(first + 1), "Latin American", "1", "False", "False"),
-    ]
-    pairs += [(str(first), code) for code in race_codes]
-    pairs += [(str(first + 1), code) for code in hispanic]
-    for number, code in enumerate(hispanic):
-        iteration = str(first + 2 + number)
-        groups.append((iteration, f"Ethnicity {number}", "2", str(number == 1), "False"))
-        pairs.append((iteration, code))
-
+    pairs += of_groups
     folder.mkdir(parents=True, exist_ok=True)
     _write_rows(folder / CODES_FILE, ("RACE_ETH_CODE", "RACE_ETH_NAME"), codes)
     header = ("ITERATION_CODE", "ITERATION_NAME", "LEVEL", "ALONE", "DETAILED_ONLY", "COARSE_ONLY")
@@ -117,6 +106,23 @@ def generate_specification(
     _write_rows(folder / MAPPING_FILE, ("ITERATION_CODE", "RACE_ETH_CODE"), pairs)
     config = _config(pure=pure, states=states, run_pr=run_pr)
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _ethnicity_groups(
+    first: int, race_codes: Sequence[str], hispanic: Sequence[str]
+) -> tuple[list[tuple[str, ...]], list[tuple[str, str]]]:
+    """The rows of the ethnicity groups, numbered from `first`, and the codes of each."""
+    groups: list[tuple[str, ...]] = [
+        (str(first), "Not Hispanic", "0", "Null", "Null"),
+        (str(first + 1), "Latin American", "1", "False", "False"),
+    ]
+    pairs = [(str(first), code) for code in race_codes]
+    pairs += [(str(first + 1), code) for code in hispanic]
+    for number, code in enumerate(hispanic):
+        iteration = str(first + 2 + number)
+        groups.append((iteration, f"Ethnicity {number}", "2", str(number == 1), "False"))
+        pairs.append((iteration, code))
+    return groups, pairs
 
 
 def generate_persons(

@@ -22,7 +22,8 @@ from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.census.input_rules import RULES
 from spineflow.validation.detailed_groups.input_rules import code_rules, production_rules
-from spineflow.validation.expectations import RuleOutcome, readable, run_suites
+from spineflow.validation.expectations import readable, run_suites
+from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import Rule, count_violations
 
 PASS_KEYS = {US: "run_us", PR: "run_pr"}
@@ -51,7 +52,7 @@ class GroupsCheck:
     `outcomes` are public. The counts in `findings` are confidential unless the input is not.
     """
 
-    outcomes: tuple[RuleOutcome, ...]
+    outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: GroupsInput | None
 
@@ -194,7 +195,7 @@ def _missing_passes(
 
 def _evaluate(
     rules: Sequence[Rule], evidence: EvidenceTally, names: Mapping[str, str]
-) -> tuple[tuple[RuleOutcome, ...], tuple[Finding, ...]]:
+) -> tuple[tuple[Outcome, ...], tuple[Finding, ...]]:
     """Outcomes of the rules by Great Expectations, and findings with counts by our own code."""
     suites = evidence.suites
     rules = [rule for rule in rules if suites.get(rule.suite, {}).get(rule.evidence)]

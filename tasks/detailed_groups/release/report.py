@@ -26,11 +26,10 @@ from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
 from spineflow.tasks.detailed_groups.workload.regions import region_types
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table
 from spineflow.tasks.pages.figures import bar_chart
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.tasks.runs.reports import report_document, write_page
 
 _ACCURACY_COLUMNS = {
     "groups": "groups",
@@ -49,17 +48,13 @@ def write_report(
     run: RunDirectory, settings: DetailedGroupsSettings, accuracy: pd.DataFrame | None
 ) -> Path:
     """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    path = run.report
-    with replacing(path) as part:
-        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
-    return path
+    return write_page(run.report, report(run, settings, accuracy))
 
 
 def report(
     run: RunDirectory, settings: DetailedGroupsSettings, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    manifest = run.read_manifest()
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures: tuple[LevelFigures, ...] = ()
     if not settings.privacy.infinite:
@@ -76,15 +71,8 @@ def report(
         sections.append(_coterminous(run, settings, parameters))
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    return Document(
-        f"Report of run {manifest['run_id']}",
-        (
-            f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, "
-            f"settings {manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
-        ),
-        (*sections, checks_section(run), stages_section(run)),
-        settings.stamp,
-    )
+    released = f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}"
+    return report_document(run, settings, released, sections)
 
 
 def guarantee_section(parameters: MechanismParameters, *, infinite: bool) -> Section:

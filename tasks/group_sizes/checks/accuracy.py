@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -21,11 +19,6 @@ ACCURACY = "accuracy.parquet"
 def has_truth(run: RunDirectory) -> bool:
     """Whether the confidential counts are still there to compare with."""
     return run.histogram(UNIVERSE).exists()
-
-
-def l1_error(estimated: Sequence[np.ndarray], truth: Sequence[np.ndarray]) -> list[int]:
-    """For each level the sum over regions and sizes of |estimated - true|."""
-    return [int(np.abs(e - t).sum()) for e, t in zip(estimated, truth, strict=True)]
 
 
 def write_accuracy(run: RunDirectory) -> None:

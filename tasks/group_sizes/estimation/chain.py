@@ -26,7 +26,14 @@ LARGEST_SUM = 1 << 60
 
 
 @njit(cache=True, nogil=True)
-def _pool(value, weight, block_sum, block_weight, block_size, result):
+def _pool(
+    value: np.ndarray,
+    weight: np.ndarray,
+    block_sum: np.ndarray,
+    block_weight: np.ndarray,
+    block_size: np.ndarray,
+    result: np.ndarray,
+) -> None:
     """Pool one chain; `value` holds w_j a_j. The block arrays are work space."""
     n_blocks = 0
     for j in range(value.size):
@@ -51,7 +58,7 @@ def _pool(value, weight, block_sum, block_weight, block_size, result):
 
 
 @njit(cache=True, nogil=True)
-def _pool_rows(value, weight, result):
+def _pool_rows(value: np.ndarray, weight: np.ndarray, result: np.ndarray) -> None:
     n = value.shape[1]
     block_sum = np.empty(n, np.int64)
     block_weight = np.empty(n, np.int64)

@@ -132,7 +132,7 @@ def _ancestors(hierarchy: RegionHierarchy, depth: int, above: int) -> np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def _scale_costs(network, flow, factor, largest):
+def _scale_costs(network: _Network, flow: np.ndarray, factor: int, largest: int) -> None:
     """Send the supplies along arcs at least cost; `flow` is the result.
 
     Costs are multiplied by `factor`, above the number of nodes; none is above `largest`.
@@ -158,7 +158,7 @@ def _scale_costs(network, flow, factor, largest):
 
 
 @njit(cache=True, nogil=True)
-def _wanted(network, arc, gain, factor):
+def _wanted(network: _Network, arc: int, gain: int, factor: int) -> int:
     """The least-cost flow of an arc whose units gain the difference of its ends' prices."""
     weight, target = network.weight[arc], network.target[arc]
     # The largest x whose last unit costs no more than it gains: w (2 (x - a) - 1) factor <= gain.
@@ -166,7 +166,16 @@ def _wanted(network, arc, gain, factor):
 
 
 @njit(cache=True, nogil=True)
-def _discharge(network, flow, price, excess, queue, waits, factor, tolerance):
+def _discharge(
+    network: _Network,
+    flow: np.ndarray,
+    price: np.ndarray,
+    excess: np.ndarray,
+    queue: np.ndarray,
+    waits: np.ndarray,
+    factor: int,
+    tolerance: np.integer,
+) -> None:
     """Push every excess along moves that save, raising prices where none does."""
     n = network.supply.size
     start, stop = 0, 0

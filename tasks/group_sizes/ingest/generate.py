@@ -15,7 +15,7 @@ As a program it writes a dataset with a settings file:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,7 +178,7 @@ def _long(codes: np.ndarray, counts: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"region": codes[region], "size": size + 1, "count": counts[region, size]})
 
 
-def _regions(links: dict[str, Sequence[tuple[str, str]]]) -> pd.DataFrame:
+def _regions(links: Mapping[str, Sequence[tuple[str, str]]]) -> pd.DataFrame:
     rows = [(level, *link) for level, own in links.items() for link in own]
     return pd.DataFrame(rows, columns=["level", "region", "parent"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -29,8 +30,9 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.tables.tally import RuleTally
-from spineflow.validation.expectations import RuleOutcome, readable
+from spineflow.validation.expectations import readable
 from spineflow.validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
+from spineflow.validation.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class GroupInputCheck:
     `outcomes` are public. The counts in `findings` are confidential unless the input is not.
     """
 
-    outcomes: tuple[RuleOutcome, ...]
+    outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: GroupInput | None
 
@@ -97,7 +99,7 @@ def check_groups(settings: GroupSizesSettings) -> GroupInputCheck:
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
     tally = RuleTally(names)
-    read: list[RuleOutcome] = []
+    read: list[Outcome] = []
     table = "regions"
     try:
         hierarchy = read_hierarchy(paths[table], names[table], tally)
@@ -145,7 +147,7 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
     mechanism = settings.mechanism
     shares = mechanism.levels
     if shares is not None:
-        _refuse_level_shares(settings, hierarchy)
+        _refuse_level_shares(shares, settings.mechanism.name, hierarchy)
     try:
         return make_plan(
             names=hierarchy.names,
@@ -195,8 +197,9 @@ def exact_level(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> str
     return level
 
 
-def _refuse_level_shares(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> None:
-    shares = settings.mechanism.levels
+def _refuse_level_shares(
+    shares: Mapping[str, Fraction], mechanism: str | None, hierarchy: RegionHierarchy
+) -> None:
     if set(shares) != set(hierarchy.names):
         raise InputRefused(
             f"mechanism.levels has shares of {', '.join(shares)}, but the levels of the hierarchy "
@@ -221,7 +224,7 @@ def _refuse_level_shares(settings: GroupSizesSettings, hierarchy: RegionHierarch
             f"mechanism.levels gives the finest level, {hierarchy.names[-1]}, no share; without "
             "one its counts would be guesses, so leave the level out of the hierarchy instead."
         )
-    if settings.mechanism.name == TOPDOWN and not is_measured(0):
+    if mechanism == TOPDOWN and not is_measured(0):
         raise InputRefused(
             f"mechanism.levels gives {hierarchy.names[0]} no share, where topdown begins; choose "
             "another mechanism."
@@ -250,7 +253,7 @@ def _hold_to_numbers(
     counts: sparse.csr_array,
     table: str,
     tally: RuleTally,
-    read: list[RuleOutcome],
+    read: list[Outcome],
 ) -> None:
     """Compare the numbers of groups by region with those that the settings declare, if they do."""
     path, level = settings.invariants.numbers, exact_level(settings, hierarchy)
@@ -288,7 +291,7 @@ def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
         n_blocks=hierarchy.n_leaves,
         n_cells=largest + 1,
     )
-    read: list[RuleOutcome] = []
+    read: list[Outcome] = []
     _hold_to_numbers(settings, hierarchy, counts, "units", tally, read)
     outcomes = (*check.outcomes, *read, *tally.outcomes())
     if findings := tally.findings(outcomes):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -46,7 +45,7 @@ _WHOLE = re.compile(r"[0-9]{1,12}(\.0*)?", re.ASCII)
 def count_sizes(
     path: str,
     name: str,
-    regions: Sequence[str],
+    regions: np.ndarray,
     sizes: tuple[int, int],
     tally: RuleTally,
     *,
@@ -84,7 +83,7 @@ def count_sizes(
 def count_records(
     path: str,
     name: str,
-    regions: Sequence[str],
+    regions: np.ndarray,
     sizes: tuple[int, int],
     quantity: int,
     tally: RuleTally,
@@ -143,9 +142,7 @@ def count_records(
     )
 
 
-def read_numbers(
-    path: str, name: str, regions: Sequence[str], tally: RuleTally
-) -> np.ndarray | None:
+def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) -> np.ndarray | None:
     """Public numbers of groups (n_regions,) of a table with columns region, groups.
 
     None if a region is unknown, missing or there twice, or a number is none. Raises

@@ -13,7 +13,6 @@ from spineflow.tasks.group_sizes.workload.promise import promise_of
 from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import charge_draws
 from spineflow.tasks.ledger.identity import digests_to_charge
-from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.validation.group_sizes.privacy_loss import check_plan
@@ -30,7 +29,9 @@ def draw_of(plan: Plan) -> Draw:
     """What measuring all levels is charged as: its guarantee, every noise, how many values."""
     levels = plan.measured_levels
     terms = frozenset(
-        NoiseTerm(level.level, Noise(plan.noise, level.noise_parameter)) for level in levels
+        NoiseTerm(level.level, noise)
+        for level in levels
+        if (noise := level.noise_of(plan.noise)) is not None
     )
     n_values = sum(level.n_regions for level in levels) * plan.n_sizes
     return Draw(UNIVERSE, plan.noise, guarantee_of(plan), terms, n_values)

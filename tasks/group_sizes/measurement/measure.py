@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
 from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
@@ -21,7 +23,7 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
     path = measurement_file(run, level_name)
     plb, variance = "inf", 0.0
     noise = level.noise_of(plan.noise)
-    if noise is not None:
+    if noise is not None and plan.loss is not None:
         plb, variance = str(plan.loss * level.share), noise.variance
     with single_draw(
         run,
@@ -32,7 +34,7 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
         seeds=(UNIVERSE, level_name),
     ) as drawing:
 
-        def draw():
+        def draw() -> Iterator[list[NoisyAnswers]]:
             yield [
                 NoisyAnswers(
                     plan.vector + DPQUERY_SUFFIX,

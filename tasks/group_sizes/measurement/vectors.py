@@ -5,16 +5,13 @@ What each vector is, and its sensitivity, stands in `tasks.group_sizes.workload.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from spineflow.tasks.group_sizes.workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
 )
-from spineflow.tasks.noise.draws import Noise, NoiseDraws, UnchargedNoise
-from spineflow.tasks.noise.randomness import RandomSource
+from spineflow.tasks.noise.draws import Noise, NoiseDraws
 
 
 def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:
@@ -51,16 +48,3 @@ def noisy_vector(
     if (total < drawn).any():
         raise OverflowError("a noisy count does not fit 64 bits; spend more, or on fewer levels")
     return total
-
-
-def noisy_levels(
-    vector: str,
-    counts: Sequence[np.ndarray],
-    noises: Sequence[Noise | None],
-    source: RandomSource,
-) -> list[np.ndarray]:
-    """`noisy_vector` of every level, one after the other from one source; for studies."""
-    return [
-        noisy_vector(vector, level, noise, UnchargedNoise(source))
-        for level, noise in zip(counts, noises, strict=True)
-    ]

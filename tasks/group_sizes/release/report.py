@@ -16,11 +16,10 @@ from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import epsilons, guarantee_of, guarantees
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.noise.sampler import noise_variance
-from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.document import NONE, Cell, Document, Figure, Section, Table
 from spineflow.tasks.pages.figures import line_chart
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.tasks.runs.reports import report_document, write_page
 from spineflow.validation.group_sizes.run_checks import count_violations, released_counts
 
 MOST_POINTS = 300
@@ -36,30 +35,19 @@ def write_report(
     run: RunDirectory, settings: GroupSizesSettings, accuracy: pd.DataFrame | None
 ) -> Path:
     """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    path = run.report
-    with replacing(path) as part:
-        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
-    return path
+    return write_page(run.report, report(run, settings, accuracy))
 
 
 def report(
     run: RunDirectory, settings: GroupSizesSettings, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    manifest, plan = run.read_manifest(), read_plan(run)
+    plan = read_plan(run)
     sections = [_release(plan), noise_section(plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    sections += [_sums(run), checks_section(run), stages_section(run)]
-    return Document(
-        f"Report of run {manifest['run_id']}",
-        (
-            f"Group sizes of the dataset {settings.privacy.dataset}, mechanism {plan.mechanism}, "
-            f"settings {manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
-        ),
-        tuple(sections),
-        settings.stamp,
-    )
+    released = f"Group sizes of the dataset {settings.privacy.dataset}, mechanism {plan.mechanism}"
+    return report_document(run, settings, released, [*sections, _sums(run)])
 
 
 def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
@@ -171,7 +159,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         (name, int(row.regions), int(row.error), float(row.error / row.regions))
         for name, row in totals.iterrows()
     )
-    by_size = []
+    by_size: list[tuple[Cell, ...]] = []
     for low, high in size_ranges(int(accuracy["size"].min()), int(accuracy["size"].max())):
         own = accuracy[accuracy["size"].between(low, high)]
         errors = own.groupby("level", sort=False)["absolute_error"].sum()

@@ -41,10 +41,11 @@ def guarantee_of(plan: Plan) -> Guarantee:
     rho is charged as four times itself in bounded zCDP, by group privacy.
     Raises ValueError for a plan that guarantees nothing: without noise, or of the published scale.
     """
-    if not guarantees(plan):
+    loss = plan.loss
+    if loss is None or not guarantees(plan):
         raise ValueError("a plan without noise, or of the published scale, guarantees nothing")
     neighbors = BOUNDED if plan.bounded else UNBOUNDED
-    return Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
+    return Guarantee(PURE_DP if plan.rho is None else ZCDP, loss, neighbors)
 
 
 def budget_report(plan: Plan) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def epsilons(plan: Plan) -> tuple[float | str, float | str]:
     if plan.loss is None:
         return "inf", "inf"
     if plan.rho is None:
-        return float(plan.epsilon), float(plan.epsilon)
+        return float(plan.loss), float(plan.loss)
     return epsilon_tight(plan.rho, REPORT_DELTA), epsilon_simple(plan.rho, REPORT_DELTA)
 
 

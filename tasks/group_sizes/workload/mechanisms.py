@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Final
 
 GROUP_SIZES = "group_sizes"
 CUMULATIVE_GROUP_SIZES = "cumulative_group_sizes"
@@ -67,7 +68,8 @@ RELAXED = (HIERARCHICAL, CUMULATIVE)
 KEEP_ROWS = (HIERARCHICAL_DP, CUMULATIVE_DP)
 """Mechanisms that can keep public numbers of groups by region."""
 
-PROVEN, PUBLISHED = "proven", "published"
+PROVEN: Final = "proven"
+PUBLISHED: Final = "published"
 """Calibrations: to the sensitivities above, or to those that the paper states."""
 
 _PUBLISHED_SENSITIVITY: Mapping[str, int] = {

@@ -182,32 +182,21 @@ def make_plan(
     shares = _merged_shares(shares, same_as)
     mechanism = mechanism or default_mechanism(n_regions, quantity=quantity)
     vector = VECTOR_OF[mechanism]
-    levels, variances = [], []
+    levels: list[LevelPlan] = []
+    variances: list[Fraction | None] = []
     for depth, (name, n) in enumerate(zip(names, n_regions, strict=True)):
-        share, above = shares[depth], same_as[depth]
-        change = {"bounded": bounded, "quantity": quantity}
-        scale = sigma_squared = None
         if calibration == PUBLISHED:
-            largest_change = published_sensitivity(vector)
+            change = published_sensitivity(vector)
         elif rho is None:
-            largest_change = sensitivity(vector, n, **change)
+            change = sensitivity(vector, n, bounded=bounded, quantity=quantity)
         else:
-            largest_change = squared_sensitivity(vector, n, **change)
-        if not share:
-            variances.append(None)
-        elif rho is None:
-            # Without noise all levels count alike, as they do with any noise.
-            scale = noise_scale(largest_change, epsilon or Fraction(1), share)
-            variances.append(scale**2)
-        else:
-            sigma_squared = noise_sigma_squared(largest_change, rho, share)
-            variances.append(sigma_squared)
-        if epsilon is None and rho is None:
-            scale = None
+            change = squared_sensitivity(vector, n, bounded=bounded, quantity=quantity)
+        above = same_as[depth]
         same = None if above == depth else names[above]
-        levels.append(
-            LevelPlan(name, n, share, largest_change, scale, 0, sigma_squared, same_as=same)
-        )
+        share = shares[depth]
+        scale, sigma_squared, variance = _noise_of_level(change, epsilon, rho, share)
+        variances.append(variance)
+        levels.append(LevelPlan(name, n, share, change, scale, 0, sigma_squared, same_as=same))
     weights = level_weights(variances)
     plan = Plan(
         mechanism,
@@ -224,6 +213,23 @@ def make_plan(
     )
     _refuse_overflow(plan, max(variance for variance in variances if variance is not None))
     return plan
+
+
+def _noise_of_level(
+    change: int, epsilon: Fraction | None, rho: Fraction | None, share: Fraction
+) -> tuple[Fraction | None, Fraction | None, Fraction | None]:
+    """Scale, sigma^2 and what weighs a level's squared distances, as a variance; None for what it
+    does not have.
+
+    Without noise all levels count alike, as they do with any noise.
+    """
+    if not share:
+        return None, None, None
+    if rho is not None:
+        sigma_squared = noise_sigma_squared(change, rho, share)
+        return None, sigma_squared, sigma_squared
+    scale = noise_scale(change, epsilon or Fraction(1), share)
+    return None if epsilon is None else scale, None, scale**2
 
 
 def merged_levels(n_regions: Sequence[int]) -> tuple[int, ...]:

@@ -7,14 +7,14 @@ children are what the solvers know by themselves. Everything else is rows of a l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 from spineflow.tasks.answers.noisy import Constraint, read_constraints
-from spineflow.tasks.census.census import Bound, Universe
+from spineflow.tasks.census.census import Bound, Invariant, Universe
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, LinearRows
@@ -71,71 +71,20 @@ class DeclaredConstraints:
         """From a constraints file; `units` has, by invariant, how its units lie among the shard's
         geounits, and their paths.
         """
-        found = read_constraints(path, geocode)
-        typed = _typed_query(universe)
-        query = marginal_query(schema, typed)
-        n = len(geocode)
-        lower = np.zeros((n, query.n_rows), dtype=np.int64)
-        upper = np.full((n, query.n_rows), NO_BOUND, dtype=np.int64)
-        rows: list[_Rows] = []
-        every = np.arange(n)
-        for number, bound in enumerate(universe.bounds):
-            aligned = _aligned_rows(bound, schema, query) if bound.query == typed else None
-            pair = _bound_values(found, number, marginal_query(schema, bound.query).n_rows, n)
-            if aligned is None:
-                matrix = _matrix(schema, bound.query, schema.cells_where(bound.where))
-                rows.append(_Rows(bound.name, matrix, every, *pair))
-                continue
-            lower[:, aligned] = np.maximum(lower[:, aligned], pair[0][:, aligned])
-            upper[:, aligned] = np.minimum(upper[:, aligned], pair[1][:, aligned])
-        total = np.full(n, -1, dtype=np.int64)
-        group, group_total = np.full(n, -1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        reading = _Reading(path, schema, universe, geocode)
+        reading.add_bounds()
         for invariant in universe.invariants:
-            here, paths = units[invariant.name]
-            own = found.get((constraint_name(invariant.name), "="))
-            parts = np.unique(here.unit[here.kind == PART])
-            position = np.full(len(paths) + 1, -1)
-            position[parts] = np.arange(parts.size)
-            place = np.where(here.kind == PART, position[here.unit], -1)
-            of_parts = (
-                read_constraints(path, paths[parts])[constraint_name(invariant.name), "="].values
-                if parts.size
-                else np.zeros((0, 1), dtype=np.int64)
-            )
-            is_total = marginal_query(schema, invariant.query).n_rows == 1
-            if is_total and own is not None:
-                total = np.where((total < 0) & own.holds, own.values[:, 0], total)
-            if is_total and parts.size and not group_total.size:
-                group, group_total = place, of_parts[:, 0]
-            elif is_total and parts.size:
-                rows.append(
-                    _Rows(
-                        invariant.name,
-                        _matrix(schema, TOTAL),
-                        place,
-                        of_parts,
-                        of_parts,
-                    )
-                )
-            if is_total:
-                continue
-            held = own is not None and invariant.query == typed
-            if held:
-                lower[own.holds] = np.maximum(lower[own.holds], own.values[own.holds])
-                upper[own.holds] = np.minimum(upper[own.holds], own.values[own.holds])
-            matrix = _matrix(schema, invariant.query)
-            if own is not None and not held:
-                whole = np.where(own.holds, every, -1)
-                rows.append(_Rows(invariant.name, matrix, whole, own.values, own.values))
-            if parts.size:
-                rows.append(_Rows(invariant.name, matrix, place, of_parts, of_parts))
-        for relation in universe.relations:
-            value = found[constraint_name(relation.name), relation.sign].values
-            low = value if relation.sign != "<=" else np.full_like(value, -NO_BOUND)
-            high = value if relation.sign != ">=" else np.full_like(value, NO_BOUND)
-            matrix = sparse.csr_array(relation.own[None, :].astype(np.float64))
-            rows.append(_Rows(relation.name, matrix, every, low, high))
-        return cls(query.row_of_cell, lower, upper, total, group, group_total, tuple(rows))
+            reading.add_invariant(invariant, *units[invariant.name])
+        reading.add_relations()
+        return cls(
+            reading.query.row_of_cell,
+            reading.lower,
+            reading.upper,
+            reading.total,
+            reading.group,
+            reading.group_total,
+            tuple(reading.rows),
+        )
 
     def totals(self, start: int, stop: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Groups of the siblings `start` to `stop`, and the exact total of each; None without."""
@@ -169,6 +118,99 @@ class DeclaredConstraints:
                     LinearRows(rows.name, matrix, *_kept(of_children, rows.lower, rows.upper))
                 )
         return tuple(found)
+
+
+class _Reading:
+    """The constraints of a file, as they are sorted into bounds, totals and rows."""
+
+    def __init__(self, path: Path, schema: Schema, universe: Universe, geocode: np.ndarray) -> None:
+        self.path, self.schema, self.universe = path, schema, universe
+        self.found = read_constraints(path, geocode)
+        self.typed = _typed_query(universe)
+        self.query = marginal_query(schema, self.typed)
+        n = len(geocode)
+        self.every = np.arange(n)
+        self.lower = np.zeros((n, self.query.n_rows), dtype=np.int64)
+        self.upper = np.full((n, self.query.n_rows), NO_BOUND, dtype=np.int64)
+        self.total = np.full(n, -1, dtype=np.int64)
+        self.group = np.full(n, -1, dtype=np.int64)
+        self.group_total = np.zeros(0, dtype=np.int64)
+        self.rows: list[_Rows] = []
+
+    def add_bounds(self) -> None:
+        """Bounds on whole types; those on some cells of a type are rows."""
+        for number, bound in enumerate(self.universe.bounds):
+            aligned = None
+            if bound.query == self.typed:
+                aligned = _aligned_rows(bound, self.schema, self.query)
+            n_rows = marginal_query(self.schema, bound.query).n_rows
+            low, high = _bound_values(self.found, number, n_rows, len(self.every))
+            if aligned is None:
+                matrix = _matrix(self.schema, bound.query, self.schema.cells_where(bound.where))
+                self.rows.append(_Rows(bound.name, matrix, self.every, low, high))
+                continue
+            self.lower[:, aligned] = np.maximum(self.lower[:, aligned], low[:, aligned])
+            self.upper[:, aligned] = np.minimum(self.upper[:, aligned], high[:, aligned])
+
+    def add_invariant(self, invariant: Invariant, here: LevelUnits, paths: np.ndarray) -> None:
+        """Exact answers of geounits, and of units, by their paths, whose parts stand here."""
+        name = constraint_name(invariant.name)
+        own = self.found.get((name, "="))
+        parts = np.unique(here.unit[here.kind == PART])
+        position = np.full(len(paths) + 1, -1)
+        position[parts] = np.arange(parts.size)
+        place = np.where(here.kind == PART, position[here.unit], -1)
+        of_parts = np.zeros((0, 1), dtype=np.int64)
+        if parts.size:
+            of_parts = read_constraints(self.path, paths[parts])[name, "="].values
+        if marginal_query(self.schema, invariant.query).n_rows == 1:
+            self._add_total(invariant, own, place, of_parts)
+        else:
+            self._add_answers(invariant, own, place, of_parts)
+
+    def _add_total(
+        self, invariant: Invariant, own: Constraint | None, place: np.ndarray, of_parts: np.ndarray
+    ) -> None:
+        """Exact totals; of units in parts, the first invariant's are totals of groups."""
+        if own is not None:
+            is_new = (self.total < 0) & _holds(own)
+            self.total = np.where(is_new, own.values[:, 0], self.total)
+        if of_parts.size and not self.group_total.size:
+            self.group, self.group_total = place, of_parts[:, 0]
+        elif of_parts.size:
+            matrix = _matrix(self.schema, TOTAL)
+            self.rows.append(_Rows(invariant.name, matrix, place, of_parts, of_parts))
+
+    def _add_answers(
+        self, invariant: Invariant, own: Constraint | None, place: np.ndarray, of_parts: np.ndarray
+    ) -> None:
+        """Exact answers of several rows: of the types' query as bounds, of others as rows."""
+        matrix = _matrix(self.schema, invariant.query)
+        if own is not None and invariant.query == self.typed:
+            held = _holds(own)
+            self.lower[held] = np.maximum(self.lower[held], own.values[held])
+            self.upper[held] = np.minimum(self.upper[held], own.values[held])
+        elif own is not None:
+            whole = np.where(_holds(own), self.every, -1)
+            self.rows.append(_Rows(invariant.name, matrix, whole, own.values, own.values))
+        if of_parts.size:
+            self.rows.append(_Rows(invariant.name, matrix, place, of_parts, of_parts))
+
+    def add_relations(self) -> None:
+        """Linear relations, as rows of one weighted sum."""
+        for relation in self.universe.relations:
+            value = self.found[constraint_name(relation.name), relation.sign].values
+            low = value if relation.sign != "<=" else np.full_like(value, -NO_BOUND)
+            high = value if relation.sign != ">=" else np.full_like(value, NO_BOUND)
+            matrix = sparse.csr_array(relation.own[None, :].astype(np.float64))
+            self.rows.append(_Rows(relation.name, matrix, self.every, low, high))
+
+
+def _holds(constraint: Constraint) -> np.ndarray:
+    """Which of the geounits that were asked for have the constraint, `(n,)`."""
+    if constraint.holds is None:
+        return np.ones(len(constraint.values), dtype=bool)
+    return constraint.holds
 
 
 def _kept(
@@ -209,8 +251,3 @@ def _bound_values(
         np.zeros((n, n_rows), dtype=np.int64) if lower is None else lower.values,
         np.full((n, n_rows), NO_BOUND, dtype=np.int64) if upper is None else upper.values,
     )
-
-
-def names_of(rows: Sequence[LinearRows]) -> str:
-    """The names of linear rows, for messages."""
-    return ", ".join(dict.fromkeys(row.name for row in rows))

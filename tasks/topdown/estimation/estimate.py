@@ -18,6 +18,7 @@ from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.queries import TOTAL, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
@@ -156,6 +157,7 @@ class ShardInput:
         geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
         constraints = constraints_file(run, universe, geolevel, shard.name)
         dpqueries = run.dpqueries(universe, geolevel, shard.name)
+        held: ShardConstraints | DeclaredConstraints
         if settings.is_declared:
             held = _declared_constraints(run, settings, universe, spine, shard, constraints)
             type_of_cell = held.type_of_cell
@@ -184,6 +186,19 @@ class ShardInput:
             )
             for name, answers in self.measured.items()
         }
+
+    @property
+    def typed_constraints(self) -> ShardConstraints:
+        """Constraints that are bounds on types and totals alone.
+
+        Raises InputRefused for a declared census, whose constraints may be others.
+        """
+        if isinstance(self.constraints, DeclaredConstraints):
+            raise InputRefused(
+                f"{self.run.root} is a run of a declared census, whose constraints need not be "
+                "bounds and totals; only the estimator 'topdown' can meet them."
+            )
+        return self.constraints
 
     def possible_cells(self) -> np.ndarray:
         """Numbers of the cells that are no structural zeros."""
@@ -315,7 +330,7 @@ def _declared_constraints(
 ) -> DeclaredConstraints:
     """The constraints of a shard of a declared census."""
     declared = settings.compiled_census.universes[universe]
-    geolevels = settings.compiled_census.geography.geolevels
+    geolevels = settings.compiled_census.areas.geolevels
     geounits = slice(shard.start, shard.stop)
     units = {}
     if declared.invariants:

@@ -149,7 +149,8 @@ class SpineStep:
         level = given.spine.geolevel(shard.geolevel)
         parent = np.maximum(level.parent[shard.start : shard.stop] - shard.parent_start, 0)
         n_parents = max(shard.parent_stop - shard.parent_start, 1)
-        state, totals = given.constraints.state, given.constraints.state_total
+        constraints = given.typed_constraints
+        state, totals = constraints.state, constraints.state_total
         if state is None or totals is None:
             return cls(own, own.summed(parent, n_parents), parent)
         country = np.zeros(len(totals), dtype=np.int64)

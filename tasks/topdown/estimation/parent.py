@@ -143,13 +143,37 @@ def estimate_children(
         raise _infeasible(parent, broken)
     c, k = problem.n_children, problem.cells.size
 
-    def record(stage: str, solver: str, status: str, **facts) -> SolveRecord:
-        return SolveRecord(parent, stage, solver, status, c, k, **facts)
-
     settled = settled_estimate(problem)
     if settled is not None:
-        return settled, (record("settled", "none", "optimal"),)
+        return settled, (SolveRecord(parent, "settled", "none", "optimal", c, k),)
 
+    x, records = _least_squares(parent, problem, measurements, passes, weights)
+    rounded = rounder.solve_passes(problem, x, passes.rounder)
+    records.append(
+        SolveRecord(
+            parent,
+            "rounder",
+            rounded.solver,
+            rounded.status.value,
+            c,
+            k,
+            iterations=rounded.iterations,
+            relaxed=rounded.relaxed,
+        )
+    )
+    if rounded.x is None:
+        raise _infeasible(parent, _conflict(problem))
+    return rounded.x, tuple(records)
+
+
+def _least_squares(
+    parent: str,
+    problem: SiblingProblem,
+    measurements: Measurements,
+    passes: Passes,
+    weights: ExactWeights | None,
+) -> tuple[np.ndarray, list[SolveRecord]]:
+    """The second step of the module's docstring: x~ `(c, k)`, and a record of every pass."""
     records: list[SolveRecord] = []
     attempts = [passes.least_squares]
     measured = [[n for n in names if n in measurements] for names in passes.least_squares]
@@ -158,10 +182,13 @@ def estimate_children(
     for attempt, least_squares_passes in enumerate(attempts):
         result = least_squares.solve_passes(problem, measurements, least_squares_passes, weights)
         records += [
-            record(
+            SolveRecord(
+                parent,
                 f"least squares {number}",
                 entry.solver,
                 entry.status.value,
+                problem.n_children,
+                problem.cells.size,
                 iterations=entry.iterations,
                 primal_residual=entry.primal,
                 dual_residual=entry.dual,
@@ -171,23 +198,9 @@ def estimate_children(
             )
             for number, entry in enumerate(result.passes, 1)
         ]
-        if result.success:
-            break
-    else:
-        raise _infeasible(parent, _conflict(problem))
-    rounded = rounder.solve_passes(problem, result.x, passes.rounder)
-    records.append(
-        record(
-            "rounder",
-            rounded.solver,
-            rounded.status.value,
-            iterations=rounded.iterations,
-            relaxed=rounded.relaxed,
-        )
-    )
-    if rounded.x is None:
-        raise _infeasible(parent, _conflict(problem))
-    return rounded.x, tuple(records)
+        if result.success and result.x is not None:
+            return result.x, records
+    raise _infeasible(parent, _conflict(problem))
 
 
 def _conflict(problem: SiblingProblem) -> str | None:

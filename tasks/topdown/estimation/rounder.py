@@ -164,23 +164,8 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
     if problem.rows:
         return None
     c, k = target.shape
-    n_types = problem.lower.shape[1]
     base = np.floor(target)
-    levels = [_Level(int(label.max(initial=-1)) + 1, label, True) for label in rounding.labels]
-    for label, answers in rounding.held:
-        ones = answers - sum_rows(base, label, answers.shape[1])
-        levels.append(_Level(answers.shape[1], label, False, ones, ones))
-    of_type = sum_rows(base, problem.type_of_cell, n_types)
-    used_types = int(np.count_nonzero(np.bincount(problem.type_of_cell, minlength=n_types)))
-    levels.append(
-        _Level(
-            used_types,
-            problem.type_of_cell,
-            False,
-            problem.lower - of_type,
-            problem.upper - of_type,
-        )
-    )
+    levels = _levels(rounding, base)
     group_of_child, group_residual = np.full(c, -1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     residual = np.zeros(0, dtype=np.int64)
     if problem.parent_counts is not None:
@@ -220,6 +205,21 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
         group_of_child,
         group_residual,
     )
+
+
+def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
+    """The queries of a pass, the answers that it holds and the types, less those of `base`."""
+    problem = rounding.problem
+    n_types = problem.lower.shape[1]
+    levels = [_Level(int(label.max(initial=-1)) + 1, label, True) for label in rounding.labels]
+    for label, answers in rounding.held:
+        ones = answers - sum_rows(base, label, answers.shape[1])
+        levels.append(_Level(answers.shape[1], label, False, ones, ones))
+    of_type = sum_rows(base, problem.type_of_cell, n_types)
+    used_types = int(np.count_nonzero(np.bincount(problem.type_of_cell, minlength=n_types)))
+    low, high = problem.lower - of_type, problem.upper - of_type
+    levels.append(_Level(used_types, problem.type_of_cell, False, low, high))
+    return levels
 
 
 def round_by_highs(rounding: RoundingPass) -> RounderResult:

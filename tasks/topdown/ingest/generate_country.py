@@ -36,8 +36,9 @@ def generate_country(folder: Path, *, seed: int = 2020) -> None:
 
     of_section = np.repeat(np.arange(n_sections), rng.poisson(DWELLINGS, n_sections))
     n = len(of_section)
+    identifier = [f"D{i:06d}" for i in range(n)]
     dwellings = {
-        "id": [f"D{i:06d}" for i in range(n)],
+        "id": identifier,
         "section": [section[i] for i in of_section],
         "tenure": rng.choice(["1", "2", "3", "9", ""], n, p=[0.35, 0.2, 0.38, 0.05, 0.02]),
         "rooms": 1 + rng.poisson(2.4, n),
@@ -51,7 +52,7 @@ def generate_country(folder: Path, *, seed: int = 2020) -> None:
     spouse = may_marry & (rng.random(len(home)) < 0.5)
     former = may_marry & ~spouse & (rng.random(len(home)) < 0.25)
     persons = {
-        "dwelling": [dwellings["id"][i] for i in home],
+        "dwelling": [identifier[i] for i in home],
         "sex": rng.choice(["F", "M"], len(home)),
         "age": age,
         "citizenship": rng.choice(

@@ -189,7 +189,7 @@ def _level(
     lower, upper, totals, states = [], [], [], []
     of_state: dict[str, int] = {}
     for shard in given():
-        constraints = shard.constraints
+        constraints = shard.typed_constraints
         lower.append(constraints.lower)
         upper.append(constraints.upper)
         if constraints.total is not None:

@@ -34,7 +34,7 @@ from spineflow.tasks.topdown.spine.shards import read_shards
 
 def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
     """Raise InputRefused for an invariant that the run's spine cannot hold."""
-    geolevels = settings.compiled_census.geography.geolevels
+    geolevels = settings.compiled_census.areas.geolevels
     units = declared_units(read_geography(geography_file(run)), geolevels)
     for universe in settings.run.universes:
         declared = settings.compiled_census.universes[universe]
@@ -43,7 +43,7 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
 
 def check_declared_spines(settings: TopdownSettings, areas: pd.DataFrame) -> None:
     """Build the spines of a declared census, and refuse what they cannot hold."""
-    units = declared_units(areas, settings.compiled_census.geography.geolevels)
+    units = declared_units(areas, settings.compiled_census.areas.geolevels)
     for universe in settings.run.universes:
         spine = universe_spine(settings, universe, areas, areas)
         declared_resolution(spine, settings.compiled_census.universes[universe], units)
@@ -54,7 +54,7 @@ def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: s
     spine = read_spine(spine_folder(run, universe))
     declared = settings.compiled_census.universes[universe]
     areas = read_geography(geography_file(run))
-    units = declared_units(areas, settings.compiled_census.geography.geolevels)
+    units = declared_units(areas, settings.compiled_census.areas.geolevels)
     public = pq.read_table(invariants_file(run)).to_pandas()
     released = released_sums(run, settings, declared, areas)
     resolved = declared_resolution(spine, declared, units)
@@ -78,7 +78,7 @@ def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: s
     return len(shards)
 
 
-def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:
     """By universe and invariant, the exact answers of every unit by its path."""
     return json.loads(path.read_text(encoding="utf-8"))
 
@@ -87,7 +87,7 @@ def released_sums(
     run: RunDirectory, settings: TopdownSettings, universe: Universe, areas: pd.DataFrame
 ) -> dict[str, np.ndarray]:
     """By relation, `(n_areas,)` the weighted sum of the released counts of earlier universes."""
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for relation in universe.relations:
         for side in relation.others:
             spine = read_spine(spine_folder(run, side.universe))
@@ -101,5 +101,5 @@ def released_sums(
             estimates = read_estimates(files, last.geocode, schema.n_cells)
             sums = np.zeros(len(areas), dtype=np.int64)
             sums[spine.block_row] = estimates @ side.weights
-            found[relation.name] = found.get(relation.name, 0) + sums
+            found[relation.name] = found[relation.name] + sums if relation.name in found else sums
     return found

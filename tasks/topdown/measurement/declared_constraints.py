@@ -9,14 +9,14 @@ parents, the estimates of one family cannot hold the sum, and the spine is refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from spineflow.geography.declared import Units
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.noisy import Constraint
-from spineflow.tasks.census.census import Universe, Zero
+from spineflow.tasks.census.census import Bound, Universe, Zero
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.spine.shards import Shard
 
@@ -106,7 +106,7 @@ def declared_constraints(
     multiples: Sequence[np.ndarray],
     units: Mapping[str, Units],
     resolved: Mapping[str, Mapping[str, LevelUnits]],
-    totals: Mapping[str, Mapping[str, np.ndarray]],
+    totals: Mapping[str, Mapping[str, Sequence[int]]],
     released: Mapping[str, np.ndarray],
 ) -> tuple[Constraint, ...]:
     """All constraints of a shard's geounits.
@@ -130,15 +130,9 @@ def declared_constraints(
         np.add.at(sums, geounit, values[rows])
         return sums
 
-    found = []
+    found: list[Constraint] = []
     for number, (bound, counted) in enumerate(zip(universe.bounds, multiples, strict=True)):
-        name = f"bound_{number}"
-        records = summed(counted)
-        for factor, suffix, sign in ((bound.at_least, "_lb", ">="), (bound.at_most, "_ub", "<=")):
-            if factor is not None:
-                found.append(
-                    Constraint(constraint_name(name, suffix), sign, geocode, factor * records)
-                )
+        found += _bound_constraints(f"bound_{number}", bound, geocode, summed(counted))
     for invariant in universe.invariants:
         here = resolved[invariant.name][shard.geolevel]
         found += _invariant_constraints(
@@ -161,10 +155,19 @@ def declared_constraints(
     return tuple(found)
 
 
+def _bound_constraints(
+    name: str, bound: Bound, geocode: np.ndarray, records: np.ndarray
+) -> Iterator[Constraint]:
+    """The lower and the upper bound, as far as declared, that records `(n, n_rows)` multiply."""
+    for factor, suffix, sign in ((bound.at_least, "_lb", ">="), (bound.at_most, "_ub", "<=")):
+        if factor is not None:
+            yield Constraint(constraint_name(name, suffix), sign, geocode, factor * records)
+
+
 def _invariant_constraints(
     name: str,
     units: Units,
-    totals: Mapping[str, np.ndarray],
+    totals: Mapping[str, Sequence[int]],
     here: LevelUnits,
     geocode: np.ndarray,
     rows: np.ndarray,

@@ -26,7 +26,7 @@ def write_declared_universe(
     return write_declared_microdata(
         area_estimates(run, universe, schema.n_cells, len(areas)),
         areas,
-        census.geography.geolevels,
+        census.areas.geolevels,
         schema,
         run.unchecked_release,
         count=census.universes[universe].declared.count,
@@ -44,7 +44,7 @@ def write_declared_tables(run: RunDirectory, settings: TopdownSettings) -> list[
             table,
             area_estimates(run, table.universe, schema.n_cells, len(areas)),
             areas,
-            census.geography.geolevels,
+            census.areas.geolevels,
             schema,
             run.unchecked_release,
             is_private=settings.is_private,

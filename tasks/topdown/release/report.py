@@ -11,10 +11,9 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from spineflow.tasks.noise.mechanisms import noise_deviation
-from spineflow.tasks.pages.document import NONE, Document, Section, Table, to_html
+from spineflow.tasks.pages.document import NONE, Document, Section, Table
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.tasks.runs.reports import report_document, write_page
 from spineflow.tasks.topdown.release.declared_statements import declared_statements
 from spineflow.tasks.topdown.release.margin_section import margin_section
 from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
@@ -27,15 +26,11 @@ def write_report(
     run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
 ) -> Path:
     """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    path = run.report
-    with replacing(path) as part:
-        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
-    return path
+    return write_page(run.report, report(run, settings, accuracy))
 
 
 def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None) -> Document:
     """The report as a document; see the module's docstring."""
-    manifest = run.read_manifest()
     sections = [_release(run, settings)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
@@ -45,18 +40,11 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
         if summary is not None:
             sections.append(margin_section(universe, summary))
     sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
-    sections += [_solves(run), checks_section(run), stages_section(run)]
-    return Document(
-        f"Report of run {manifest['run_id']}",
-        (
-            f"{_what(settings)} {settings.privacy.dataset}, spine "
-            f"{settings.geography.spine}, estimator {settings.run.estimator}, settings "
-            f"{manifest['settings_digest'][:12]}, code "
-            f"{manifest['code_version']}.",
-        ),
-        tuple(sections),
-        settings.stamp,
+    released = (
+        f"{_what(settings)} {settings.privacy.dataset}, spine "
+        f"{settings.geography.spine}, estimator {settings.run.estimator}"
     )
+    return report_document(run, settings, released, [*sections, _solves(run)])
 
 
 def _what(settings: TopdownSettings) -> str:

@@ -160,7 +160,7 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
     is split by the bypass.
     """
     census = settings.compiled_census
-    declared, chosen = census.geography, settings.geography.categories
+    declared, chosen = census.areas, settings.geography.categories
     names = tuple(declared.categories) if chosen is None else chosen
     categories = []
     for name in names:
@@ -199,7 +199,7 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
 
 def _geolevels(settings: TopdownSettings) -> tuple[str, ...]:
     """The geolevels that the census declares."""
-    return settings.compiled_census.geography.geolevels
+    return settings.compiled_census.areas.geolevels
 
 
 def _declared(settings: TopdownSettings, universe: str, areas: pd.DataFrame, kind: str) -> Spine:

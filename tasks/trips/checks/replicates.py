@@ -34,8 +34,8 @@ def replicate(
         return _top_down(plan, truth, mechanism, draws)
     depth = plan.tree.depth
     if plan.budget is None:
-        published = plan.histogram.measure(truth.leaves, draws)
-        levels = [NodeValues(published.keys, published.counts)]
+        listed = plan.stability.measure(truth.leaves, draws)
+        levels = [NodeValues(listed.keys, listed.counts)]
     else:
         keys = np.arange(plan.tree.n_nodes(depth))
         noisy = with_noise(truth.leaves.counts_of(keys), plan, depth, draws)
@@ -50,7 +50,7 @@ def _top_down(
     plan: Plan, truth: TrueTree, mechanism: TripsMechanism, draws: UnchargedNoise
 ) -> list[NodeValues]:
     root, variance = np.array([truth.leaves.total]), 0.0
-    if 0 in plan.budget.shares:
+    if 0 in plan.level_budget.shares:
         root, variance = with_noise(root, plan, 0, draws), plan.weight_variance(0)
     measured = MeasuredTree.rooted(plan.tree, int(root[0]), variance)
     released = [positive(ROOT, root)]

@@ -30,7 +30,8 @@ from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
 from spineflow.tasks.trips.workload.truth import TrueLevel
-from spineflow.validation.expectations import RuleOutcome, readable
+from spineflow.validation.expectations import readable
+from spineflow.validation.outcome import Outcome
 from spineflow.validation.trips.input_rules import depth_rule, place_rule
 
 ORIGIN, DESTINATION = "origin", "destination"
@@ -54,11 +55,26 @@ class TripsCheck:
     `findings` are confidential unless the input is not.
     """
 
-    outcomes: tuple[RuleOutcome, ...]
+    outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     shape: Shape | None
     leaves: TrueLevel | None
     whole: TrueLevel | None
+
+    def accepted(self, *, with_counts: bool = False) -> AcceptedTrips:
+        """The input, or InputRefused with the first finding; counts only if asked for."""
+        if self.shape is None or self.leaves is None or self.whole is None:
+            raise refusal(self.findings, with_counts=with_counts)
+        return AcceptedTrips(self.shape, self.leaves, self.whole)
+
+
+@dataclass(frozen=True, eq=False)
+class AcceptedTrips:
+    """An input that breaks no rule; see `TripsCheck`."""
+
+    shape: Shape
+    leaves: TrueLevel
+    whole: TrueLevel
 
 
 def check_input(settings: TripsSettings) -> TripsCheck:
@@ -96,15 +112,14 @@ def ingest_input(run: RunDirectory, settings: TripsSettings) -> None:
     """
     check = check_input(settings)
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
-    if check.leaves is None:
-        raise refusal(check.findings, with_counts=not settings.input.confidential)
-    tree, leaves = check.shape.tree, check.leaves
+    found = check.accepted(with_counts=not settings.input.confidential)
+    tree, leaves = found.shape.tree, found.leaves
     refuse_delta_of(settings, leaves.total)
-    store_identity(run, settings, lambda key: input_digests(tree, check.whole, key))
+    store_identity(run, settings, lambda key: input_digests(tree, found.whole, key))
     write_leaves(run, leaves)
     write_plan(run, make_plan(settings, tree))
     total = leaves.total if settings.contribution.has_invariant_total else None
-    write_tree(run, RunTree(tree, check.shape.columns, total))
+    write_tree(run, RunTree(tree, found.shape.columns, total))
 
 
 def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
@@ -146,29 +161,30 @@ def _read_all(
         file, shape.tree, shape.places, given.count, evidence, person=given.person
     )
     leaves = counted.leaves
-    if counted.persons is not None:
-        leaves = _contributed(settings, counted.persons, leaves, table, evidence)
-    columns = tuple(
+    if counted.persons is not None and given.person is not None:
+        leaves = _contributed(settings, counted.persons, given.person, leaves, table, evidence)
+    released = tuple(
         replace(column, is_integer=column.name in counted.integer_columns)
         for column in shape.columns
     )
-    return replace(shape, columns=columns), leaves, counted.leaves
+    return replace(shape, columns=released), leaves, counted.leaves
 
 
 def _contributed(
     settings: TripsSettings,
     trips: PersonTrips,
+    person: str,
     leaves: TrueLevel,
     table: str,
     evidence: RuleTally,
 ) -> TrueLevel:
-    """The leaves with no more trips of a person than the settings say, checked or drawn."""
+    """The leaves with no more trips of a person, told by that column, than the settings say."""
     contribution = settings.contribution
     drops = settings.privacy.excess_trips == "dropped"
     check_contributions(
         trips,
         table,
-        settings.input.person,
+        person,
         most=contribution.trips,
         are_distinct=contribution.are_distinct,
         is_exact=contribution.has_invariant_total,
@@ -190,10 +206,11 @@ def _read_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
 def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
     given = settings.input
     key = "destination_areas" if given.destination_areas is not None else "areas"
-    levels = area_levels(areas_file("areas", given.areas, evidence.files["areas"]), evidence)
+    paths = given.paths()
+    levels = area_levels(areas_file("areas", paths["areas"], evidence.files["areas"]), evidence)
     destination_levels = levels
     if given.destination_areas is not None:
-        file = areas_file(key, given.destination_areas, evidence.files[key])
+        file = areas_file(key, paths[key], evidence.files[key])
         destination_levels = area_levels(file, evidence)
     if levels is None or destination_levels is None:
         return None
@@ -204,7 +221,6 @@ def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
         hierarchy_of_areas(DESTINATION, destination_levels, level_prefix="destination "),
     )
     tree = od_tree(*dimensions, first=settings.mechanism.tree)
-    columns = (given.origin, given.destination)
     files = (evidence.files["areas"], evidence.files[key])
     places = tuple(
         PlaceColumn(
@@ -214,7 +230,7 @@ def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
             place_rule("trips", column, dimension.name, f"an area of the finest level in {file}"),
         )
         for number, (column, dimension, file) in enumerate(
-            zip(columns, dimensions, files, strict=True)
+            zip(given.ends, dimensions, files, strict=True)
         )
     )
     return Shape(tree, _release_columns(places), places)
@@ -226,7 +242,7 @@ def _table_shape(given: TripsInput, evidence: RuleTally) -> Shape | None:
         dimensions = column_levels(file, given.levels, evidence)
         where = f"a value that {evidence.files['areas']} lists for it"
     else:
-        file = trips_file("table", given.table, evidence.files["table"], given.levels)
+        file = trips_file("table", given.paths()["table"], evidence.files["table"], given.levels)
         dimensions = observed_levels(file, given.levels)
         where = "filled"
     if dimensions is None:

@@ -96,7 +96,7 @@ def count_leaves(
         for position in positions:
             usable &= position >= 0
         keys = tree.keys(tree.depth, [position[usable] for position in positions])
-        if people is not None:
+        if people is not None and person is not None:
             people.add(batch[person], usable, keys, counts[usable], evidence)
         so_far = summed(
             np.concatenate([so_far.keys, keys]), np.concatenate([so_far.counts, counts[usable]])

@@ -64,6 +64,8 @@ def draw_of(plan: Plan) -> Draw:
         for level, parameter in plan.noise.items()
         if parameter
     )
+    if plan.guarantee is None:
+        raise ValueError("a plan without noise guarantees nothing")
     return Draw(UNIVERSE, plan.noise_mechanism, plan.guarantee, terms)
 
 

@@ -12,7 +12,7 @@ their parents, and children of one parent in the order of their areas.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -156,7 +156,9 @@ def _write(
             )
 
 
-def _batch(tree: Tree, level: int, nodes: NodeValues, value: str, constants) -> pa.RecordBatch:
+def _batch(
+    tree: Tree, level: int, nodes: NodeValues, value: str, constants: Mapping[str, float | str]
+) -> pa.RecordBatch:
     n = nodes.keys.size
     columns = node_columns(tree, level, nodes.keys)
     columns[value] = pa.array(nodes.values, pa.int64())

@@ -94,8 +94,8 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
             plb = "inf" if plan.guarantee is None else str(plan.guarantee.parameter)
         else:
             parts = _noisy_groups(run, plan, truth, level, shard, drawing.noise)
-            is_exact = plan.budget.rho is None
-            plb = "inf" if is_exact else str(plan.budget.rho * plan.budget.shares[level])
+            rho = plan.budget.rho
+            plb = "inf" if rho is None else str(rho * plan.budget.shares[level])
         write_measured(
             path,
             plan.tree,
@@ -176,7 +176,7 @@ def _noisy_groups(
 
 def with_noise(counts: np.ndarray, plan: Plan, level: int, draws: NoiseDraws) -> np.ndarray:
     """True counts of nodes of a level plus the level's discrete Gaussian noise."""
-    if plan.budget.rho is None:
+    if plan.level_budget.rho is None:
         return counts
     return counts + draws.draw(level_folder(level), plan.noise_of(level), counts.size)
 
@@ -197,8 +197,8 @@ def _child_groups(
 
 def _histogram(plan: Plan, truth: TrueTree, level: int, draws: NoiseDraws) -> Iterator[NodeValues]:
     """The stability histogram's counts, drawn when they are asked for."""
-    published = plan.histogram.measure(truth.leaves, draws, level_folder(level))
-    yield NodeValues(published.keys, published.counts)
+    listed = plan.stability.measure(truth.leaves, draws, level_folder(level))
+    yield NodeValues(listed.keys, listed.counts)
 
 
 def _named(cuts: list[tuple[int, int]]) -> list[NodeShard]:

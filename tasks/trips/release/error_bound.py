@@ -24,11 +24,11 @@ BETA = 0.05
 
 def theorem_4(plan: Plan, beta: float = BETA) -> list[float] | None:
     """The bound of every level, root first; None for a mechanism it does not hold for."""
-    if plan.mechanism not in (INFTDA, TDA_CHEBYSHEV) or plan.budget is None:
+    if plan.mechanism not in (INFTDA, TDA_CHEBYSHEV):
         return None
 
     def largest_noise(level: int, n_events: int) -> float:
-        deviation = math.sqrt(plan.budget.sigma_squared(level))
+        deviation = math.sqrt(plan.level_budget.sigma_squared(level))
         n_nodes = plan.tree.n_nodes(level)
         return deviation * math.sqrt(2 * (math.log(2 * n_events / beta) + math.log(n_nodes)))
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
-from spineflow.tasks.pages.document import Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.document import Document, Figure, Section, Table
 from spineflow.tasks.pages.figures import line_chart
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.report_sections import checks_section, stages_section
+from spineflow.tasks.runs.reports import report_document, write_page
 from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.release.error_bound import BETA, theorem_4
 from spineflow.tasks.trips.release.false_cells import false_cells
@@ -34,15 +33,11 @@ from spineflow.tasks.trips.workload.plan import Plan
 
 def write_report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Path:
     """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    path = run.report
-    with replacing(path) as part:
-        part.write_text(to_html(report(run, settings, accuracy)), encoding="utf-8")
-    return path
+    return write_page(run.report, report(run, settings, accuracy))
 
 
 def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Document:
     """The report as a document."""
-    manifest = run.read_manifest()
     plan = plan_of(run, settings)
     sections = [_release(run, settings, plan), _levels(run, plan)]
     if accuracy is not None:
@@ -51,17 +46,10 @@ def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | 
     by_epsilon = _by_epsilon(settings, plan)
     if by_epsilon is not None:
         sections.append(by_epsilon)
-    sections += [checks_section(run), stages_section(run)]
-    return Document(
-        f"Report of run {manifest['run_id']}",
-        (
-            f"Trips release of the dataset {settings.privacy.dataset}, mechanism "
-            f"{plan.mechanism}, settings {manifest['settings_digest'][:12]}, code "
-            f"{manifest['code_version']}.",
-        ),
-        tuple(sections),
-        settings.stamp,
+    released = (
+        f"Trips release of the dataset {settings.privacy.dataset}, mechanism {plan.mechanism}"
     )
+    return report_document(run, settings, released, sections)
 
 
 def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:

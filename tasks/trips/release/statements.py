@@ -79,12 +79,12 @@ def cost_table(settings: TripsSettings, plan: Plan) -> Table:
 
 def conversion_sentence(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
     """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
-    other = settings.other_rho
-    if other is None or plan.budget is None:
+    rho, other = settings.rho, settings.other_rho
+    if rho is None or other is None or plan.budget is None:
         return ()
-    less = 1 - math.sqrt(settings.rho / other)
+    less = 1 - math.sqrt(rho / other)
     return (
-        f"The tight conversion allows rho {float(other):.4g} instead of {float(settings.rho):.4g} "
+        f"The tight conversion allows rho {float(other):.4g} instead of {float(rho):.4g} "
         f"at the same epsilon and delta, with {100 * less:.0f} % less noise: "
         "privacy.conversion = 'tight'.",
     )

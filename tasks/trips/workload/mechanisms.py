@@ -24,4 +24,3 @@ TOP_DOWN = (INFTDA, TDA_L2, TDA_CHEBYSHEV, FULL_INFORMATION)
 """Those whose estimates are consistent and not negative, with an exact invariant root."""
 
 CHEBYSHEV = "chebyshev"
-EUCLIDEAN = "euclidean"

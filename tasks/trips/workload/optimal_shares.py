@@ -33,7 +33,7 @@ def mean_fanouts(tree: Tree) -> list[float]:
 
 
 def regular_tree_variances(
-    variances: Sequence[float], fanouts: Sequence[float], *, is_root_exact: bool
+    variances: Sequence[float] | np.ndarray, fanouts: Sequence[float], *, is_root_exact: bool
 ) -> np.ndarray:
     """V_0, ..., V_T of the best linear unbiased estimates, measurements having `variances`.
 

@@ -52,6 +52,20 @@ class Plan:
     measures_all: bool
 
     @property
+    def level_budget(self) -> LevelBudget:
+        """The budget of a zCDP mechanism; raises ValueError for the stability histogram."""
+        if self.budget is None:
+            raise ValueError(f"{self.mechanism} shares no budget among levels")
+        return self.budget
+
+    @property
+    def stability(self) -> StabilityHistogram:
+        """The stability histogram; raises ValueError for other mechanisms."""
+        if self.histogram is None:
+            raise ValueError(f"{self.mechanism} has no stability histogram")
+        return self.histogram
+
+    @property
     def levels(self) -> tuple[int, ...]:
         """The measured levels, in the order in which they are measured."""
         return (self.tree.depth,) if self.budget is None else tuple(sorted(self.budget.shares))
@@ -60,7 +74,7 @@ class Plan:
     def noise(self) -> dict[int, Fraction]:
         """sigma^2 of each measured level, or the stability histogram's scale; 0 without noise."""
         if self.budget is None:
-            return {self.tree.depth: self.histogram.scale or Fraction(0)}
+            return {self.tree.depth: self.stability.scale or Fraction(0)}
         return {level: self.budget.sigma_squared(level) for level in self.levels}
 
     @property
@@ -74,7 +88,7 @@ class Plan:
 
     def weight_variance(self, level: int) -> float:
         """Variance that least squares give a measured level; without noise all count alike."""
-        return float(self.budget.sigma_squared(level)) or 1.0
+        return float(self.level_budget.sigma_squared(level)) or 1.0
 
     @property
     def inferred(self) -> tuple[int, ...]:
@@ -83,7 +97,7 @@ class Plan:
         return tuple(
             level
             for level in range(self.tree.depth + 1)
-            if self.is_top_down and level not in self.budget.shares
+            if self.is_top_down and level not in self.level_budget.shares
         )
 
     @property
@@ -107,7 +121,7 @@ def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Pl
     if name == STABILITY_HISTOGRAM:
         if settings.privacy.infinite:
             return Plan(name, tree, None, None, StabilityHistogram(None, 1), True)
-        epsilon, delta = settings.privacy.epsilon, settings.privacy.delta
+        epsilon, delta = settings.privacy.epsilon_and_delta
         return Plan(
             name,
             tree,
@@ -117,6 +131,7 @@ def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Pl
             True,
         )
     rho = settings.rho
+    shares: Mapping[int, Fraction]
     if name == GAUSSIAN_LEAVES:
         shares = {tree.depth: Fraction(1)}
         measures_all = True
@@ -137,11 +152,11 @@ def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Pl
 def _shares(settings: TripsSettings, tree: Tree, merges: bool) -> Mapping[int, Fraction]:
     levels = measured_levels(tree, settings.contribution, merges=merges)
     given = settings.mechanism.shares
-    if given == "uniform":
-        return uniform_shares(levels)
-    if given == "geometric":
-        return geometric_shares(levels, settings.mechanism.share_ratio)
-    if given == "optimised":
+    if isinstance(given, str):
+        if given == "uniform":
+            return uniform_shares(levels)
+        if given == "geometric":
+            return geometric_shares(levels, settings.mechanism.share_ratio)
         return optimised_shares(tree, settings.contribution, levels)
     if len(given) != len(levels):
         raise InputRefused(

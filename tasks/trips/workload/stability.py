@@ -1,14 +1,14 @@
 """The stability histogram: discrete Laplace noise on what occurs, and nothing below a threshold.
 
 Only positive leaves get noise, of scale b = s / epsilon, with s the L1 sensitivity, and a leaf is
-published if its noisy count reaches an integer threshold t. Leaves that do not occur are never
-published, so the domain need not be enumerated, and t decides delta.
+listed if its noisy count reaches an integer threshold t. Leaves that do not occur are never listed,
+so the domain need not be enumerated, and t decides delta.
 
 Let neighbours D, D' differ in one person, call a leaf exclusive to D if it is positive in D alone,
-and let q = exp(-1 / b). A leaf of count c is published with probability
+and let q = exp(-1 / b). A leaf of count c is listed with probability
 P(c + Z >= t) = q^(t - c) / (1 + q) for t > c.
 
-- Of the outcomes of D, those in which a leaf exclusive to D is published have together at most
+- Of the outcomes of D, those in which a leaf exclusive to D is listed have together at most
   probability delta_1, the sum of that chance over such leaves. One person's m trips fill them, so
   the sum is largest with m leaves of one trip or, unless trips are distinct, with one leaf of m
   (the chance is convex in c).
@@ -41,7 +41,7 @@ PRECISION = 256
 
 @dataclass(frozen=True)
 class StabilityHistogram:
-    """Scale of the noise and the smallest count that is published; `scale` None is no noise."""
+    """Scale of the noise and the smallest count that is listed; `scale` None is no noise."""
 
     scale: Fraction | None
     threshold: int
@@ -70,17 +70,17 @@ def stability_histogram(
     scale = l1_sensitivity(contribution) / epsilon
     allowed = min(delta, 1 - _exp_minus(1 / scale)[1])
     threshold = contribution.trips + max(1, math.floor(-float(scale) * math.log(allowed)) - 2)
-    while publication_bound(threshold, scale, contribution) > allowed:
+    while listing_bound(threshold, scale, contribution) > allowed:
         threshold += 1
     while (
         threshold > contribution.trips + 1
-        and publication_bound(threshold - 1, scale, contribution) <= allowed
+        and listing_bound(threshold - 1, scale, contribution) <= allowed
     ):
         threshold -= 1
     return StabilityHistogram(scale, threshold)
 
 
-def publication_bound(threshold: int, scale: Fraction, contribution: Contribution) -> Fraction:
+def listing_bound(threshold: int, scale: Fraction, contribution: Contribution) -> Fraction:
     """Upper bound on delta_1 at a threshold above m, rounded up."""
     m = contribution.trips
     spread_out = m * _chance_bound(threshold - 1, scale)

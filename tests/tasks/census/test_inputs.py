@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census import inputs, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
-from spineflow.tasks.census.inputs import check_inputs, read_inputs
+from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.validation.expectations import RuleOutcome
+from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import count_violations
 
 SHARED = Path(__file__).resolve().parents[3] / ".." / "shared"
@@ -58,7 +58,9 @@ def county(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(county):
-    return read_inputs(persons=county.persons, units=county.units, geography=county.geography)
+    return check_inputs(
+        persons=county.persons, units=county.units, geography=county.geography
+    ).accepted()
 
 
 @pytest.fixture
@@ -208,8 +210,7 @@ def rules_only(monkeypatch):
 
     def judge(rules, evidence):
         return tuple(
-            RuleOutcome(rule.suite, rule.name, count_violations(rule, evidence) == 0)
-            for rule in rules
+            Outcome(rule.name, rule.suite, count_violations(rule, evidence) == 0) for rule in rules
         )
 
     monkeypatch.setattr(inputs, "run_suites", judge)
@@ -314,7 +315,7 @@ def test_a_valid_county_passes_every_rule(county):
     result = check_inputs(persons=county.persons, units=county.units, geography=county.geography)
     assert result.findings == ()
     assert all(outcome.passed for outcome in result.outcomes)
-    assert {outcome.suite for outcome in result.outcomes} == {
+    assert {outcome.subject for outcome in result.outcomes} == {
         "geography",
         "units",
         "persons",
@@ -373,19 +374,19 @@ def test_final_pop_is_not_trusted(tables):
 def test_other_schemas_need_their_own_columns_only(tables):
     tables.persons = tables.persons.drop(columns=["CENHISP"])
     schema = cef_schema("persons", ("sex", "age"))
-    result = read_inputs(**tables.write(), person_schema=schema, unit_schema=None)
+    result = check_inputs(**tables.write(), person_schema=schema, unit_schema=None).accepted()
     histogram = result.histograms["persons"].toarray().sum(axis=0).reshape(2, 116)
     ages = tables.persons.groupby([tables.persons["QSEX"], "QAGE"]).size()
     assert histogram[0, 40] == ages.get(("1", 40), 0)
     assert histogram.sum() == len(tables.persons)
     assert "units" not in result.histograms
-    assert not any(outcome.rule == "cenhisp_is_valid" for outcome in result.outcomes)
+    assert not any(outcome.name == "cenhisp_is_valid" for outcome in result.outcomes)
 
 
 def test_without_a_persons_schema_the_totals_are_still_known(county):
-    result = read_inputs(
+    result = check_inputs(
         persons=county.persons, units=county.units, geography=county.geography, person_schema=None
-    )
+    ).accepted()
     assert list(result.histograms) == ["units"]
     assert result.histograms["units"].shape[1] == UNITS.n_cells
     assert result.state_totals == {"35": 900}
@@ -410,7 +411,7 @@ def test_types_of_parquet_columns_do_not_matter(as_type, tables, expected):
         numbers = geography.astype("int64")
         paths["geography"] = tables.directory / "grfc.parquet"
         numbers.to_parquet(paths["geography"])
-    result = read_inputs(**paths)
+    result = check_inputs(**paths).accepted()
     assert_same(result, expected, further=as_type == "categories")
 
 
@@ -431,7 +432,9 @@ def assert_same(result, expected, *, further: bool = True) -> None:
 def test_layouts_agree(layout, gzipped, tmp_path, expected):
     other = generate_county(tmp_path, persons=900, seed=1, layout=layout, gzipped=gzipped)
     assert_same(
-        read_inputs(persons=other.persons, units=other.units, geography=other.geography),
+        check_inputs(
+            persons=other.persons, units=other.units, geography=other.geography
+        ).accepted(),
         expected,
     )
 
@@ -447,13 +450,13 @@ def test_fsspec_urls(table, county, expected):
     memory = fsspec.filesystem("memory")
     memory.pipe("/county/table", paths[table].read_bytes())
     paths[table] = "memory://county/table"
-    assert_same(read_inputs(**paths), expected)
+    assert_same(check_inputs(**paths).accepted(), expected)
 
 
 def test_order_of_rows_does_not_matter(tables, expected):
     for name in ("persons", "units", "geography"):
         setattr(tables, name, getattr(tables, name).sample(frac=1, random_state=3))
-    assert_same(read_inputs(**tables.write()), expected)
+    assert_same(check_inputs(**tables.write()).accepted(), expected)
 
 
 @pytest.mark.parametrize("mafid", ["{}", "U{}"])
@@ -487,11 +490,11 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
 def test_fixed_width_county_equals_the_county_cut_out_of_the_state(tmp_path):
     data = SHARED / "data"
     fixed = data / "ri2010_bristol_fixed_width"
-    county = read_inputs(
+    county = check_inputs(
         persons=fixed / "CEF20_PER.txt.gz",
         units=fixed / "CEF20_UNIT.txt.gz",
         geography=fixed / "GRFC.txt",
-    )
+    ).accepted()
     lines = (data / "ri2010" / "grfc.txt").read_text().splitlines()
     blocks = [line for line in lines[1:] if line.split("|")[2] == "001"]
     (tmp_path / "grfc.txt.gz").write_bytes(gzip.compress("\n".join([lines[0], *blocks]).encode()))
@@ -501,11 +504,11 @@ def test_fixed_width_county_equals_the_county_cut_out_of_the_state(tmp_path):
     of_units = [("MAFID", "in", set(units["MAFID"].to_pylist()))]
     persons = pq.read_table(data / "ri2010" / "persons.parquet", filters=of_units)
     pq.write_table(persons, tmp_path / "persons.parquet")
-    cut_out = read_inputs(
+    cut_out = check_inputs(
         persons=tmp_path / "persons.parquet",
         units=tmp_path / "units.parquet",
         geography=tmp_path / "grfc.txt.gz",
-    )
+    ).accepted()
     assert_same(county, cut_out)
     assert county.state_totals == {"44": 49_875}
 
@@ -513,11 +516,11 @@ def test_fixed_width_county_equals_the_county_cut_out_of_the_state(tmp_path):
 @needs_shared
 def test_totals_of_the_real_state():
     folder = SHARED / "data" / "ri2010"
-    result = read_inputs(
+    result = check_inputs(
         persons=folder / "persons.parquet",
         units=folder / "units.parquet",
         geography=folder / "grfc.txt",
-    )
+    ).accepted()
     assert result.state_totals == {"44": 1_052_567}
     assert result.histograms["persons"].sum() == 1_052_567
     assert result.invariants["housing_units"].sum() == 466_117

@@ -9,7 +9,7 @@ import pytest
 from spineflow.tasks.noise import rejection
 from spineflow.tasks.noise.distributions import IntegerDistribution, threshold_bounds
 from spineflow.tasks.noise.inversion import LAST_WORD, build_table
-from spineflow.tasks.noise.rejection import CoarseFineSampler
+from spineflow.tasks.noise.rejection import CoarseFineSampler, PendingAttempt
 
 GAUSSIAN = IntegerDistribution(Fraction(1, 20), 2)
 LAPLACE = IntegerDistribution(Fraction(2, 7), 1)
@@ -97,17 +97,19 @@ def coarse_fine() -> CoarseFineSampler:
     return CoarseFineSampler(distribution, 3, build_table(coarse))
 
 
-def attempt(coarse: int, words: list[int]) -> tuple[int, list[list[int]], int]:
+def attempt(coarse: int, words: list[int]) -> tuple[int, list[PendingAttempt], int]:
     """One attempt of the kernel: number filled, undecided attempts, value."""
     sampler = coarse_fine()
     shift = rejection._leading_zeros(sampler.distribution.c)
     multiplier = (1 << (64 + shift)) // 5000
     values = np.zeros(1, dtype=np.int64)
     padded = np.array(words + [LAST_WORD] * 40, dtype=np.uint64)
-    n_filled, pending = rejection._attempt_all(
-        np.array([coarse]), padded, 3, 2, np.uint64(multiplier), np.uint64(shift), values
+    pending = np.empty(1, dtype=rejection.PENDING)
+    n_filled, n_pending = rejection._attempt_all(
+        np.array([coarse]), padded, 3, 2, np.uint64(multiplier), np.uint64(shift), values, pending
     )
-    return n_filled, pending.tolist(), int(values[0])
+    undecided = [PendingAttempt(*row) for row in pending[:n_pending].tolist()]
+    return n_filled, undecided, int(values[0])
 
 
 SIGN_AND_FINE = 0b1011
@@ -131,7 +133,7 @@ def test_the_kernel_leaves_a_tie_to_exact_fractions(k):
     word = int(GAMMA / k * 2**64)
     n_filled, pending, _ = attempt(7, [SIGN_AND_FINE, *[0] * (k - 1), word])
     assert n_filled == 1
-    assert pending == [[0, 0, SIGN_AND_FINE, k, word]]
+    assert pending == [PendingAttempt(0, 0, SIGN_AND_FINE, k, word)]
 
     second = int(GAMMA / k * 2**128) - (word << 64)
     above = ScriptedSource((second + 1).to_bytes(8, "big"))
@@ -143,11 +145,11 @@ def test_the_kernel_leaves_a_tie_to_exact_fractions(k):
 
 
 def test_attempts_that_the_kernel_cannot_hold_are_left_to_python():
-    assert attempt(-1, [SIGN_AND_FINE])[1] == [[0, 0, SIGN_AND_FINE, 0, 0]]
-    assert attempt(2000, [SIGN_AND_FINE])[1] == [[0, 0, SIGN_AND_FINE, 0, 0]]
+    assert attempt(-1, [SIGN_AND_FINE])[1] == [PendingAttempt(0, 0, SIGN_AND_FINE, 0, 0)]
+    assert attempt(2000, [SIGN_AND_FINE])[1] == [PendingAttempt(0, 0, SIGN_AND_FINE, 0, 0)]
     rounds = rejection.MAX_ROUNDS
     assert attempt(7, [SIGN_AND_FINE, *[0] * rounds, 9])[1] == [
-        [0, 0, SIGN_AND_FINE, rounds + 1, 9]
+        PendingAttempt(0, 0, SIGN_AND_FINE, rounds + 1, 9)
     ]
 
 

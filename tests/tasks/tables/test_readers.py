@@ -320,7 +320,7 @@ def test_a_bad_file_ends_the_check_with_a_clean_refusal(content, tmp_path):
         paths[table].write_bytes(content["delimited"][table])
     paths["persons"].write_bytes(content["delimited"]["persons"] + b"3|100000001|x\n")
     check = check_inputs(**paths)
-    assert [(o.suite, o.passed) for o in check.outcomes] == [
+    assert [(o.subject, o.passed) for o in check.outcomes] == [
         ("geography", True),
         ("units", True),
         ("persons", False),

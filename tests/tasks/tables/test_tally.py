@@ -53,7 +53,7 @@ def test_outcomes_are_booleans_and_words_of_the_rule(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "t.parquet")
     tally = RuleTally({"sizes": "t.parquet"})
     count_sizes(str(tmp_path / "t.parquet"), "t.parquet", ["01"], (1, 3), tally)
-    outcomes = {outcome.rule: outcome for outcome in tally.outcomes()}
+    outcomes = {outcome.name: outcome for outcome in tally.outcomes()}
     assert {name for name, outcome in outcomes.items() if not outcome.passed} == {"size_is_valid"}
     assert "987654" not in repr(outcomes)
     assert "987654" not in repr(tally.findings(outcomes.values()))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
-from spineflow.tasks.census.inputs import read_inputs
+from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.topdown.checks.tabulated import tabulated
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
@@ -33,7 +33,9 @@ def cells(histogram: sparse.csr_array, block_geocode) -> pa.Table:
 def right(tmp_path_factory) -> Tabulated:
     inputs, directory = tmp_path_factory.mktemp("inputs"), tmp_path_factory.mktemp("release")
     files = generate_county(inputs, persons=1000, seed=8, n_counties=2)
-    result = read_inputs(persons=files.persons, units=files.units, geography=files.geography)
+    result = check_inputs(
+        persons=files.persons, units=files.units, geography=files.geography
+    ).accepted()
     geocode = result.geography["block_geocode"]
     write_microdata(cells(result.histograms["persons"], geocode), PERSONS, directory)
     units = cells(result.histograms["units"], geocode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,34 +191,26 @@ def _quantity(errors: pd.DataFrame, meaning: str) -> Section:
         ),
         *_lines(together, unit, quantity),
     ]
-    sized = together[together["size_class"] != ALL_SIZES]
-    blocks.append(
-        Details(
-            f"By size class: entities of so many {unit}",
-            (
-                _table(
-                    sized,
-                    ("level", "size", "entities", *_MAIN),
-                    lambda row: (row.level, row.size_class, int(row.entities), *_main(row)),
-                ),
-            ),
-        )
+    blocks += _details(errors, together[together["size_class"] != ALL_SIZES], unit)
+    return Section(quantity[0].upper() + quantity[1:], tuple(blocks))
+
+
+def _details(errors: pd.DataFrame, sized: pd.DataFrame, unit: str) -> Iterator[Details]:
+    """Folded tables: the rows by size class, and where there are several answers, each of them."""
+    by_size = _table(
+        sized,
+        ("level", "size", "entities", *_MAIN),
+        lambda row: (row.level, row.size_class, int(row.entities), *_main(row)),
     )
+    yield Details(f"By size class: entities of so many {unit}", (by_size,))
     by_answer = errors[errors["answer"] != ALL_ANSWERS]
     if not by_answer.empty:
-        blocks.append(
-            Details(
-                "Count by count",
-                (
-                    _table(
-                        by_answer,
-                        ("level", "count", "entities", *_MAIN),
-                        lambda row: (row.level, row.answer, int(row.entities), *_main(row)),
-                    ),
-                ),
-            )
+        counts = _table(
+            by_answer,
+            ("level", "count", "entities", *_MAIN),
+            lambda row: (row.level, row.answer, int(row.entities), *_main(row)),
         )
-    return Section(quantity[0].upper() + quantity[1:], tuple(blocks))
+        yield Details("Count by count", (counts,))
 
 
 _MAIN = ("mean |error|", "mean %", "bias", "r.m.s.", "implied s.d.")

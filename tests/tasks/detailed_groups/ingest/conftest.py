@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from spineflow.validation.expectations import RuleOutcome
+from spineflow.validation.outcome import Outcome
 
 
 @pytest.fixture(scope="session")
-def outcomes_by_own_code() -> Callable[..., tuple[RuleOutcome, ...]]:
+def outcomes_by_own_code() -> Callable[..., tuple[Outcome, ...]]:
     """Stand-in for `run_suites`."""
 
-    def outcomes(rules, values) -> tuple[RuleOutcome, ...]:
+    def outcomes(rules, values) -> tuple[Outcome, ...]:
         return tuple(
-            RuleOutcome(
-                rule.suite,
+            Outcome(
                 rule.name,
+                rule.suite,
                 all(rule.is_met_by(value) for value in values[rule.suite][rule.evidence]),
             )
             for rule in rules

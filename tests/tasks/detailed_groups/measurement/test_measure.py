@@ -40,7 +40,7 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.validation.expectations import RuleOutcome
+from spineflow.validation.outcome import Outcome
 
 KEY = ["region_type", "region_id", "iteration_code"]
 SMALL = ("mechanism.states=['44']", "mechanism.run_pr=false")
@@ -50,8 +50,8 @@ SMALL = ("mechanism.states=['44']", "mechanism.run_pr=false")
 def quick_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Great Expectations takes seconds; the rules are tested elsewhere."""
 
-    def outcomes(rules, values) -> tuple[RuleOutcome, ...]:
-        return tuple(RuleOutcome(rule.suite, rule.name, True) for rule in rules)
+    def outcomes(rules, values) -> tuple[Outcome, ...]:
+        return tuple(Outcome(rule.name, rule.suite, True) for rule in rules)
 
     monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.inputs.run_suites", outcomes)
 

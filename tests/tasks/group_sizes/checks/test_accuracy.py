@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.checks.accuracy import (
     has_truth,
-    l1_error,
     read_accuracy,
     write_accuracy,
 )
@@ -44,7 +42,6 @@ def test_error_is_the_distance_to_the_truth(released) -> None:
     assert (found["absolute_error"] == error).all()
     assert (found["groups"] == truth.groupby("size").sum().reindex(found.index).fillna(0)).all()
     assert set(found["regions"]) == {12}
-    assert l1_error([np.array([[3, 1]])], [np.array([[1, 2]])]) == [3]
 
 
 def test_reports_show_errors_of_public_data_alone(released) -> None:

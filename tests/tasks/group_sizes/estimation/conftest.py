@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from scipy import sparse
 from spineflow.tasks.group_sizes.measurement.vectors import true_vector
-from spineflow.tasks.group_sizes.workload.mechanisms import CHAINED_CUMULATIVE_GROUP_SIZES
+from spineflow.tasks.group_sizes.workload.mechanisms import (
+    CHAINED_CUMULATIVE_GROUP_SIZES,
+    GROUP_SIZES,
+)
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
 from spineflow.tasks.solvers.highs import SolveStatus, solve
 
@@ -33,6 +37,44 @@ def random_hierarchy(
         fanouts.append(rng.integers(1, most_children + 1, n))
         n = int(fanouts[-1].sum())
     return hierarchy_of(*fanouts)
+
+
+class Instance(NamedTuple):
+    """A hierarchy, of each level a noisy vector, the number of groups, the levels' weights, and
+    their true counts.
+    """
+
+    hierarchy: RegionHierarchy
+    noisy: list[np.ndarray]
+    total: int
+    weights: list[int]
+    counts: list[np.ndarray]
+
+
+def random_instance(
+    rng: np.random.Generator,
+    vector: str = GROUP_SIZES,
+    *,
+    levels: int,
+    children: int,
+    sizes: int,
+    total: int,
+    noise: int,
+) -> Instance:
+    """A random hierarchy with counts, noisy values of a vector that noise changes by at most
+    `noise`, and weights, which are all 1 half of the time.
+    """
+    hierarchy = random_hierarchy(rng, most_levels=levels, most_children=children)
+    n_sizes, n_groups = int(rng.integers(1, sizes + 1)), int(rng.integers(0, total + 1))
+    n_counts = hierarchy.n_leaves * n_sizes
+    truth = rng.multinomial(n_groups, np.full(n_counts, 1 / n_counts))
+    counts = list(hierarchy.sum_up(truth.reshape(hierarchy.n_leaves, n_sizes)))
+    noisy = [
+        true_vector(vector, level) + rng.integers(-noise, noise + 1, level.shape)
+        for level in counts
+    ]
+    weights = [1] * len(noisy) if rng.random() < 0.5 else rng.integers(1, 9, len(noisy)).tolist()
+    return Instance(hierarchy, noisy, n_groups, weights, counts)
 
 
 def distance(values, noisy, weights) -> int:
@@ -190,7 +232,7 @@ def reference() -> SimpleNamespace:
     """The reference solvers and the makers of instances."""
     return SimpleNamespace(
         hierarchy_of=hierarchy_of,
-        random_hierarchy=random_hierarchy,
+        random_instance=random_instance,
         hierarchical_cost=hierarchical_cost,
         chain_cost=chain_cost,
         all_counts=all_counts,

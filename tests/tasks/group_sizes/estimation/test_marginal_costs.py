@@ -7,24 +7,12 @@ import pytest
 from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
 
 
-def instance(rng: np.random.Generator, reference, *, levels, children, sizes, total, noise):
-    """A random hierarchy with noisy counts, weights and a total."""
-    hierarchy = reference.random_hierarchy(rng, most_levels=levels, most_children=children)
-    n_sizes, n_groups = int(rng.integers(1, sizes + 1)), int(rng.integers(0, total + 1))
-    n_counts = hierarchy.n_leaves * n_sizes
-    truth = rng.multinomial(n_groups, np.full(n_counts, 1 / n_counts))
-    counts = hierarchy.sum_up(truth.reshape(hierarchy.n_leaves, n_sizes))
-    noisy = [level + rng.integers(-noise, noise + 1, level.shape) for level in counts]
-    weights = [1] * len(noisy) if rng.random() < 0.5 else rng.integers(1, 9, len(noisy)).tolist()
-    return hierarchy, noisy, n_groups, weights
-
-
 def test_optimum_of_small_instances_by_brute_force(reference) -> None:
     rng = np.random.default_rng(1)
     checked = 0
     while checked < 150:
-        hierarchy, noisy, total, weights = instance(
-            rng, reference, levels=3, children=2, sizes=3, total=5, noise=4
+        hierarchy, noisy, total, weights, _ = reference.random_instance(
+            rng, levels=3, children=2, sizes=3, total=5, noise=4
         )
         if hierarchy.n_leaves * noisy[0].shape[1] > 6:
             continue
@@ -42,8 +30,8 @@ def test_optimum_of_small_instances_by_brute_force(reference) -> None:
 def test_optimum_of_medium_instances_by_cost_tables(reference) -> None:
     rng = np.random.default_rng(2)
     for _ in range(60):
-        hierarchy, noisy, total, weights = instance(
-            rng, reference, levels=4, children=4, sizes=6, total=60, noise=12
+        hierarchy, noisy, total, weights, _ = reference.random_instance(
+            rng, levels=4, children=4, sizes=6, total=60, noise=12
         )
         found = hierarchical_optimum(noisy, hierarchy, total, weights)
         assert found.min() >= 0
@@ -56,8 +44,8 @@ def test_optimum_of_medium_instances_by_cost_tables(reference) -> None:
 def test_optimum_by_the_integer_program(reference) -> None:
     rng = np.random.default_rng(3)
     for _ in range(300):
-        hierarchy, noisy, total, weights = instance(
-            rng, reference, levels=3, children=3, sizes=4, total=12, noise=6
+        hierarchy, noisy, total, weights, _ = reference.random_instance(
+            rng, levels=3, children=3, sizes=4, total=12, noise=6
         )
         found = hierarchical_optimum(noisy, hierarchy, total, weights)
         cost = reference.hierarchical_cost(found, noisy, hierarchy, weights)

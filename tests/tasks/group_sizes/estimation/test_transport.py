@@ -12,13 +12,9 @@ from spineflow.tasks.group_sizes.estimation.transport import hierarchical_optimu
 
 def instance(rng: np.random.Generator, reference, *, children, sizes, total, noise):
     """A random hierarchy, noisy counts, weights, a level of rows and their totals."""
-    hierarchy = reference.random_hierarchy(rng, most_levels=4, most_children=children)
-    n_sizes, n_groups = int(rng.integers(1, sizes + 1)), int(rng.integers(0, total + 1))
-    n_counts = hierarchy.n_leaves * n_sizes
-    truth = rng.multinomial(n_groups, np.full(n_counts, 1 / n_counts))
-    counts = hierarchy.sum_up(truth.reshape(hierarchy.n_leaves, n_sizes))
-    noisy = [level + rng.integers(-noise, noise + 1, level.shape) for level in counts]
-    weights = [1] * len(noisy) if rng.random() < 0.5 else rng.integers(1, 9, len(noisy)).tolist()
+    hierarchy, noisy, _, weights, counts = reference.random_instance(
+        rng, levels=4, children=children, sizes=sizes, total=total, noise=noise
+    )
     if len(weights) > 1 and rng.random() < 0.3:
         weights[int(rng.integers(0, len(weights) - 1))] = 0
     depth = int(rng.integers(0, len(noisy)))

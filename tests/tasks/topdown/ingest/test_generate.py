@@ -3,7 +3,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS
-from spineflow.tasks.census.inputs import read_inputs
+from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
@@ -15,7 +15,9 @@ def county(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(county):
-    return read_inputs(persons=county.persons, units=county.units, geography=county.geography)
+    return check_inputs(
+        persons=county.persons, units=county.units, geography=county.geography
+    ).accepted()
 
 
 def test_county_passes_every_check_and_has_what_a_demo_needs(result):
@@ -75,7 +77,9 @@ def test_same_arguments_same_tables(county, tmp_path):
 
 def test_several_counties_of_another_state(tmp_path):
     files = generate_county(tmp_path, persons=500, n_counties=3, state="44")
-    result = read_inputs(persons=files.persons, units=files.units, geography=files.geography)
+    result = check_inputs(
+        persons=files.persons, units=files.units, geography=files.geography
+    ).accepted()
     assert result.state_totals == {"44": 1_500}
     counties = result.geography["block_geocode"].str[:5]
     assert counties.unique().tolist() == ["44001", "44003", "44005"]

@@ -260,7 +260,7 @@ PRIVACY = {
     'epsilon = "-1"\ndelta = "1e-8"': "must be a positive fraction",
     'epsilon = "1"': "privacy.delta is missing",
     'epsilon = "1"\ndelta = "1"': "must be positive and below 1",
-    'epsilon = "1"\ndelta = "1e-8"\nrho = "1"': "both rho and epsilon",
+    'epsilon = "1"\ndelta = "1e-8"\nrho = "1"': "both epsilon and rho",
     "": "needs epsilon and delta, or rho",
     'rho = "1"\ntrips_per_person = 3': "privacy.total is missing",
     'rho = "1"\nneighbors = "unbounded"\ntotal = "invariant"': "cannot be invariant",

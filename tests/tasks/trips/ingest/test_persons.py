@@ -114,5 +114,5 @@ def test_persons_who_break_a_rule_are_counted(settings, broken) -> None:
     known = {"are_distinct": False, "is_exact": False, "drops": False}
     check_contributions(trips(), "trips", "pid", **known | settings, evidence=tally)
     outcomes = tally.outcomes()
-    assert {outcome.rule for outcome in outcomes if not outcome.passed} == set(broken)
+    assert {outcome.name for outcome in outcomes if not outcome.passed} == set(broken)
     assert [finding.count for finding in tally.findings()] == list(broken.values())

@@ -13,7 +13,7 @@ from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.trips.workload.neighbors import Contribution
 from spineflow.tasks.trips.workload.stability import (
     StabilityHistogram,
-    publication_bound,
+    listing_bound,
     stability_histogram,
 )
 from spineflow.tasks.trips.workload.truth import TrueLevel
@@ -99,8 +99,8 @@ def test_threshold_is_the_least_that_the_bound_allows() -> None:
     for contribution in (Contribution(), Contribution(False, 4), Contribution(False, 4, True)):
         epsilon, delta = Fraction(1, 3), Fraction(1, 10**9)
         found = stability_histogram(epsilon, delta, contribution)
-        assert publication_bound(found.threshold, found.scale, contribution) <= delta
-        assert publication_bound(found.threshold - 1, found.scale, contribution) > delta
+        assert listing_bound(found.threshold, found.scale, contribution) <= delta
+        assert listing_bound(found.threshold - 1, found.scale, contribution) > delta
 
 
 def test_only_what_occurs_is_published_and_only_above_the_threshold() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
-from spineflow.tasks.census.inputs import read_inputs
+from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, tabulate
@@ -41,7 +41,7 @@ def cells_table(histogram: sparse.csr_array, block_geocode) -> pa.Table:
 def exact_release(inputs: Path, directory: Path) -> Exact:
     """Write the microdata of input tables as they are."""
     files = {name: inputs / f"{name}.parquet" for name in ("persons", "units")}
-    result = read_inputs(**files, geography=inputs / "grfc.txt")
+    result = check_inputs(**files, geography=inputs / "grfc.txt").accepted()
     geocode = result.geography["block_geocode"]
     directory.mkdir(exist_ok=True)
     write_microdata(cells_table(result.histograms["persons"], geocode), PERSONS, directory)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from spineflow.flows.cli import main
-from spineflow.tasks.census.inputs import read_inputs
+from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.release.tabulations.input_tables import write_input_tables
 from spineflow.tasks.topdown.release.tabulations.legacy import write_legacy
@@ -67,7 +67,9 @@ def test_sample_release(shared: Path) -> None:
 def test_input_tables_tabulate_to_the_published_counts(shared: Path, tmp_path: Path) -> None:
     blocks = published_blocks(read_published(shared / "data" / SAMPLE))
     tables = write_input_tables(blocks, tmp_path)
-    result = read_inputs(persons=tables.persons, units=tables.units, geography=tables.geography)
+    result = check_inputs(
+        persons=tables.persons, units=tables.units, geography=tables.geography
+    ).accepted()
     cube = result.histograms["persons"].toarray().reshape(len(blocks.hhgq), 8, -1)
     assert (cube.sum(axis=1) == blocks.persons.toarray()).all()
     assert (cube.sum(axis=2) == blocks.hhgq).all()
@@ -86,7 +88,9 @@ def test_batches_do_not_change_the_counts(exact, folder, tmp_path: Path, monkeyp
     )
     blocks = published_blocks(read_published(folder))
     tables = write_input_tables(blocks, tmp_path)
-    result = read_inputs(persons=tables.persons, units=tables.units, geography=tables.geography)
+    result = check_inputs(
+        persons=tables.persons, units=tables.units, geography=tables.geography
+    ).accepted()
     cube = result.histograms["persons"].toarray().reshape(len(blocks.hhgq), 8, -1)
     assert (cube.sum(axis=2) == blocks.hhgq).all()
     maf = pd.read_parquet(tables.units)["MAFID"]
@@ -109,7 +113,9 @@ def test_what_records_cannot_say_is_put_right_and_counted(tmp_path: Path) -> Non
     )
     tables = write_input_tables(blocks, tmp_path)
     assert (tables.n_units_occupied, tables.n_minors_moved) == (2, 2)
-    result = read_inputs(persons=tables.persons, units=tables.units, geography=tables.geography)
+    result = check_inputs(
+        persons=tables.persons, units=tables.units, geography=tables.geography
+    ).accepted()
     assert result.histograms["units"].toarray().tolist() == [[0, 1], [0, 1], [0, 0]]
     assert result.invariants["facilities_4"].tolist() == [0, 0, 1]
 
