@@ -17,7 +17,7 @@ from typing import Literal
 
 from spineflow.flows.cli import main
 
-PATIENCE = 300
+PATIENCE = 900
 """Seconds after which a command that hangs is ended, and the schedule fails."""
 
 CHANGES = ("open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.chmod", "sqlite3.connect")

@@ -28,6 +28,7 @@ from spineflow.tasks.ledger.claims import Claim
 from spineflow.tasks.ledger.key import LedgerKey, Mark
 from spineflow.tasks.ledger.store import Ledger
 from spineflow.tasks.runs import opening
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
@@ -140,6 +141,7 @@ def office(folder: Path) -> Iterator[Office]:
             # Here and not in a fork, so that forks find the kernels compiled.
             assert main(["resume", str(folder / "world" / name)]) == 0
             assert main(["report", str(folder / "world" / name)]) == 0
+        shutil.copytree(folder / "world", folder / "finished")
         unmeasured = Office(folder, files, {}, {}, {})
         lengths, costs, samples = {}, {}, {}
         for name in files:
@@ -152,6 +154,23 @@ def office(folder: Path) -> Iterator[Office]:
             files_of_run = measurement_names(root).items()
             samples[name] = {own: path.read_bytes() for own, path in files_of_run}
         yield Office(folder, files, lengths, costs, samples)
+
+
+def test_the_certificates_of_all_products_add_up_what_was_charged(office: Office) -> None:
+    """Runs of the same people, one after the other, under one ledger."""
+    folder = office.folder / "finished"
+    draws = read_ledger(folder / "ledger.db").draws
+    spent = Fraction(0)
+    for name in office.files:
+        run = RunDirectory(folder / name)
+        run_id = run.read_manifest()["run_id"]
+        own = {draw: row for (run, draw), row in draws.items() if run == run_id}
+        assert own
+        spent += sum(row.bounded_rho for row in own.values())
+        text = (run.release / "certificate.md").read_text(encoding="utf-8")
+        assert run_id in text and PEOPLE in text
+        assert f"rho {spent}" in text
+        assert "FAILED" not in text and "NOT PRIVATE" not in text
 
 
 @pytest.fixture(scope="session")
