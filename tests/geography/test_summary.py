@@ -85,7 +85,7 @@ def test_counts_and_fan_outs(geography, shares, rules):
 
 
 def test_summary_leaves_out_categories_without_entities(geography, shares, rules):
-    outside = geography.assign(aian="9999")
+    outside = geography.assign(AIANNHCE="9999")
     spine = build_spine(
         outside, geolevel_shares=shares, kind="optimized", rules=rules, is_pure=False
     )
