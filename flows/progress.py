@@ -68,6 +68,7 @@ def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
     """
     owner = {future: stage for stage, futures in stages.items() for future in futures}
     done = dict.fromkeys(stages, 0)
+    failed: set[str] = set()
     picture = _picture()
     for stage, futures in stages.items():
         _tell(stage, 0, len(futures))
@@ -79,7 +80,8 @@ def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
             planned = len(stages[stage])
             _tell(stage, done[stage], planned)
             picture.draw(stage, done[stage], planned, elapsed())
-            if done[stage] == planned:
+            failed |= {stage} if isinstance(_outcome(future), BaseException) else set()
+            if done[stage] == planned and stage not in failed:
                 _log(stage, planned, elapsed())
     picture.show()
     raise_first_error(list(owner))
