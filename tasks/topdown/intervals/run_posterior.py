@@ -159,10 +159,14 @@ class RunPosterior:
         return self.of_run.bounds
 
     @cached_property
+    def geolevels(self) -> tuple[GroupedEstimates, ...]:
+        """Estimates of every geolevel's geounits, root first."""
+        return tuple(estimates for _, estimates in self.posterior.down())
+
+    @property
     def blocks(self) -> GroupedEstimates:
         """Estimates of the blocks."""
-        *_, (_, blocks) = self.posterior.down()
-        return blocks
+        return self.geolevels[-1]
 
     def bounds_of(
         self, bounds: LevelBounds, counted: sparse.csr_array

@@ -37,7 +37,7 @@ from spineflow.tasks.topdown.release.margin_files import MARGIN_LEVEL
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import read_shards
 
-MOST_ANSWERS = 300
+MOST_ANSWERS = 150
 """Most answers of a query that is looked at; larger ones tell no more, and take longest."""
 MOST_LEVELS = 8
 """Most levels of an attribute that are shown; of longer ones the largest, and all others."""
@@ -66,7 +66,7 @@ def summarise_margins(
     queries = [query for query in queries if query.n_rows <= MOST_ANSWERS]
     rows = []
     counts = sparse.csr_array((0, schema.n_cells), dtype=np.int64)
-    for depth, estimates in found.posterior.down():
+    for depth, estimates in enumerate(found.geolevels):
         level = found.spine.geolevels[depth]
         shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == level.name]
         files = [run.estimates(universe, level.name, shard.name) for shard in shards]
