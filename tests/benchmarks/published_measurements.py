@@ -131,7 +131,8 @@ def measured(folder: Path, fraction: Fraction) -> Measured:
         seconds[name] = usage.ru_utime + usage.ru_stime
         gib[name] = usage.ru_maxrss / 2**20
         wall = time.perf_counter() - before
-        print(f"{fraction}: {name} {seconds[name]:.1f} s, {wall:.1f} s by the wall", flush=True)
+        took = f"{seconds[name]:.1f} s, {wall:.1f} s by the wall, {gib[name]:.2f} GiB"
+        print(f"{fraction}: {name} {took}", flush=True)
     table = pq.read_metadata(folder / "estimate" / "spine" / "persons" / "blocks.parquet")
     return Measured(fraction, table.num_rows, seconds, gib)
 

@@ -188,7 +188,7 @@ def test_a_refused_run_is_one_sentence(
     for text, words in (
         ('[input]\nmeasurements = "nothing"\ngeography = "g.txt"\n', "nothing is no folder"),
         (f'[input]\nmeasurements = "{tmp_path}"\ngeography = "g.txt"\n', "no noisy measurements"),
-        ('[input]\nmeasured = "m"\n', "'input.measurements' is missing"),
+        ('[input]\nmeasured = "m"\n', "did you mean 'measurements'"),
         ('[input]\nmeasurements = "m"\ngeography = "g"\nconfidential = true\n', "confidential"),
         ('[input]\nmeasurements = "m"\ngeography = "g"\n[privacy]\nseed = 1\n', "no noise"),
         ('[input]\nmeasurements = "m"\ngeography = "g"\n[budget.persons]\nrhoo = "1"\n', "rhoo"),

@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from spineflow.geography.levels import Spine
+from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.cef_2020 import CENSUS, N_TYPES
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS
 from spineflow.tasks.census.schema import Schema
@@ -129,7 +129,7 @@ def read_blocks(
             if name == TOTAL_CONSTRAINT:
                 _refuse_repeated(folder, rows, name, level.geocode, place, counts)
                 counts[place] = values
-        _refuse_missing(folder, schema.universe, TOTAL_CONSTRAINT, level.geocode, counts)
+        _refuse_missing(folder, schema.universe, TOTAL_CONSTRAINT, level, counts)
         return BlockCounts(counts[:, 0], None)
     lower_name, upper_name = bound_names(schema)
     bounds = {name: np.full((n, n_types), -1, dtype=np.int64) for name in (lower_name, upper_name)}
@@ -138,7 +138,7 @@ def read_blocks(
             _refuse_repeated(folder, rows, name, level.geocode, place, bounds[name])
             bounds[name][place] = values
     for name, found in bounds.items():
-        _refuse_missing(folder, schema.universe, name, level.geocode, found)
+        _refuse_missing(folder, schema.universe, name, level, found)
     lower, upper = bounds[lower_name], bounds[upper_name]
     addresses, rest = np.divmod(upper, MOST_PERSONS_PER_ADDRESS)
     is_odd = (rest != 0).any(axis=1)
@@ -150,7 +150,7 @@ def read_blocks(
         housing_units, facilities = addresses[:, 0] - lower[:, 0], lower
     if is_odd.any():
         raise InputRefused(
-            f"{_some_file(folder, schema.universe, BLOCK)}: the bounds of geounit "
+            f"{folder.place(schema.universe, BLOCK)}: the bounds of geounit "
             f"{level.geocode[int(np.argmax(is_odd))]} are not 1 to 99,999 persons a facility and "
             "at most 99,999 a housing unit; fetch the file again."
         )
@@ -240,7 +240,7 @@ def refuse_inconsistent(
                 )
         for name, marks in seen.items():
             if name != TOTAL_CONSTRAINT or schema.universe == UNITS:
-                _refuse_missing(folder, schema.universe, name, level.geocode, marks)
+                _refuse_missing(folder, schema.universe, name, level, marks)
 
 
 def constraint_rows(
@@ -327,18 +327,14 @@ def _refuse_repeated(
 
 
 def _refuse_missing(
-    folder: MeasurementFolder, universe: str, name: str, geocode: np.ndarray, found: np.ndarray
+    folder: MeasurementFolder, universe: str, name: str, level: Geolevel, found: np.ndarray
 ) -> None:
     if (found[:, 0] < 0).any():
         place = int(np.argmax(found[:, 0] < 0))
         raise InputRefused(
-            f"{folder.root}: geounit {geocode[place]} of {universe} has no constraint {name}; "
-            "fetch its files again."
+            f"{folder.place(universe, level.name)}: geounit {level.geocode[place]} has no "
+            f"constraint {name}; fetch its files again."
         )
-
-
-def _some_file(folder: MeasurementFolder, universe: str, geolevel: str) -> str:
-    return folder.name(folder.level(universe, geolevel).constraints[0])
 
 
 def _refuse_disagreement(

@@ -100,6 +100,11 @@ class MeasurementFolder:
             f"budget.{universe}.geolevels; add its files, or correct the budget."
         )
 
+    def place(self, universe: str, geolevel: str) -> str:
+        """The name of the folder that has the constraints of a geolevel, in messages."""
+        parts = self.level(universe, geolevel).constraints[0].relative_to(self.root).parts
+        return "/".join(parts[:3])
+
     @property
     def has_root_of_nation(self) -> bool:
         """Whether the spines begin with the geolevel US."""

@@ -52,6 +52,7 @@ def test_a_release_from_an_export_and_from_the_runs_own_folder_is_that_of_the_ru
         assert "spent nothing" in (run.release / "certificate.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_partitions_may_be_spelt_cut_shuffled_and_lack_columns(
     export, tmp_path, monkeypatch: pytest.MonkeyPatch
 ):
