@@ -87,13 +87,13 @@ class Search:
     def changed(self, base: Tree) -> Iterator[tuple[str, Any, Tree]]:
         """Every toggle beside a base, with the settings that it makes.
 
-        A default that a file says in so many words is no toggle.
+        A default that a file says in so many words is no toggle, unless a preset says otherwise.
         """
         for key, values in self.toggles.items():
             for value in values:
                 tree = deepcopy(base)
                 put(tree, key, value)
-                is_said = value == default_of(self.product.settings, key)
+                is_said = "preset" not in base and value == default_of(self.product.settings, key)
                 if tree != base and not (is_said and get(base, key) is ABSENT):
                     yield key, value, tree
 
@@ -596,7 +596,7 @@ TOPDOWN_SEARCH = Search(
         "privacy.seed": (2,),
         "geography.spine": ("conventional", "aian", "optimized"),
         "geography.fanout_cutoff": (0,),
-        "geography.block_groups": ("production",),
+        "geography.block_groups": ("even", "production"),
         "geography.tract_subset_groups": ("even", "greedy"),
         "geography.bypass": (False,),
         "geography.bypass_cutoff": (2, "none"),
