@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from spineflow.flows import running
 from spineflow.flows.order import announced, run_in_process
 from spineflow.flows.running import Product, entered
@@ -15,14 +16,20 @@ from spineflow.tasks.runs.settings import ProductSettings
 
 @contextmanager
 def stages_in_process() -> Iterator[None]:
-    """Have commands run the stages of a product in this process, without a flow run."""
+    """Have commands run the stages of a product in this process, without a flow run.
+
+    The server of the session, if other tests have set one, is not theirs.
+    """
 
     def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
         with entered(str(run.root), type(settings)) as (opened, own):
             run_in_process(opened, announced(opened, own, product.order(opened, own)))
         return str(run.release)
 
-    with pytest.MonkeyPatch.context() as patched:
+    with (
+        temporary_settings(restore_defaults={PREFECT_API_URL}),
+        pytest.MonkeyPatch.context() as patched,
+    ):
         patched.setattr(running, "run_stages", run_stages)
         # `entered` submits the copying of a release to a flow that is not there.
         patched.setattr(running.copy_checked_release, "submit", running.copy_checked_release.fn)

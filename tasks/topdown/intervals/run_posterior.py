@@ -193,7 +193,7 @@ def _level(
     lower, upper, totals, states = [], [], [], []
     of_state: dict[str, int] = {}
     for shard in given():
-        constraints = shard.typed_constraints
+        constraints = shard.constraints
         lower.append(constraints.lower)
         upper.append(constraints.upper)
         if constraints.total is not None:
