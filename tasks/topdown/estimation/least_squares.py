@@ -51,6 +51,9 @@ EXACT = 1e-9
 ROUNDING = 1e-12
 """Allowance for rounding error, relative to the largest count."""
 ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
+HIGHS_ITERATIONS = 5000
+"""Most iterations of HiGHS's quadratic solver for a pass with linear rows, where another way is
+left: on some of them it makes no progress for as long as it is allowed to."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +301,7 @@ class PassProblem:
         L1 norm to what the problem has without its linear rows.
         """
         c, k = self.shape
-        found = self.solve_with_highs()
+        found = self.solve_with_highs(HIGHS_ITERATIONS)
         iterations = found.iterations
         if found.x is None:
             plain = replace(self, problem=replace(self.problem, rows=()))
@@ -423,14 +426,20 @@ class PassProblem:
             allowed = allowed & (self.targets[self.group_of_child] > EXACT)[:, rows]
         return np.ascontiguousarray(allowed)
 
-    def solve_with_highs(self) -> highs.HighsResult:
+    def solve_with_highs(self, iteration_limit: int | None = None) -> highs.HighsResult:
         """The same quadratic program with query answers as variables: sparse and diagonal."""
         program, cell, cost, diagonal = self.as_program()
         lower = np.zeros(program.n_columns)
         lower[cell.size :] = -np.inf
         upper = np.full(program.n_columns, np.inf)
         return highs.solve(
-            cost, program.matrix(), *program.bounds(), lower, upper, diagonal=diagonal
+            cost,
+            program.matrix(),
+            *program.bounds(),
+            lower,
+            upper,
+            diagonal=diagonal,
+            iteration_limit=iteration_limit,
         )
 
     def as_program(self) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
