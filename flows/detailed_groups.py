@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def detailed_groups(
 def detailed_groups_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, DetailedGroupsSettings) as (run, settings):
-        redundant = partial(redundant_spending_of_run, run, settings)
+        redundant = cache(partial(redundant_spending_of_run, run, settings))
         for wave in submitted(run, announced(run, settings, order(run, settings), redundant)):
             if "counts" in wave:
                 show_notes(

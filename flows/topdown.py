@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def topdown_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TopdownSettings) as (run, settings):
         show_budgets(settings)
-        redundant = partial(redundant_spending_of_run, run, settings)
+        redundant = cache(partial(redundant_spending_of_run, run, settings))
         for wave in submitted(run, announced(run, settings, order(run, settings), redundant)):
             if any(stage.endswith(" spine") for stage in wave):
                 show_notes(
