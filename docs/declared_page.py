@@ -31,6 +31,7 @@ PLACES = {
     "BoundDeclaration": "`[[census.universes.<name>.bounds]]`",
     "RelationDeclaration": "`[[census.universes.<name>.relations]]`",
     "Term": "An entry of `left` or `right`",
+    "HeldToDeclaration": "`[[census.universes.<name>.held_to]]`",
     "MicrodataDeclaration": "`[census.universes.<name>.microdata]`",
     "MicrodataColumn": "`[[census.universes.<name>.microdata.columns]]`",
     "FurtherRecords": "`[census.universes.<name>.microdata.further]`",

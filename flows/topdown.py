@@ -56,6 +56,7 @@ from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
 from spineflow.tasks.topdown.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
 from spineflow.tasks.topdown.estimation.steps import combine, estimate
+from spineflow.tasks.topdown.ingest.earlier import held_answers
 from spineflow.tasks.topdown.ingest.ingest import (
     check_input_of,
     largest_universe,
@@ -240,6 +241,7 @@ def check(settings: TopdownSettings) -> None:
     accepted = found.accepted(with_counts=with_counts)
     refuse_large_deltas(settings, largest_universe(accepted))
     if isinstance(accepted, DeclaredInput):
+        held_answers(settings, accepted)
         check_declared_spines(settings, accepted.areas.frame)
         return
     for universe in settings.run.universes:

@@ -20,6 +20,7 @@ from spineflow.tasks.census.declarations import (
     CoarseningDeclaration,
     CodePart,
     CodeRange,
+    HeldToDeclaration,
     LargestGroupDeclaration,
     QuantityDeclaration,
     Step,
@@ -89,6 +90,19 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class Held:
+    """Answers that are those of an earlier release; see `HeldToDeclaration`."""
+
+    name: str
+    query: str
+    where: Where
+    release: str
+    layout: str | None
+    universe: str
+    of: Where
+
+
+@dataclass(frozen=True)
 class Universe:
     """A universe as its stages know it.
 
@@ -106,6 +120,7 @@ class Universe:
     invariants: tuple[Invariant, ...]
     bounds: tuple[Bound, ...]
     relations: tuple[Relation, ...]
+    held: tuple[Held, ...]
 
     def bounded_attribute(self, schema: Schema) -> str | None:
         """The attribute of a schema on each of whose levels there are bounds; None without."""
@@ -163,6 +178,12 @@ class Census:
         names = [] if self.geography is None else [self.geography.table]
         for universe in self.universes.values():
             names += [universe.declared.table, *(step.table for step in universe.steps)]
+        return tuple(dict.fromkeys([*names, *self.earlier_releases]))
+
+    @property
+    def earlier_releases(self) -> tuple[str, ...]:
+        """Names under `[input]` of the earlier releases that universes are held to."""
+        names = [held.release for universe in self.universes.values() for held in universe.held]
         return tuple(dict.fromkeys(names))
 
     def schema(self, universe: str, attributes: Sequence[str] | None = None) -> Schema:
@@ -326,7 +347,11 @@ def _universe(
     relations = tuple(
         _relation(name, number, census, schemas) for number in range(len(declared.relations))
     )
-    names = [entry.name for entries in (zeros, invariants, relations) for entry in entries]
+    held = tuple(_held(name, entry, schema) for entry in declared.held_to)
+    if held and census.layout != DECLARED:
+        raise ValueError(f"{where} has held_to, which needs the layout {DECLARED!r}")
+    exact = (zeros, invariants, relations, held)
+    names = [entry.name for entries in exact for entry in entries]
     if len(set(names)) < len(names) and census.layout == DECLARED:
         twice = next(entry for entry in names if names.count(entry) > 1)
         raise ValueError(f"{where} declares {twice!r} twice; give one of them another name")
@@ -342,6 +367,7 @@ def _universe(
         tuple(invariants),
         bounds,
         relations,
+        held,
     )
 
 
@@ -367,6 +393,20 @@ def _bound(
         )
     named = entry.name or f"{entry.query} per {entry.per}"
     return Bound(named, entry.query, entry.where, entry.per, entry.by, low, high)
+
+
+def _held(name: str, entry: HeldToDeclaration, schema: Schema) -> Held:
+    marginal_query(schema, entry.query)
+    schema.cells_where(entry.where)
+    return Held(
+        entry.name or f"{entry.query} of {entry.release}",
+        entry.query,
+        entry.where,
+        entry.release,
+        entry.layout,
+        entry.universe or name,
+        entry.where if entry.of is None else entry.of,
+    )
 
 
 def _relation(

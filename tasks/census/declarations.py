@@ -179,6 +179,29 @@ class RelationDeclaration(Part):
     """Nothing stands for 0."""
 
 
+class HeldToDeclaration(Part):
+    """Answers to a query that every geounit has as an earlier release has them.
+
+    The earlier release is public, so that holding to it costs nothing further.
+    """
+
+    name: str | None = None
+    """Name in files, reports and messages."""
+    release: str
+    """Name under `[input]` of the directory of a finished run, or of a file of its microdata."""
+    layout: str | None = None
+    """Census whose microdata layout a file has, such as `cef_2020`; a run tells its own."""
+    universe: str | None = None
+    """Universe of the earlier release; by default the one of the same name."""
+    query: str = "total"
+    """Query whose answers are held; the earlier release must tell each of its attributes and
+    coarsenings under the same name, with the same levels."""
+    where: Where = {}
+    """The records whose answers are held; by default all."""
+    of: Where | None = None
+    """The records of the earlier release that are counted; by default those of `where`."""
+
+
 class MicrodataColumn(Part):
     """A column of released microdata in a layout of its own, and what fills it.
 
@@ -256,6 +279,8 @@ class UniverseDeclaration(Part):
     """Bounds per record of another universe."""
     relations: tuple[RelationDeclaration, ...] = ()
     """Linear equalities and inequalities."""
+    held_to: tuple[HeldToDeclaration, ...] = ()
+    """Answers of earlier releases."""
     identity: tuple[str, ...] = ()
     """Attributes by which the ledger recognises the records again; left out, all."""
     microdata: MicrodataDeclaration | None = None

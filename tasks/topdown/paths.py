@@ -22,6 +22,11 @@ def state_totals_file(run: RunDirectory) -> Path:
     return run.root / "spine" / "state_totals.json"
 
 
+def held_file(run: RunDirectory) -> Path:
+    """The public answers of earlier releases that the run is held to; without any, no file."""
+    return run.root / "spine" / "held.parquet"
+
+
 def spine_folder(run: RunDirectory, universe: str) -> Path:
     """Folder of a universe's spine."""
     return run.root / "spine" / universe

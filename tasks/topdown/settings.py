@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -21,6 +22,7 @@ from spineflow.tasks.census.queries import (
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import (
     ExactFraction,
     FilePath,
@@ -35,6 +37,7 @@ from spineflow.tasks.runs.settings import (
     refuse_shares,
 )
 from spineflow.tasks.runs.spelling import did_you_mean
+from spineflow.tasks.runs.stores import is_url
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
 from spineflow.tasks.topdown.workload.idle import refuse_idle_settings
@@ -63,10 +66,15 @@ class CensusTables(InputSettings):
         return dict(self.__pydantic_extra__)
 
     def files(self) -> tuple[str, ...]:
-        """Files and folders that hold the input, globs spelt out."""
-        return tuple(
-            file.path for name, path in self.paths().items() for file in input_files(name, path)
-        )
+        """Files and folders that hold the input, globs spelt out; of earlier runs, the release."""
+        found: list[str] = []
+        for name, path in self.paths().items():
+            earlier = RunDirectory(Path(path))
+            if not is_url(path) and earlier.manifest.exists():
+                found.append(str(earlier.release))
+            else:
+                found += [file.path for file in input_files(name, path)]
+        return tuple(found)
 
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
         """These settings with `absolute` applied to every path."""
@@ -253,6 +261,12 @@ class TopdownSettings(ProductSettings):
     def schema_of(self, universe: str) -> Schema:
         """The schema of a universe."""
         return self.compiled_census.schema(universe, self.workload_of(universe).attributes)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a universe that is run is held to an earlier release."""
+        universes = self.compiled_census.universes
+        return any(universes[name].held for name in self.run.universes)
 
     def workload_of(self, universe: str) -> UniverseSettings:
         """What is asked of a universe beside its budget."""

@@ -42,6 +42,7 @@ DECLARED_CHECKS: Mapping[str, str] = {
     "microdata_tabulate_to_estimates": "Parquet and text rows agree and give the area estimates",
     "structural_zeros_hold": "impossible cells are empty",
     "equality_constraints_hold": "invariants are met exactly",
+    "held_answers_agree": "with those of the earlier releases, in every area",
     "bounds_hold": "lower and upper bounds are met by every area",
     "relations_hold": "linear relations are met by every area",
 }
@@ -71,6 +72,8 @@ class DeclaredUniverse:
     zeros : masks (n_cells,) of structural zeros by name.
     exact : by name, a query, columns that name a unit, and the answers of each unit by the codes
         in these columns, joined by the unit separator.
+    held : by name, a query, the cells (n_cells,) that it counts, and the answers (n_areas, n_rows)
+        that every area has.
     relations : by name, a sign, and weights (n_cells,) of each universe.
     """
 
@@ -81,6 +84,7 @@ class DeclaredUniverse:
     zeros: Mapping[str, np.ndarray]
     exact: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Sequence[int]]]]
     bounds: tuple[ExpectedBound, ...]
+    held: Mapping[str, tuple[str, np.ndarray, np.ndarray]]
     relations: Mapping[str, tuple[str, Mapping[str, np.ndarray]]]
 
     @property
@@ -295,6 +299,11 @@ def _check_declarations(
         is_wrong = _misses_answers(universe.cells.margin(query), columns, answers, counts, areas)
         text = f"{exact} is not met by a unit of {', '.join(columns)}"
         failures["equality_constraints_hold"].add_each(is_wrong, text)
+    for held, (query, inside, due) in universe.held.items():
+        margin = universe.cells.margin(query)
+        found = _answers(counts * inside, margin.row_of_cell, margin.n_rows)
+        other = (found != due).any(axis=1)
+        fail_areas("held_answers_agree", other, f"{held} is not that of the earlier release in")
     for bound in universe.bounds:
         margin = universe.cells.margin(bound.query)
         found = _answers(counts * bound.inside, margin.row_of_cell, margin.n_rows)

@@ -10,7 +10,7 @@ from spineflow.tasks.census.declared_input import read_multiples
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.constrain_declared import read_declared_totals
+from spineflow.tasks.topdown.measurement.constrain_declared import read_declared_totals, read_held
 from spineflow.tasks.topdown.paths import (
     geography_file,
     invariants_file,
@@ -56,7 +56,7 @@ def _promised(
     public = pq.read_table(invariants_file(run)).to_pandas()
     exact = {}
     for invariant in universe.invariants:
-        answers = read_declared_totals(state_totals_file(run))[name][invariant.name]
+        totals = read_declared_totals(state_totals_file(run))[name][invariant.name]
         depth = geolevels.index(invariant.geolevel)
         named = tuple(level for level in geolevels[1 : depth + 1] if level in areas.columns)
         unit = declared_units(areas, geolevels)[invariant.geolevel]
@@ -65,7 +65,7 @@ def _promised(
         exact[invariant.name] = (
             invariant.query,
             named,
-            {key: answers[path] for key, path in zip(keys, unit.path.tolist(), strict=True)},
+            {key: totals[path] for key, path in zip(keys, unit.path.tolist(), strict=True)},
         )
     bounds = []
     for number, bound in enumerate(universe.bounds):
@@ -76,6 +76,7 @@ def _promised(
         )
         inside = schema.cells_where(bound.where)
         bounds.append(ExpectedBound(bound.name, bound.query, inside, low, high))
+    answers = read_held(run, settings, name, len(areas))
     return DeclaredUniverse(
         expected=ExpectedUniverse(
             cells=cells_of(schema),
@@ -91,6 +92,10 @@ def _promised(
         zeros={zero.name: schema.cells_where(zero.where) for zero in settings.zeros_of(name)},
         exact=exact,
         bounds=tuple(bounds),
+        held={
+            held.name: (held.query, schema.cells_where(held.where), answers[held.name].toarray())
+            for held in universe.held
+        },
         relations={
             relation.name: (
                 relation.sign,

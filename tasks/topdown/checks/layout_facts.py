@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.census import Census
+from spineflow.tasks.census.microdata import layout_of
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.release.microdata import layout_of, present_columns
+from spineflow.tasks.topdown.release.microdata import present_columns
 from spineflow.validation.topdown.layout import Layout, LayoutColumn
 
 

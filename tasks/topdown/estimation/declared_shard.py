@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 from spineflow.tasks.answers.noisy import Constraint, read_constraints
-from spineflow.tasks.census.census import Bound, Invariant, Universe
+from spineflow.tasks.census.census import Bound, Held, Invariant, Universe
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, LinearRows
+from spineflow.tasks.topdown.estimation.problem import NO_BOUND, LinearRows, is_refined
 from spineflow.tasks.topdown.measurement.declared_constraints import (
     PART,
     LevelUnits,
@@ -72,6 +72,8 @@ class DeclaredConstraints:
         geounits, and their paths.
         """
         reading = _Reading(path, schema, universe, geocode)
+        for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
+            reading.add_held(held)
         reading.add_bounds()
         for invariant in universe.invariants:
             reading.add_invariant(invariant, *units[invariant.name])
@@ -136,6 +138,41 @@ class _Reading:
         self.group = np.full(n, -1, dtype=np.int64)
         self.group_total = np.zeros(0, dtype=np.int64)
         self.rows: list[_Rows] = []
+        self.is_exact = False
+
+    def is_of_types(self, held: Held) -> bool:
+        """Whether held answers are exact numbers of records of every type."""
+        return not held.where and held.query == self.typed != TOTAL
+
+    def add_held(self, held: Held) -> None:
+        """Answers of an earlier release, which every geounit has."""
+        own = self.found[constraint_name(held.name), "="]
+        if self.is_of_types(held):
+            self.lower = np.maximum(self.lower, own.values)
+            self.upper = np.minimum(self.upper, own.values)
+            self.is_exact = True
+        elif held.query == TOTAL and not held.where:
+            self.total = own.values[:, 0]
+        else:
+            inside = self.schema.cells_where(held.where)
+            self._add_rows(held.name, held.query, inside, self.every, own.values, own.values)
+
+    def _add_rows(
+        self,
+        name: str,
+        query: str,
+        inside: np.ndarray | None,
+        group: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+    ) -> None:
+        """Rows of a query, on the cells `inside`; none where exact answers of the types decide
+        them, which ingest has compared.
+        """
+        row = marginal_query(self.schema, query).row_of_cell
+        label = row if inside is None else np.where(inside, row, row.max() + 1)
+        if not (self.is_exact and is_refined(label, self.query.row_of_cell)):
+            self.rows.append(_Rows(name, _matrix(self.schema, query, inside), group, lower, upper))
 
     def add_bounds(self) -> None:
         """Bounds on whole types; those on some cells of a type are rows."""
@@ -146,8 +183,8 @@ class _Reading:
             n_rows = marginal_query(self.schema, bound.query).n_rows
             low, high = _bound_values(self.found, number, n_rows, len(self.every))
             if aligned is None:
-                matrix = _matrix(self.schema, bound.query, self.schema.cells_where(bound.where))
-                self.rows.append(_Rows(bound.name, matrix, self.every, low, high))
+                inside = self.schema.cells_where(bound.where)
+                self._add_rows(bound.name, bound.query, inside, self.every, low, high)
                 continue
             self.lower[:, aligned] = np.maximum(self.lower[:, aligned], low[:, aligned])
             self.upper[:, aligned] = np.minimum(self.upper[:, aligned], high[:, aligned])
@@ -178,23 +215,22 @@ class _Reading:
         if of_parts.size and not self.group_total.size:
             self.group, self.group_total = place, of_parts[:, 0]
         elif of_parts.size:
-            matrix = _matrix(self.schema, TOTAL)
-            self.rows.append(_Rows(invariant.name, matrix, place, of_parts, of_parts))
+            self._add_rows(invariant.name, TOTAL, None, place, of_parts, of_parts)
 
     def _add_answers(
         self, invariant: Invariant, own: Constraint | None, place: np.ndarray, of_parts: np.ndarray
     ) -> None:
         """Exact answers of several rows: of the types' query as bounds, of others as rows."""
-        matrix = _matrix(self.schema, invariant.query)
+        name, query = invariant.name, invariant.query
         if own is not None and invariant.query == self.typed:
             held = _holds(own)
             self.lower[held] = np.maximum(self.lower[held], own.values[held])
             self.upper[held] = np.minimum(self.upper[held], own.values[held])
         elif own is not None:
             whole = np.where(_holds(own), self.every, -1)
-            self.rows.append(_Rows(invariant.name, matrix, whole, own.values, own.values))
+            self._add_rows(name, query, None, whole, own.values, own.values)
         if of_parts.size:
-            self.rows.append(_Rows(invariant.name, matrix, place, of_parts, of_parts))
+            self._add_rows(name, query, None, place, of_parts, of_parts)
 
     def add_relations(self) -> None:
         """Linear relations, as rows of one weighted sum."""
@@ -223,8 +259,11 @@ def _kept(
 
 
 def _typed_query(universe: Universe) -> str:
-    """The query whose rows are the cells' types: the first bounded or exact one of several rows."""
-    named = [bound.query for bound in universe.bounds]
+    """The query whose rows are the cells' types: the first held, bounded or exact one of several
+    rows.
+    """
+    named = [held.query for held in universe.held if not held.where]
+    named += [bound.query for bound in universe.bounds]
     named += [invariant.query for invariant in universe.invariants]
     return next((name for name in named if name != TOTAL), TOTAL)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.estimates import read_estimates, write_estimates
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
 from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.census import Universe
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.queries import TOTAL, marginal_query
 from spineflow.tasks.census.schema import Schema
@@ -150,8 +151,14 @@ class ShardInput:
         universe: str,
         spine: Spine,
         shard: Shard,
+        *,
+        with_held: bool = True,
     ) -> ShardInput:
-        """From published measurements and constraints; nothing confidential."""
+        """From published measurements and constraints; nothing confidential.
+
+        Without `with_held`, constraints are facts of the people alone: answers that are held to an
+        earlier release are not, since they have that release's noise.
+        """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         geolevel = shard.geolevel
         geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
@@ -159,7 +166,9 @@ class ShardInput:
         dpqueries = run.dpqueries(universe, geolevel, shard.name)
         held: ShardConstraints | DeclaredConstraints
         if settings.is_declared:
-            held = _declared_constraints(run, settings, universe, spine, shard, constraints)
+            declared = settings.compiled_census.universes[universe]
+            declared = declared if with_held else replace(declared, held=())
+            held = _declared_constraints(run, settings, declared, spine, shard, constraints)
             type_of_cell = held.type_of_cell
         else:
             held = ShardConstraints.read(constraints, schema, geolevel, geocode)
@@ -323,13 +332,12 @@ def _problem(
 def _declared_constraints(
     run: RunDirectory,
     settings: TopdownSettings,
-    universe: str,
+    declared: Universe,
     spine: Spine,
     shard: Shard,
     path: Path,
 ) -> DeclaredConstraints:
     """The constraints of a shard of a declared census."""
-    declared = settings.compiled_census.universes[universe]
     geolevels = settings.compiled_census.areas.geolevels
     geounits = slice(shard.start, shard.stop)
     units = {}
@@ -341,7 +349,8 @@ def _declared_constraints(
             part = LevelUnits(here.kind[geounits], here.unit[geounits])
             units[name] = (part, known[invariant.geolevel].path)
     geocode = spine.geolevel(shard.geolevel).geocode[geounits]
-    return DeclaredConstraints.read(path, settings.schema_of(universe), declared, geocode, units)
+    schema = settings.schema_of(declared.name)
+    return DeclaredConstraints.read(path, schema, declared, geocode, units)
 
 
 def bounded_type_of_cell(schema: Schema) -> np.ndarray:

@@ -25,6 +25,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.outcomes import write_input_outcomes
+from spineflow.tasks.topdown.ingest.earlier import HeldAnswers, held_answers, write_held
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -43,6 +44,8 @@ def check_input_of(settings: TopdownSettings) -> InputCheck | DeclaredCheck:
     """Read and check the tables that the settings name; messages show their file names."""
     tables = settings.input.paths()
     if settings.is_declared:
+        releases = settings.compiled_census.earlier_releases
+        tables = {name: path for name, path in tables.items() if name not in releases}
         schemas = {name: settings.schema_of(name) for name in settings.run.universes}
         return check_declared_input(run_census(settings), schemas, tables)
     universes = settings.run.universes
@@ -76,7 +79,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     result = check.accepted(with_counts=not settings.input.confidential)
     refuse_large_deltas(settings, largest_universe(result))
     if isinstance(result, DeclaredInput):
-        _write_declared(run, settings, result)
+        _write_declared(run, settings, result, held_answers(settings, result))
         return
     store_identity(run, settings, lambda key: input_digests(result, key))
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +101,9 @@ def largest_universe(result: IngestResult | DeclaredInput) -> int:
     return sum(result.state_totals.values())
 
 
-def _write_declared(run: RunDirectory, settings: TopdownSettings, result: DeclaredInput) -> None:
+def _write_declared(
+    run: RunDirectory, settings: TopdownSettings, result: DeclaredInput, held: HeldAnswers
+) -> None:
     """Write what the ingest of a declared census found; the exact totals come last."""
     store_identity(run, settings, lambda key: declared_digests(result, key))
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)
@@ -112,6 +117,7 @@ def _write_declared(run: RunDirectory, settings: TopdownSettings, result: Declar
     ):
         with replacing(path) as part:
             pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+    write_held(run, settings, held)
     totals = {
         universe: {
             name: {path: values.tolist() for path, values in answers.items()}

@@ -183,7 +183,7 @@ def _inputs(
     shards: Sequence[Shard],
 ) -> Iterator[ShardInput]:
     for shard in shards:
-        yield ShardInput.read(run, settings, universe, spine, shard)
+        yield ShardInput.read(run, settings, universe, spine, shard, with_held=False)
 
 
 def _level(

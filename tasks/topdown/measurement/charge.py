@@ -18,6 +18,7 @@ from spineflow.tasks.topdown.measurement.constrain_declared import refuse_unheld
 from spineflow.tasks.topdown.measurement.measure import part_of
 from spineflow.tasks.topdown.paths import (
     geography_file,
+    held_file,
     invariants_file,
     spine_folder,
     state_totals_file,
@@ -71,7 +72,8 @@ def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
         for universe in settings.run.universes
         for name in (GEOUNITS, BLOCKS, SHARDS)
     ]
-    return [geography_file(run), invariants_file(run), state_totals_file(run), *spines]
+    held = [held_file(run)] if settings.is_held else []
+    return [geography_file(run), invariants_file(run), state_totals_file(run), *held, *spines]
 
 
 def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from scipy import sparse
 from spineflow.geography.declared import declared_units
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.answers.noisy import write_constraints
 from spineflow.tasks.census.census import Universe
 from spineflow.tasks.census.declared_input import read_multiples
 from spineflow.tasks.census.invariants import read_geography
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.measurement.declared_constraints import (
     declared_constraints,
@@ -22,6 +24,7 @@ from spineflow.tasks.topdown.measurement.declared_constraints import (
 from spineflow.tasks.topdown.paths import (
     constraints_file,
     geography_file,
+    held_file,
     invariants_file,
     spine_folder,
     state_totals_file,
@@ -57,6 +60,7 @@ def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: s
     units = declared_units(areas, settings.compiled_census.areas.geolevels)
     public = pq.read_table(invariants_file(run)).to_pandas()
     released = released_sums(run, settings, declared, areas)
+    held = read_held(run, settings, universe, len(areas))
     resolved = declared_resolution(spine, declared, units)
     totals = read_declared_totals(state_totals_file(run))[universe]
     shards = read_shards(spine_folder(run, universe))
@@ -73,6 +77,7 @@ def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: s
             resolved=resolved,
             totals=totals,
             released=released,
+            held=held,
         )
         write_constraints(constraints_file(run, universe, shard.geolevel, shard.name), rows)
     return len(shards)
@@ -81,6 +86,21 @@ def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: s
 def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:
     """By universe and invariant, the exact answers of every unit by its path."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_held(
+    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
+) -> dict[str, sparse.csr_array]:
+    """By name, the answers `(n_areas, n_rows)` of earlier releases that a universe is held to."""
+    declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
+    found = {}
+    for held in declared.held:
+        mine = [("universe", "=", universe), ("held", "=", held.name)]
+        table = pq.read_table(held_file(run), columns=["area", "row", "count"], filters=mine)
+        area, row, count = (column.to_numpy() for column in table.columns)
+        shape = (n_areas, marginal_query(schema, held.query).n_rows)
+        found[held.name] = sparse.csr_array((count, (area, row)), shape=shape)
+    return found
 
 
 def released_sums(

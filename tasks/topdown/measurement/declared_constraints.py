@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 from spineflow.geography.declared import Units
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.noisy import Constraint
@@ -108,6 +109,7 @@ def declared_constraints(
     resolved: Mapping[str, Mapping[str, LevelUnits]],
     totals: Mapping[str, Mapping[str, Sequence[int]]],
     released: Mapping[str, np.ndarray],
+    held: Mapping[str, sparse.csr_array],
 ) -> tuple[Constraint, ...]:
     """All constraints of a shard's geounits.
 
@@ -117,6 +119,7 @@ def declared_constraints(
         resolved: by invariant and geolevel of the spine, from `resolved_units`.
         totals: by invariant, the exact answers of every unit by its path.
         released: by relation, `(n_areas,)` the weighted sum of earlier universes' releases.
+        held: by name, the answers `(n_areas, n_rows)` of earlier releases.
     """
     level = spine.geolevel(shard.geolevel)
     geocode = level.geocode[shard.start : shard.stop]
@@ -150,6 +153,11 @@ def declared_constraints(
             others = -summed(released[relation.name][:, None])
         name = constraint_name(relation.name)
         found.append(Constraint(name, relation.sign, geocode, others))
+    for name, answers in held.items():
+        where = (geounit, rows)
+        into = sparse.csr_array((np.ones(rows.size, np.int64), where), (n, answers.shape[0]))
+        values = (into @ answers).toarray()
+        found.append(Constraint(constraint_name(name), "=", geocode, values))
     nothing = np.zeros((n, 1), dtype=np.int64)
     found += [Constraint(constraint_name(zero.name), "=", geocode, nothing) for zero in zeros]
     return tuple(found)

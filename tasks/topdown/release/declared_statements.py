@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from spineflow.tasks.census.census import Held
+from spineflow.tasks.census.declarations import Where
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
@@ -31,6 +33,7 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, str], ...
                     f"record of {bound.per}, whose number is public",
                 )
             )
+        rows += [(f"{name}: {held.name}", _held(name, held)) for held in universe.held]
         rows += [
             (
                 f"{name}: {relation.name}",
@@ -42,12 +45,25 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, str], ...
         rows += [
             (
                 f"{name}: {zero.name}",
-                f"no {name} with "
-                + " and ".join(
-                    f"{attribute} {', '.join(map(str, levels))}"
-                    for attribute, levels in zero.where.items()
-                ),
+                f"no {name} with {_levels(zero.where)}",
             )
             for zero in settings.zeros_of(name)
         ]
     return tuple(rows)
+
+
+def _held(name: str, held: Held) -> str:
+    """What is held to an earlier release, and what that costs."""
+    among = f" with {_levels(held.where)}" if held.where else ""
+    theirs = f" with {_levels(held.of)}" if held.of else ""
+    return (
+        f"{held.query} of {name}{among} in every geounit is that of {held.universe}{theirs} in the "
+        f"earlier release {held.release}, whose own guarantee holds for it; holding to what is "
+        "public costs nothing further"
+    )
+
+
+def _levels(where: Where) -> str:
+    return " and ".join(
+        f"{attribute} {', '.join(map(str, levels))}" for attribute, levels in where.items()
+    )

@@ -32,6 +32,7 @@ from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.census import Census, tells
 from spineflow.tasks.census.declarations import MicrodataColumn, MicrodataDeclaration
 from spineflow.tasks.census.invariants import read_invariants
+from spineflow.tasks.census.microdata import layout_of
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
@@ -128,14 +129,6 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
     if layout_of(universe).further is not None:
         further = read_invariants(invariants_file(run))
     return write_microdata(estimates, schema, folder, further, is_private=settings.is_private)
-
-
-def layout_of(universe: str, census: Census = CENSUS) -> MicrodataDeclaration:
-    """The declared layout of a universe's microdata; raises ValueError if there is none."""
-    layout = census.universes[universe].declared.microdata
-    if layout is None:
-        raise ValueError(f"the census declares no microdata of {universe}")
-    return layout
 
 
 def write_microdata(

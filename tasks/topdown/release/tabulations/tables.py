@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
+from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from spineflow.tasks.topdown.release.tabulations.levels import (
     SUMMARY_LEVELS,
@@ -27,7 +28,6 @@ from spineflow.tasks.topdown.release.tabulations.levels import (
     SummaryLevel,
     entities_of,
 )
-from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_microdata
 from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
 
 TABLES = "tables"

@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
-from spineflow.tasks.topdown.release.tabulations.microdata_counts import count_microdata
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
 from spineflow.tasks.topdown.release.tabulations.variables import (
     tables_of,

@@ -1,0 +1,234 @@
+"""Counting released microdata: from rows in a declared layout, or with labels, to histograms.
+
+Files are Parquet, or text with pipes between the fields and a header. They are read in batches;
+memory is that of the histograms and one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.tasks.census.areas import AreaIndex, Areas
+from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.census import Census
+from spineflow.tasks.census.declarations import MicrodataColumn, MicrodataDeclaration
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
+from spineflow.tasks.tables.columns import CodedColumn
+
+ROWS_PER_BATCH = 1 << 18
+_LINES_OF_STAMP = f"# {NOT_PRIVATE}\n".encode()
+
+
+@dataclass(frozen=True)
+class MicrodataFile:
+    """A file of released microdata."""
+
+    path: Path
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is Parquet, by its name; else it is text."""
+        return self.path.suffix == ".parquet"
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        if self.is_parquet:
+            with pq.ParquetFile(self.path) as file:
+                return file.schema_arrow.names
+        with self.path.open("rb") as stream:
+            lines = (stream.readline() for _ in range(1 + self.is_stamped))
+            return list(lines)[-1].decode().rstrip("\r\n").split("|")
+
+    @cached_property
+    def is_stamped(self) -> bool:
+        """Whether it says that it is of a run that is not private."""
+        if self.is_parquet:
+            metadata = pq.read_metadata(self.path).metadata or {}
+            return metadata.get(STAMP_KEY.encode()) == NOT_PRIVATE.encode()
+        with self.path.open("rb") as stream:
+            return stream.readline() == _LINES_OF_STAMP
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns as dictionaries of texts, batch by batch."""
+        if self.is_parquet:
+            with pq.ParquetFile(self.path, read_dictionary=list(names)) as file:
+                yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=list(names))
+            return
+        texts = pa.dictionary(pa.int32(), pa.string())
+        yield from pyarrow.csv.open_csv(
+            self.path,
+            pyarrow.csv.ReadOptions(skip_rows=int(self.is_stamped)),
+            pyarrow.csv.ParseOptions(delimiter="|"),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, texts),
+                include_columns=list(names),
+                strings_can_be_null=False,
+            ),
+        )
+
+
+def layout_of(universe: str, census: Census = CENSUS) -> MicrodataDeclaration:
+    """The declared layout of a universe's microdata; raises ValueError if there is none."""
+    layout = census.universes[universe].declared.microdata
+    if layout is None:
+        raise ValueError(f"the census declares no microdata of {universe}")
+    return layout
+
+
+def count_microdata(
+    path: Path, block_geocode: np.ndarray, universe: str, census: Census = CENSUS
+) -> tuple[sparse.csr_array, Schema]:
+    """Histograms of a universe's microdata, shape `(n_blocks, n_cells)`, and their schema.
+
+    `block_geocode` are the 16-digit codes of the blocks, ascending. The schema has those of the
+    universe's own attributes that the file tells. Rows of further records are left out. Raises
+    ValueError for a record in another block or of an unknown code.
+    """
+    layout, file = layout_of(universe, census), MicrodataFile(path)
+    names = file.names
+    telling = {
+        column.attribute: column
+        for column in layout.columns
+        if column.attribute is not None and column.name in names
+    }
+    own = census.universes[universe].declared.attributes
+    schema = census.schema(universe, tuple(name for name in own if name in telling))
+    told = [telling[name] for name in schema.attributes]
+    level_of = [_levels(column, schema) for column in told]
+    further = {} if layout.further is None else dict(layout.further.values)
+    marks = [(name, value) for name, value in further.items() if name in names]
+    digits = {c.name: c.digits for c in layout.columns if c.digits is not None}
+    blocks = block_geocode.astype(np.int64)
+
+    def rows(batch: pa.RecordBatch) -> _Rows:
+        is_own = np.full(batch.num_rows, not marks)
+        for name, value in marks:
+            is_own |= _integers(batch, name) != int(value)
+        levels = []
+        for column, known in zip(told, level_of, strict=True):
+            code = _integers(batch, column.name)[is_own]
+            if code.size and (code.min() < 0 or code.max() >= known.size):
+                raise _unknown_code(path, column.name)
+            level = known[code]
+            if (level < 0).any():
+                raise _unknown_code(path, column.name)
+            levels.append(level)
+        geocode = np.zeros(batch.num_rows, dtype=np.int64)
+        for name, (start, stop) in digits.items():
+            geocode = geocode * 10 ** (stop - start) + _integers(batch, name)
+        block = np.searchsorted(blocks, geocode)
+        if (blocks[np.minimum(block, len(blocks) - 1)] != geocode).any():
+            raise ValueError(f"{path.name} has a row in a block outside the geography")
+        cell = np.ravel_multi_index(levels, schema.shape)
+        return _Rows(block[is_own], cell, np.ones(len(cell), dtype=np.int64))
+
+    read = dict.fromkeys([*digits, *(column.name for column in told), *(name for name, _ in marks)])
+    return _count(file, tuple(read), rows, (len(blocks), schema.n_cells)), schema
+
+
+def count_labelled_microdata(
+    path: Path, areas: Areas, schema: Schema, count: str | None
+) -> sparse.csr_array:
+    """Histograms `(n_areas, n_cells)` of microdata with a column for each geolevel and the label of
+    each attribute's level.
+
+    `count` names the column that says how many records a row stands for; None for one each. Raises
+    ValueError for other columns, a record in another area, or a label of no level.
+    """
+    file, index = MicrodataFile(path), AreaIndex(areas, len(areas.columns))
+    names = [*areas.columns, *schema.attributes, *((count,) if count else ())]
+    if file.names != names:
+        raise ValueError(
+            f"{path.name} has the columns {', '.join(file.names)} and not {', '.join(names)}"
+        )
+    level_of = {
+        name: {label: level for level, label in enumerate(schema.labels(name))}
+        for name in schema.attributes
+    }
+
+    def rows(batch: pa.RecordBatch) -> _Rows:
+        area = index.positions([_coded(batch, name) for name in areas.columns])
+        if (area < 0).any():
+            raise ValueError(f"{path.name} has a row in an area outside the geography")
+        levels = {}
+        for name, known in level_of.items():
+            level = _looked_up(batch, name, known)
+            if (level < 0).any():
+                raise _unknown_code(path, name)
+            levels[name] = level
+        times = np.ones(batch.num_rows, dtype=np.int64)
+        return _Rows(area, schema.cells(levels), _integers(batch, count) if count else times)
+
+    return _count(file, names, rows, (len(areas), schema.n_cells))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Of the records of a batch: their area, their cell, and how many they are, `(n_rows,)`."""
+
+    area: np.ndarray
+    cell: np.ndarray
+    times: np.ndarray
+
+
+def _levels(column: MicrodataColumn, schema: Schema) -> np.ndarray:
+    """Level of every code from 0 on, -1 for codes that no level has."""
+    n = len(schema.labels(column.attribute or ""))
+    first = column.first or 0
+    codes = [int(c) for c in column.codes] if column.codes else list(range(first, first + n))
+    levels = np.full(max(codes) + 1, -1, dtype=np.int64)
+    levels[codes] = np.arange(n)
+    return levels
+
+
+def _unknown_code(path: Path, name: str) -> ValueError:
+    return ValueError(f"{path.name} has a code that {name} does not have")
+
+
+def _count(
+    file: MicrodataFile,
+    names: Sequence[str],
+    rows_of: Callable[[pa.RecordBatch], _Rows],
+    shape: tuple[int, int],
+) -> sparse.csr_array:
+    """Count records by area and cell, as `rows_of` has them of each batch."""
+    keys, counts = [], []
+    for batch in file.batches(names):
+        rows = rows_of(batch)
+        distinct, where = np.unique(rows.area * shape[1] + rows.cell, return_inverse=True)
+        keys.append(distinct)
+        counts.append(np.bincount(where, rows.times, len(distinct)).astype(np.int64))
+    key = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
+    count = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
+    histogram = sparse.csr_array(sparse.coo_array((count, np.divmod(key, shape[1])), shape=shape))
+    histogram.sum_duplicates()
+    return histogram
+
+
+def _coded(batch: pa.RecordBatch, name: str) -> CodedColumn:
+    column = batch.column(name)
+    return CodedColumn(column.indices.to_numpy(), tuple(column.dictionary.to_pylist()))
+
+
+def _looked_up(batch: pa.RecordBatch, name: str, known: Mapping[str, int]) -> np.ndarray:
+    """The number of every row's text, -1 for those that are not known."""
+    return _coded(batch, name).lookup(lambda text: known.get(text or "", -1), np.int64)
+
+
+def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:
+    """The codes of a column as integers."""
+    column = batch.column(name)
+    if not pa.types.is_dictionary(column.type):
+        return column.to_numpy().astype(np.int64)
+    values = np.array(column.dictionary.to_pylist(), dtype=np.int64)
+    return values[column.indices.to_numpy()]

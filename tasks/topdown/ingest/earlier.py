@@ -1,0 +1,348 @@
+"""Answers of earlier releases that a declared census is held to.
+
+An earlier release is a finished run of this project, of any census on the same areas, or a file of
+its microdata in the layout of a preset census. Its rows are counted by area and cell, and added up
+to the rows of a query, whose attributes and coarsenings it must tell under the same names with the
+same levels. What is found becomes a public file of the run, is charged with the spine, and is all
+that later steps read.
+
+What the held answers decide by themselves is compared with the other declarations here, before
+anything is measured: structural zeros, bounds and invariants on sums of held rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.tasks.census.areas import Areas
+from spineflow.tasks.census.census import Census, Held, Universe, label_parts, preset_census
+from spineflow.tasks.census.declared_input import DeclaredInput
+from spineflow.tasks.census.invariants import read_geography
+from spineflow.tasks.census.microdata import (
+    MicrodataFile,
+    count_labelled_microdata,
+    count_microdata,
+)
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing, sha256_of_file
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.topdown.paths import geography_file, held_file
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]
+"""By universe and name of what is held, the answers `(n_areas, n_rows)` in the order of areas."""
+
+_SOURCES = b"earlier releases"
+NO_BOUND = np.iinfo(np.int64).max
+
+
+def held_answers(settings: TopdownSettings, result: DeclaredInput) -> HeldAnswers:
+    """The answers of all earlier releases that the universes of a run are held to.
+
+    Raises InputRefused for what is no finished release, one of other areas or other levels, one
+    that is not private beside a run that is, and for answers that contradict a declaration.
+    """
+    found = {}
+    census = settings.compiled_census
+    for name in settings.run.universes:
+        universe = census.universes[name]
+        schema = settings.schema_of(name)
+        for held in universe.held:
+            counts, told = _counted(settings, held, result.areas)
+            found[name, held.name] = _answers(held, schema, counts, told)
+        _refuse_contradictions(settings, universe, result, found)
+    return found
+
+
+def write_held(run: RunDirectory, settings: TopdownSettings, found: HeldAnswers) -> None:
+    """Write held answers: universe, held, area (row of the geography), row, count; non-zero ones.
+
+    The digests of the earlier releases' files stand in the metadata.
+    """
+    if not found:
+        return
+    tables = []
+    for (universe, name), answers in found.items():
+        entries = sparse.coo_array(answers)
+        n = entries.nnz
+        columns = {
+            "universe": pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), [universe]),
+            "held": pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), [name]),
+            "area": pa.array(entries.row, pa.int32()),
+            "row": pa.array(entries.col, pa.int32()),
+            "count": pa.array(entries.data, pa.int64()),
+        }
+        tables.append(pa.table(columns))
+    table = pa.concat_tables(tables).unify_dictionaries()
+    digests = {
+        file.name: sha256_of_file(file)
+        for file in (_file_of(settings, held) for held in _all_held(settings))
+    }
+    text = "\n".join(f"{digest} {name}" for name, digest in sorted(digests.items()))
+    with replacing(held_file(run)) as part:
+        pq.write_table(table.replace_schema_metadata({_SOURCES: text.encode()}), part)
+
+
+def _all_held(settings: TopdownSettings) -> Iterator[Held]:
+    census = settings.compiled_census
+    return (held for name in settings.run.universes for held in census.universes[name].held)
+
+
+def _run_of(settings: TopdownSettings, held: Held) -> RunDirectory | None:
+    """The directory of the run that is named; None for a file."""
+    path = Path(settings.input.paths()[held.release])
+    return RunDirectory(path) if path.is_dir() else None
+
+
+def _file_of(settings: TopdownSettings, held: Held) -> Path:
+    """The file of microdata that is counted."""
+    run = _run_of(settings, held)
+    if run is not None:
+        return run.release / f"mdf_{held.universe}.parquet"
+    return Path(settings.input.paths()[held.release])
+
+
+def _counted(
+    settings: TopdownSettings, held: Held, areas: Areas
+) -> tuple[sparse.csr_array, Schema]:
+    """Records of an earlier release by area and cell, and the schema that numbers the cells."""
+    run, where = _run_of(settings, held), f"input.{held.release}"
+    file = _file_of(settings, held)
+    if run is None:
+        earlier = _census_of_layout(held, where)
+        if not file.exists():
+            raise InputRefused(
+                f"{where}: {file} is neither the directory of a finished run nor a file of its "
+                "microdata; correct the path."
+            )
+    else:
+        of_run = _finished_settings(run, held, where)
+        earlier = of_run.compiled_census
+        _refuse_other_areas(run, earlier, areas, where)
+    try:
+        if settings.is_private and MicrodataFile(file).is_stamped:
+            raise InputRefused(
+                f"{where}: the earlier release is stamped NOT PRIVATE, so that whatever is held to "
+                "it protects nobody; name a release whose noise protects."
+            )
+        if run is None or not earlier.is_declared:
+            return _counted_in_layout(file, areas, held, earlier)
+        schema = of_run.schema_of(held.universe)
+        count = earlier.universes[held.universe].declared.count
+        return count_labelled_microdata(file, areas, schema, count), schema
+    except (ValueError, OSError, pa.ArrowException) as error:
+        reason = str(error) if type(error) is ValueError else "the file cannot be read"
+        raise InputRefused(
+            f"{where}: {reason}; name an earlier release on the areas and levels of this census."
+        ) from None
+
+
+def _census_of_layout(held: Held, where: str) -> Census:
+    if held.layout is None:
+        raise InputRefused(
+            f"{where} is no directory of a finished run; name one, or give held_to the layout that "
+            "the file of microdata has."
+        )
+    try:
+        census = preset_census(held.layout)
+    except ValueError as error:
+        raise InputRefused(f"{where}: the layout {error}.") from None
+    if held.universe not in census.universes:
+        raise InputRefused(f"{where}: the layout {held.layout} has no universe {held.universe}.")
+    return census
+
+
+def _finished_settings(run: RunDirectory, held: Held, where: str) -> TopdownSettings:
+    """The settings of an earlier run; raises InputRefused for one that has released nothing."""
+    manifest = run.read_manifest()
+    if not run.release.exists():
+        raise InputRefused(
+            f"{where}: the run {run.root.name} has no release yet; finish it with 'spineflow "
+            "resume'."
+        )
+    if manifest["product"] != TopdownSettings.PRODUCT:
+        raise InputRefused(
+            f"{where} is a run of {manifest['product']}; only those of {TopdownSettings.PRODUCT} "
+            "release microdata that answers can be held to."
+        )
+    run.refuse_edited_settings()
+    settings = frozen_settings(TopdownSettings, run.settings)
+    if held.universe not in settings.run.universes:
+        raise InputRefused(
+            f"{where}: the earlier release has no universe {held.universe}; it has "
+            f"{', '.join(settings.run.universes)}."
+        )
+    return settings
+
+
+def _refuse_other_areas(run: RunDirectory, earlier: Census, areas: Areas, where: str) -> None:
+    """Raise InputRefused unless an earlier run has exactly these areas."""
+    theirs = read_geography(geography_file(run))["block_geocode"].to_numpy(dtype=object)
+    if earlier.is_declared:
+        ours = areas.frame["block_geocode"].to_numpy(dtype=object)
+    else:
+        ours = areas.frame[areas.columns[-1]].to_numpy(dtype=object)
+    missing, further = set(ours) - set(theirs), set(theirs) - set(ours)
+    if missing or further:
+        raise InputRefused(
+            f"{where}: the earlier release is on other areas ({len(missing):,} of this census are "
+            f"none of its areas, and {len(further):,} of its areas are none of this census); name "
+            "one on the same areas."
+        )
+
+
+def _counted_in_layout(
+    file: Path, areas: Areas, held: Held, census: Census
+) -> tuple[sparse.csr_array, Schema]:
+    """Counts of a file whose columns spell the last geolevel's code digit by digit."""
+    codes = areas.frame[areas.columns[-1]].to_numpy(dtype=object).astype(str)
+    if not areas.last_is_unique or not all(code.isdigit() and len(code) < 19 for code in codes):
+        raise ValueError(f"{areas.columns[-1]} has no codes such as its layout spells")
+    order = np.argsort(codes.astype(np.int64))
+    counts, schema = count_microdata(file, codes[order], held.universe, census)
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return counts[position], schema
+
+
+def _answers(
+    held: Held, schema: Schema, counts: sparse.csr_array, told: Schema
+) -> sparse.csr_array:
+    """The earlier counts `(n_areas, n_cells of told)` added up to the rows of the held query."""
+    where = f"input.{held.release}, as held_to {held.name!r} needs it"
+    query = marginal_query(schema, held.query)
+    row = np.zeros((1,) * len(told.shape), dtype=np.int64)
+    steps = np.cumprod([1, *query.shape[:0:-1]])[::-1]
+    for name, attribute, labels in label_parts(schema, held.query):
+        coarsening = told.coarsening(name)
+        axis = coarsening.attribute if coarsening else name
+        if axis not in told.attributes:
+            raise InputRefused(
+                f"{where}: the earlier release does not tell {name}; choose a query that it tells."
+            )
+        theirs = coarsening.levels if coarsening else told.labels(axis)
+        if set(theirs) != set(labels):
+            other = sorted(set(theirs) ^ set(labels))[0]
+            raise InputRefused(
+                f"{where}: the earlier release has other levels of {name}, such as {other!r}; "
+                "declare the same levels, or a coarsening that has them."
+            )
+        number = np.array([labels.index(label) for label in theirs], dtype=np.int64)
+        level = number[list(coarsening.groups)] if coarsening else number
+        shape = [1] * len(told.shape)
+        shape[told.attributes.index(axis)] = -1
+        row = row + level.reshape(shape) * steps[schema.attributes.index(attribute)]
+    row_of_cell = np.broadcast_to(row, told.shape).ravel()
+    try:
+        counted = np.flatnonzero(told.cells_where(held.of))
+    except ValueError as error:
+        raise InputRefused(f"{where}: {error} of the earlier release.") from None
+    matrix = sparse.csr_array(
+        (np.ones(counted.size, dtype=np.int64), (counted, row_of_cell[counted])),
+        shape=(told.n_cells, query.n_rows),
+    )
+    return sparse.csr_array(counts @ matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """The sum of some cells, mask (n_cells,), that a declaration keeps between `lower` and `upper`
+    (n_units,) in units of areas: `unit` (n_areas,) of each area, and what messages call them.
+    """
+
+    what: str
+    cells: np.ndarray
+    unit: np.ndarray
+    places: Sequence[str]
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def _refuse_contradictions(
+    settings: TopdownSettings, universe: Universe, result: DeclaredInput, found: HeldAnswers
+) -> None:
+    """Raise InputRefused where held answers alone break a zero, a bound, an invariant or others.
+
+    What they decide only together with noise is left to the estimation.
+    """
+    name, schema = universe.name, settings.schema_of(universe.name)
+    for declared in _declared_sums(settings, universe, schema, result, found):
+        for held in universe.held:
+            rows = _held_rows(held, schema, declared.cells)
+            if rows is None:
+                continue
+            of_area = np.asarray(found[name, held.name][:, rows].sum(axis=1)).ravel()
+            sums = np.zeros(len(declared.places), dtype=np.int64)
+            np.add.at(sums, declared.unit, of_area)
+            broken = (sums < declared.lower) | (sums > declared.upper)
+            if broken.any():
+                place = declared.places[int(broken.argmax())]
+                raise InputRefused(
+                    f"The answers of {name} that are held as {held.name!r} contradict "
+                    f"{declared.what} in {place}; take one of them out."
+                )
+
+
+def _held_rows(held: Held, schema: Schema, cells: np.ndarray) -> np.ndarray | None:
+    """The held rows whose cells are together those of a sum; None where there are no such."""
+    inside = schema.cells_where(held.where)
+    row = np.where(inside, marginal_query(schema, held.query).row_of_cell, -1)
+    rows = np.unique(row[cells])
+    is_sum = rows.size and rows[0] >= 0 and np.array_equal(np.isin(row, rows), cells)
+    return rows if is_sum else None
+
+
+def _declared_sums(
+    settings: TopdownSettings,
+    universe: Universe,
+    schema: Schema,
+    result: DeclaredInput,
+    found: HeldAnswers,
+) -> Iterator[_Sum]:
+    """The sums that structural zeros, bounds, invariants and, of several, held answers fix."""
+    name = universe.name
+    areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
+    each = np.arange(len(areas))
+    forbidden = np.zeros(schema.n_cells, dtype=bool)
+    for zero in settings.zeros_of(name):
+        forbidden |= schema.cells_where(zero.where)
+    for held in universe.held:
+        row = marginal_query(schema, held.query).row_of_cell
+        inside = schema.cells_where(held.where)
+        impossible = inside & ~np.isin(row, row[inside & ~forbidden])
+        nothing = np.zeros(len(areas), dtype=np.int64)
+        yield _Sum("the structural zeros", impossible, each, areas, nothing, nothing)
+        if len(universe.held) > 1:
+            answers = found[name, held.name].toarray()
+            for answer in np.unique(row[inside]).tolist():
+                own = answers[:, answer]
+                what = f"those held as {held.name!r}"
+                yield _Sum(what, inside & (row == answer), each, areas, own, own)
+    for number, bound in enumerate(universe.bounds):
+        row = marginal_query(schema, bound.query).row_of_cell
+        inside = schema.cells_where(bound.where)
+        for answer in np.unique(row[inside]).tolist():
+            records = result.multiples[name, number][:, answer]
+            lower = (bound.at_least or 0) * records
+            upper = np.full_like(records, NO_BOUND)
+            if bound.at_most is not None:
+                upper = bound.at_most * records
+            cells = inside & (row == answer)
+            yield _Sum(f"the bound {bound.name}", cells, each, areas, lower, upper)
+    for invariant in universe.invariants:
+        row = marginal_query(schema, invariant.query).row_of_cell
+        units = result.areas.units[invariant.geolevel]
+        places = [f"{invariant.geolevel} {path}" for path in units.path]
+        exact = np.array([result.totals[name][invariant.name][path] for path in units.path])
+        for answer, values in enumerate(exact.T):
+            what = f"the invariant {invariant.name}"
+            yield _Sum(what, row == answer, units.number, places, values, values)
