@@ -1,7 +1,7 @@
 """The TopDown flow: from census-like tables to privacy-protected microdata.
 
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
-           -> microdata -> tables, margins -> checks -> release -> accuracy, report
+           -> microdata -> tables, and margins beside both -> checks -> release -> accuracy, report
 
 With full information, measurements are combined from the blocks up before they are estimated.
 The spine is summarised for the report at the side, while estimates are made.
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -218,14 +219,14 @@ def release_of(
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release."""
     written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
-    yield {f"{universe} microdata": [made] for universe, made in written.items()}
-    made = list(written.values())
-    if has_tables(settings):
-        made = [call(write_redistricting_tables, after=made)]
-        yield {"tables": made}
+    wave = {f"{universe} microdata": [made] for universe, made in written.items()}
     if has_margins(settings):
-        made = [call(write_release_margins, after=made)]
-        yield {"margins": made}
+        # They need no microdata, and take longest: before the tables in the queue of the workers.
+        wave["margins"] = [call(write_release_margins, after=chain(*estimated.values()))]
+    if has_tables(settings):
+        wave["tables"] = [call(write_redistricting_tables, after=written.values())]
+    yield wave
+    made = [one for calls in wave.values() for one in calls]
     checked = call(check_release, after=made)
     yield {"checks": [checked]}
     released = call(release_run, after=[checked])

@@ -220,9 +220,10 @@ def _runs(
     wanted = pd.Index(np.asarray(geocodes, dtype=object))
     if wanted.empty:
         return
-    first, last = min(wanted), max(wanted)
+    first, last = wanted.min(), wanted.max()
+    texts = [field.name for field in schema if field.type == pa.string()]
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        with pq.ParquetFile(path, read_dictionary=["geocode", "query_name"]) as file:
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
             for number in range(file.num_row_groups):
                 statistics = file.metadata.row_group(number).column(0).statistics
                 if statistics is None:

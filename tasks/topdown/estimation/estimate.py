@@ -152,9 +152,11 @@ class ShardInput:
         spine: Spine,
         shard: Shard,
         *,
+        measured: Mapping[str, QueryMeasurement] | None = None,
         with_held: bool = True,
     ) -> ShardInput:
-        """From published measurements and constraints; nothing confidential.
+        """From published measurements, which `measured` replaces, and constraints; nothing
+        confidential.
 
         Without `with_held`, constraints are facts of the people alone: answers that are held to an
         earlier release are not, since they have that release's noise.
@@ -163,7 +165,9 @@ class ShardInput:
         geolevel = shard.geolevel
         geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
         constraints = constraints_file(run, universe, geolevel, shard.name)
-        dpqueries = run.dpqueries(universe, geolevel, shard.name)
+        if measured is None:
+            dpqueries = run.dpqueries(universe, geolevel, shard.name)
+            measured = read_query_measurements(dpqueries, schema, budget, geocode)
         held: ShardConstraints | DeclaredConstraints
         if settings.is_declared:
             declared = settings.compiled_census.universes[universe]
@@ -183,7 +187,7 @@ class ShardInput:
             geocode,
             type_of_cell,
             held,
-            read_query_measurements(dpqueries, schema, budget, geocode),
+            measured,
         )
 
     def _measurements_of(self, family: Family) -> Measurements:

@@ -17,7 +17,7 @@ from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances
 from spineflow.tasks.topdown.intervals.intervals import Intervals, intervals_of
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 
-AREAS_AT_ONCE = 1 << 13
+AREAS_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,9 +60,10 @@ def intervals_of(
     reach = np.maximum(reach, whole_quantiles(variance, level, mechanism))
     lower = np.ceil(estimate - reach - ROUNDING)
     upper = np.floor(estimate + reach + ROUNDING)
-    nearest = np.rint(estimate)
     is_empty = lower > upper
-    lower, upper = np.where(is_empty, nearest, lower), np.where(is_empty, nearest, upper)
+    if is_empty.any():
+        nearest = np.rint(estimate)
+        lower, upper = np.where(is_empty, nearest, lower), np.where(is_empty, nearest, upper)
     within = [np.clip(end, at_least, at_most) for end in (lower, upper)]
     return Intervals(*(end.astype(np.int64) for end in (lower, upper, *within)))
 

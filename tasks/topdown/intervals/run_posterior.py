@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
@@ -113,12 +115,15 @@ class RunLevels:
         shards = read_shards(spine_folder(run, universe))
         levels, bounds = [], []
         for geolevel in spine.names:
-            of_level = [shard for shard in shards if shard.geolevel == geolevel]
-            given = partial(_inputs, run, settings, universe, spine, of_level)
+            given = [
+                _without_answers(run, settings, universe, spine, shard)
+                for shard in shards
+                if shard.geolevel == geolevel
+            ]
             level, bound = _level(spine, geolevel, given)
             levels.append(level)
             bounds.append(bound)
-        first = next(_inputs(run, settings, universe, spine, shards[:1]))
+        first = _without_answers(run, settings, universe, spine, shards[0])
         possible = np.isin(np.arange(first.schema.n_cells), first.possible_cells())
         return cls(
             spine,
@@ -175,24 +180,20 @@ class RunPosterior:
         return bounds.of_answers(counted, self.of_run.type_of_cell, self.of_run.forbidden)
 
 
-def _inputs(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: str,
-    spine: Spine,
-    shards: Sequence[Shard],
-) -> Iterator[ShardInput]:
-    for shard in shards:
-        yield ShardInput.read(run, settings, universe, spine, shard, with_held=False)
+def _without_answers(
+    run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine, shard: Shard
+) -> ShardInput:
+    """A shard's constraints; its answers are read later, with their exact variances."""
+    return ShardInput.read(run, settings, universe, spine, shard, measured={}, with_held=False)
 
 
 def _level(
-    spine: Spine, geolevel: str, given: Callable[[], Iterator[ShardInput]]
+    spine: Spine, geolevel: str, given: Sequence[ShardInput]
 ) -> tuple[LevelInput, LevelBounds]:
     """A geolevel's input, whose measurements are read shard by shard when they are asked for."""
     lower, upper, totals, states = [], [], [], []
     of_state: dict[str, int] = {}
-    for shard in given():
+    for shard in given:
         constraints = shard.constraints
         lower.append(constraints.lower)
         upper.append(constraints.upper)
@@ -215,9 +216,11 @@ def _level(
         names, state = np.unique(np.concatenate(states), return_inverse=True)
         state, state_totals = state.reshape(-1), np.array([of_state[name] for name in names])
 
+    unread = [_Unread.of(shard) for shard in given]
+
     def measured() -> Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]:
-        for shard in given():
-            yield shard.shard.start, shard.shard.stop, _answers(shard)
+        for asked in unread:
+            yield asked.start, asked.stop, asked.answers()
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
     can_have = bounds.upper > 0
@@ -225,11 +228,26 @@ def _level(
     return level, bounds
 
 
-def _answers(given: ShardInput) -> dict[str, QueryMeasurement]:
-    """A shard's answers, each weighed by the exact variance of its noise."""
-    path = given.run.dpqueries(given.universe, given.shard.geolevel, given.shard.name)
-    found = {}
-    for name, answers in read_measurements(path, given.geocode).items():
-        query = marginal_query(given.schema, name.removesuffix(DPQUERY_SUFFIX))
-        found[query.name] = QueryMeasurement(query, answers.values, 1.0 / answers.variance)
-    return found
+@dataclass(frozen=True)
+class _Unread:
+    """Where the answers of the geounits `start` to `stop` of a geolevel stand."""
+
+    path: Path
+    schema: Schema
+    geocode: np.ndarray
+    start: int
+    stop: int
+
+    @classmethod
+    def of(cls, given: ShardInput) -> _Unread:
+        shard = given.shard
+        path = given.run.dpqueries(given.universe, shard.geolevel, shard.name)
+        return cls(path, given.schema, given.geocode, shard.start, shard.stop)
+
+    def answers(self) -> dict[str, QueryMeasurement]:
+        """Read, and each weighed by the exact variance of its noise."""
+        found = {}
+        for name, answers in read_measurements(self.path, self.geocode).items():
+            query = marginal_query(self.schema, name.removesuffix(DPQUERY_SUFFIX))
+            found[query.name] = QueryMeasurement(query, answers.values, 1.0 / answers.variance)
+        return found

@@ -94,10 +94,11 @@ def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict
     columns = []
     for part in parts:
         interval = part.intervals(MARGIN_LEVEL)
-        for place in range(part.estimate.shape[1]):
-            is_null = ~part.is_known[:, place]
-            for ends in (interval.bounded_lower, interval.bounded_upper):
-                columns.append(pa.array(ends[:, place], mask=is_null))
+        ends = interval.bounded_lower, interval.bounded_upper
+        # A column of a table is a row here: copied once, read in a row.
+        lower, upper, is_null = (np.ascontiguousarray(kind.T) for kind in (*ends, ~part.is_known))
+        for place in range(len(lower)):
+            columns += [pa.array(end[place], mask=is_null[place]) for end in (lower, upper)]
     return dict(zip(_end_columns(variables), columns, strict=True))
 
 

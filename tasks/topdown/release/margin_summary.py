@@ -43,7 +43,7 @@ MOST_LEVELS = 8
 """Most levels of an attribute that are shown; of longer ones the largest, and all others."""
 CLASSES = (1, 10, 100, 1000)
 """Released numbers of records from which a class of areas begins, after that of none."""
-ANSWERS_AT_ONCE = 1 << 21
+ANSWERS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
