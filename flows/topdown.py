@@ -55,7 +55,12 @@ from spineflow.tasks.topdown.checks.accuracy.run import (
 )
 from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
 from spineflow.tasks.topdown.checks.steps import check_release, release_run, report_run
-from spineflow.tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
+from spineflow.tasks.topdown.estimation.estimators import (
+    COMBINE,
+    ESTIMATE,
+    estimation_order,
+    estimator_of,
+)
 from spineflow.tasks.topdown.estimation.steps import combine, estimate
 from spineflow.tasks.topdown.ingest.earlier import held_answers
 from spineflow.tasks.topdown.ingest.ingest import (
@@ -340,6 +345,12 @@ def report(run: RunDirectory, settings: TopdownSettings) -> Path:
     return write_report(run, settings, accuracy)
 
 
+def refuse_settings(settings: TopdownSettings) -> None:
+    """Refuse what makes no spine, and what the estimator cannot estimate."""
+    check_spine_settings(settings)
+    estimator_of(settings).refuse(settings)
+
+
 PRODUCT = Product(
     settings=TopdownSettings,
     flow=topdown,
@@ -354,5 +365,5 @@ PRODUCT = Product(
     order=order,
     compare=write_comparison,
     needed=needed,
-    refuse=check_spine_settings,
+    refuse=refuse_settings,
 )

@@ -432,11 +432,14 @@ def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _refuse_declared(settings: TopdownSettings, refuse: Refuse) -> None:
     """Refuse what a declared census does not have, and declarations that contradict each other."""
     census, universes = settings.compiled_census, settings.run.universes
-    if settings.run.estimator != "topdown":
-        refuse(
-            f'run.estimator is "{settings.run.estimator}"; for a declared census there is "topdown"'
-        )
     for universe in universes:
+        for invariant in census.universes[universe].invariants:
+            if settings.blocks_only and invariant.geolevel != census.geolevels[-1]:
+                refuse(
+                    f"run.estimator = {settings.run.estimator!r} estimates every area by itself, "
+                    f"and cannot hold the invariant {invariant.name!r} of {universe} at "
+                    f"{invariant.geolevel}; choose 'topdown', or take the invariant out"
+                )
         if settings.workload_of(universe).attributes is not None:
             refuse(
                 f"workload.{universe}.attributes is set; a declared census has them under "

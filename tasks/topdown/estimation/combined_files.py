@@ -1,8 +1,8 @@
 """What lies below geounits, as Parquet: one row a geounit, one file for the shard of children.
 
 `geocode`; `can_have` list<bool>, by type; `mean` list<double>, row-major (n, m); `variance` and
-`diffuse` list<double>, row-major (S, n, n), the second empty where it is zero. The shapes are those
-of `tasks.topdown.estimation.query_algebra`.
+`diffuse` list<double>, row-major (S, n, n), the second empty where it is zero; all three are where
+a geounit can have nothing. The shapes are those of `tasks.topdown.estimation.query_algebra`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,17 @@ def write_combined(
             pc.if_else(pa.array(is_zero), pa.scalar([], diffuse.type), diffuse),
         )
         parts.append(pa.table(columns, names=_COLUMNS))
+    is_empty = np.ones(len(geocode), dtype=bool)
+    for group in sums.groups:
+        is_empty[group.rows] = False
+    if is_empty.any():
+        nothing = _lists(np.zeros((int(is_empty.sum()), 0)))
+        columns = (
+            pa.array(geocode[is_empty], pa.string()),
+            _lists(sums.can_have[is_empty]),
+            *[nothing] * 3,
+        )
+        parts.append(pa.table(columns, names=_COLUMNS))
     table = pa.concat_tables(parts)
     if not is_private:
         table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
@@ -67,6 +78,8 @@ def read_combined(
     for number, combination in enumerate(combinations):
         rows = np.flatnonzero(code.reshape(-1) == number)
         part, cells = table.take(pa.array(rows)), algebra.cells_of(combination)
+        if not cells.size:
+            continue
         shape = (rows.size, len(algebra.components), cells.size, cells.size)
         diffuse = np.zeros(shape)
         has_diffuse = np.flatnonzero(pc.list_value_length(part["diffuse"]).to_numpy())

@@ -46,14 +46,16 @@ class _Rows:
 class DeclaredConstraints:
     """Constraints of a shard's geounits; see `estimation.problem.SiblingProblem`.
 
-    type_of_cell : (n_cells,). lower, upper : (n, T). total : (n,) exact totals, -1 where there is
-    none. group, group_total : (n,) unit that a geounit is a part of, -1 for none, and the units'
-    exact totals.
+    type_of_cell : (n_cells,). lower, upper : (n, T). can_have : (n, T) types that neither bounds
+    nor held answers exclude: whatever a geounit can have, the one above can. total : (n,) exact
+    totals, -1 where there is none. group, group_total : (n,) unit that a geounit is a part of, -1
+    for none, and the units' exact totals.
     """
 
     type_of_cell: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    can_have: np.ndarray
     total: np.ndarray
     group: np.ndarray
     group_total: np.ndarray
@@ -75,6 +77,7 @@ class DeclaredConstraints:
         for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
             reading.add_held(held)
         reading.add_bounds()
+        can_have = reading.upper > 0
         for invariant in universe.invariants:
             reading.add_invariant(invariant, *units[invariant.name])
         reading.add_relations()
@@ -82,6 +85,7 @@ class DeclaredConstraints:
             reading.query.row_of_cell,
             reading.lower,
             reading.upper,
+            can_have,
             reading.total,
             reading.group,
             reading.group_total,
@@ -99,6 +103,21 @@ class DeclaredConstraints:
         distinct, first, position = np.unique(key, return_index=True, return_inverse=True)
         value = np.where(total >= 0, total, self.group_total[np.maximum(group, 0)])
         return position.reshape(-1), value[first]
+
+    @property
+    def known_totals(self) -> np.ndarray | None:
+        """Exact totals `(n,)` of the geounits, if all are known."""
+        return None if (self.total < 0).any() else self.total
+
+    @property
+    def known_sums(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The unit `(n,)` of every geounit, and the units' exact totals, where some are in parts
+        and all are known.
+        """
+        units, totals = self.totals(0, len(self.total))
+        if units is None or totals is None or not (self.group >= 0).any():
+            return None
+        return units, totals
 
     def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
         """What else the siblings `start` to `stop` must satisfy, on the cells of their support."""
@@ -128,7 +147,7 @@ class _Reading:
     def __init__(self, path: Path, schema: Schema, universe: Universe, geocode: np.ndarray) -> None:
         self.path, self.schema, self.universe = path, schema, universe
         self.found = read_constraints(path, geocode)
-        self.typed = _typed_query(universe)
+        self.typed = typed_query(universe)
         self.query = marginal_query(schema, self.typed)
         n = len(geocode)
         self.every = np.arange(n)
@@ -258,7 +277,7 @@ def _kept(
     return np.where(group >= 0, position, -1), lower[used], upper[used]
 
 
-def _typed_query(universe: Universe) -> str:
+def typed_query(universe: Universe) -> str:
     """The query whose rows are the cells' types: the first held, bounded or exact one of several
     rows.
     """

@@ -19,7 +19,6 @@ from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.queries import TOTAL, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
@@ -103,6 +102,23 @@ class ShardConstraints:
             states, group = np.unique(self.state[start:stop], return_inverse=True)
             return group, self.state_total[states]
         return None, None
+
+    @property
+    def can_have(self) -> np.ndarray:
+        """Types `(n, T)` that the geounits can have."""
+        return self.upper > 0
+
+    @property
+    def known_totals(self) -> np.ndarray | None:
+        """Exact totals `(n,)` of the geounits, if all are known."""
+        return self.total
+
+    @property
+    def known_sums(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The state `(n,)` of every geounit, and the states' exact totals, if they are known."""
+        if self.state is None or self.state_total is None:
+            return None
+        return self.state, self.state_total
 
     def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
         """None: bounds of types and totals are all there is."""
@@ -199,19 +215,6 @@ class ShardInput:
             )
             for name, answers in self.measured.items()
         }
-
-    @property
-    def typed_constraints(self) -> ShardConstraints:
-        """Constraints that are bounds on types and totals alone.
-
-        Raises InputRefused for a declared census, whose constraints may be others.
-        """
-        if isinstance(self.constraints, DeclaredConstraints):
-            raise InputRefused(
-                f"{self.run.root} is a run of a declared census, whose constraints need not be "
-                "bounds and totals; only the estimator 'topdown' can meet them."
-            )
-        return self.constraints
 
     def possible_cells(self) -> np.ndarray:
         """Numbers of the cells that are no structural zeros."""

@@ -27,18 +27,22 @@ class Estimator:
     combine : combines the measurements of a shard with those below it, for its parents; done for
         every geolevel but the root, from the blocks up, before anything is estimated. None where
         the estimator needs no such thing.
+    refuse : raises InputRefused for settings that it cannot estimate.
     """
 
     estimate: Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], tuple[SolveRecord, ...]]
     is_bottom_up: bool = False
     combine: Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], None] | None = None
+    refuse: Callable[[TopdownSettings], None] = lambda settings: None
 
 
 ESTIMATORS: Mapping[EstimatorName, Estimator] = {
     "topdown": Estimator(estimate.estimate_shard),
     "block_by_block": Estimator(block_by_block.estimate_shard, is_bottom_up=True),
     "full_information": Estimator(
-        full_information.estimate_shard, combine=full_information.combine_shard
+        full_information.estimate_shard,
+        combine=full_information.combine_shard,
+        refuse=full_information.refuse_large_core,
     ),
 }
 """By the name that `run.estimator` has in the settings."""

@@ -14,6 +14,10 @@ The passes minimise the distance to these estimates in the metric of their inver
 is no combination of queries (`tasks.topdown.estimation.exact_weights`); at the root, one for sums
 over many cells comes first (`margins_first`). At the last geolevel nothing lies below, and the
 passes get the noisy answers themselves, which tell the same.
+
+Of exact answers the combination takes in totals, and types that a geounit cannot have; all others
+are constraints of the passes alone. Where a family has linear rows, the passes weigh the answers by
+the variances of their own noise (`least_squares.solve_passes`).
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ import numpy as np
 from spineflow.geography.levels import Spine
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
+from spineflow.tasks.topdown.estimation.declared_shard import typed_query
 from spineflow.tasks.topdown.estimation.estimate import (
     Family,
     ShardInput,
@@ -42,6 +48,9 @@ from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates,
 from spineflow.tasks.topdown.paths import combined_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard
+
+MOST_COVARIANCES = 1 << 16
+"""Most numbers in a geounit's covariance: half a megabyte."""
 
 
 def combine_shard(
@@ -117,6 +126,8 @@ def margins_first(
 class StateStep:
     """States between a shard's geounits and their parents, whose totals are invariants.
 
+    Of a declared census these are whatever units have exact totals and stand in parts.
+
     states, exact : the states' estimates without and with their totals.
     state, country : the state of each geounit, and the parent of each state.
     """
@@ -149,10 +160,10 @@ class SpineStep:
         level = given.spine.geolevel(shard.geolevel)
         parent = np.maximum(level.parent[shard.start : shard.stop] - shard.parent_start, 0)
         n_parents = max(shard.parent_stop - shard.parent_start, 1)
-        constraints = given.typed_constraints
-        state, totals = constraints.state, constraints.state_total
-        if state is None or totals is None:
+        known = given.constraints.known_sums
+        if known is None:
             return cls(own, own.summed(parent, n_parents), parent)
+        state, totals = known
         country = np.zeros(len(totals), dtype=np.int64)
         country[state] = parent
         states = own.summed(state, len(totals))
@@ -176,15 +187,40 @@ class SpineStep:
         return self.own.given_wholes(step.states, step.state, found)
 
 
+def refuse_large_core(settings: TopdownSettings) -> None:
+    """Raise InputRefused for a declared universe whose covariances would be too large to carry.
+
+    They are as large as the square of the number of core cells; see `query_algebra`.
+    """
+    for universe in settings.run.universes if settings.is_declared else ():
+        schema = settings.schema_of(universe)
+        typed = typed_query(settings.compiled_census.universes[universe])
+        types = marginal_query(schema, typed).row_of_cell
+        algebra = _algebra(settings, universe, types)
+        n, components = len(algebra.cell_type), len(algebra.components)
+        if n**2 * components > MOST_COVARIANCES:
+            raise InputRefused(
+                f"run.estimator = {settings.run.estimator!r} carries {components * n**2:,} "
+                f"covariances for every geounit of {universe}, and can carry {MOST_COVARIANCES:,}; "
+                "choose 'topdown', or queries, bounds and structural zeros that tell fewer "
+                "attributes' levels apart."
+            )
+
+
 def query_algebra(given: ShardInput) -> QueryAlgebra:
     """Coordinates for all queries of the universe, the same at every geolevel."""
-    shares = given.settings.budget_of(given.universe).query_shares
+    return _algebra(given.settings, given.universe, given.type_of_cell)
+
+
+def _algebra(settings: TopdownSettings, universe: str, type_of_cell: np.ndarray) -> QueryAlgebra:
+    schema = settings.schema_of(universe)
+    shares = settings.budget_of(universe).query_shares
     names = sorted({name for asked in shares.values() for name in asked})
     return QueryAlgebra.build(
-        given.schema,
-        [marginal_query(given.schema, name) for name in names],
-        given.type_of_cell,
-        structural_zeros(given.settings, given.universe),
+        schema,
+        [marginal_query(schema, name) for name in names],
+        type_of_cell,
+        structural_zeros(settings, universe),
     )
 
 
@@ -195,10 +231,10 @@ def _own_estimates(given: ShardInput) -> GroupedEstimates:
     if shards:
         files = [combined_file(given.run, given.universe, s.geolevel, s.name) for s in shards]
         below = read_combined(files, given.geocode, algebra)
-    total = given.constraints.total
+    total = given.constraints.known_totals
     return subtree_estimates(
         algebra,
-        given.constraints.upper > 0,
+        given.constraints.can_have,
         given.measured,
         None if total is None else total.astype(np.float64),
         below,

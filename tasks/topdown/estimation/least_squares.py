@@ -114,8 +114,10 @@ def solve_passes(
 
     Queries without measurements are ignored; a pass without any is skipped. With `weights`, the
     passes minimise the distance to its estimates in the metric of their inverse covariances, and
-    the answers only tell what later passes are pinned to.
+    the answers only tell what later passes are pinned to. Linear rows tell cells apart that queries
+    do not, so that no such metric fits the classes of early passes: with rows, answers are weighed.
     """
+    weights = None if problem.rows else weights
     records: list[PassRecord] = []
     pins = Pins()
     solution: np.ndarray | None = np.zeros((problem.n_children, problem.cells.size))

@@ -113,8 +113,10 @@ class Passes:
 def settled_estimate(problem: SiblingProblem) -> np.ndarray | None:
     """The children's counts `(c, k)` where the parent's leave no choice, else None.
 
-    That is an only child, or a parent without records.
+    That is an only child, or a parent without records, or without a cell that can have any.
     """
+    if not problem.cells.size:
+        return np.zeros((problem.n_children, 0), dtype=np.int64)
     if problem.parent_counts is None:
         return None
     if problem.n_children == 1:

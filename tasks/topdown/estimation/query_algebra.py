@@ -67,7 +67,7 @@ class QueryAlgebra:
             size = schema.shape[axis]
             kept_or_summed = (tuple(range(size)), (0,) * size)
             return all(query.factors[axis] in kept_or_summed for query in queries) and not any(
-                np.diff(cube.astype(np.int8), axis=axis).any() for cube in cubes
+                np.diff(cube.astype(np.int64), axis=axis).any() for cube in cubes
             )
 
         axes = range(len(schema.shape))

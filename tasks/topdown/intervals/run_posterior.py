@@ -191,12 +191,13 @@ def _level(
     spine: Spine, geolevel: str, given: Sequence[ShardInput]
 ) -> tuple[LevelInput, LevelBounds]:
     """A geolevel's input, whose measurements are read shard by shard when they are asked for."""
-    lower, upper, totals, states = [], [], [], []
+    lower, upper, possible, totals, states = [], [], [], [], []
     of_state: dict[str, int] = {}
     for shard in given:
         constraints = shard.constraints
         lower.append(constraints.lower)
         upper.append(constraints.upper)
+        possible.append(constraints.can_have)
         if constraints.total is not None:
             totals.append(constraints.total)
         if isinstance(constraints, DeclaredConstraints):
@@ -223,7 +224,7 @@ def _level(
             yield asked.start, asked.stop, asked.answers()
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
-    can_have = bounds.upper > 0
+    can_have = np.concatenate(possible)
     level = LevelInput(parent, can_have, measured, bounds.total, state, state_totals)
     return level, bounds
 

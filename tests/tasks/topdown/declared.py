@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from spineflow.flows.running import PRESETS
+from spineflow.flows.topdown import refuse_settings
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.checks.declared import check_declared_run
-from spineflow.tasks.topdown.estimation.estimate import estimate_shard
+from spineflow.tasks.topdown.estimation.estimators import (
+    COMBINE,
+    ESTIMATE,
+    estimation_order,
+    estimator_of,
+)
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.measurement.charge import charge_run
 from spineflow.tasks.topdown.measurement.constraints import constrain_universe
@@ -19,16 +25,16 @@ from spineflow.tasks.topdown.release.declared_run import (
     write_declared_universe,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
-from spineflow.tasks.topdown.spine.build import check_spine_settings, write_universe_spine
+from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.shards import read_shards, shards_by_geolevel
 from spineflow.validation.outcome import Outcome
 
 
 def load(path: Path) -> TopdownSettings:
     """The settings of a file, checked as the command checks them."""
     settings = load_settings(TopdownSettings, path, presets=PRESETS)
-    check_spine_settings(settings)
+    refuse_settings(settings)
     return settings
 
 
@@ -46,7 +52,11 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
             spine = read_spine(spine_folder(run, universe))
             for shard in read_shards(spine_folder(run, universe)):
                 measure_once(run, settings, universe, shard)
-                estimate_shard(run, settings, universe, spine, shard)
+            estimator = estimator_of(settings)
+            steps = {ESTIMATE: estimator.estimate, COMBINE: estimator.combine}
+            for stage, geolevel in estimation_order(settings, spine.names):
+                for shard in shards_by_geolevel(spine_folder(run, universe))[geolevel]:
+                    steps[stage](run, settings, universe, spine, shard)
     run.unchecked_release.mkdir(exist_ok=True)
     for universe in settings.run.universes:
         write_declared_universe(run, settings, universe)

@@ -198,9 +198,20 @@ def truth_of(folder: Path, levels: list[str]) -> pd.DataFrame:
     return persons.merge(dwellings, left_on="home", right_on="id")[[*levels, "kind"]]
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_releases_keep_all_that_is_declared(tmp_path: Path, seed: int) -> None:
+ESTIMATED = [
+    *((seed, "topdown") for seed in range(10)),
+    *((seed, "full_information") for seed in range(8)),
+    *((seed, "block_by_block") for seed in range(4)),
+]
+
+
+@pytest.mark.parametrize(("seed", "estimator"), ESTIMATED)
+def test_releases_keep_all_that_is_declared(tmp_path: Path, seed: int, estimator: str) -> None:
     tree = draw_census(tmp_path, seed)
+    tree["run"] = {"estimator": estimator}
+    if estimator == "block_by_block":
+        persons, last = tree["census"]["universes"]["persons"], "area"
+        persons["invariants"] = [i for i in persons["invariants"] if i["geolevel"] == last]
     (tmp_path / "settings.toml").write_text(tomli_w.dumps(tree), encoding="utf-8")
     run, outcomes = run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
     assert not [outcome for outcome in outcomes if not outcome.passed]
@@ -236,12 +247,16 @@ def test_releases_keep_all_that_is_declared(tmp_path: Path, seed: int) -> None:
     pd.testing.assert_series_equal(n_homes, own)
 
 
-@pytest.mark.parametrize("spine", ["conventional", "optimized"])
-def test_tables_without_noise_are_those_of_sql(tmp_path: Path, spine: str) -> None:
+@pytest.mark.parametrize(
+    ("spine", "estimator"),
+    [("conventional", "topdown"), ("optimized", "topdown"), ("conventional", "full_information")],
+)
+def test_tables_without_noise_are_those_of_sql(tmp_path: Path, spine: str, estimator: str) -> None:
     (tmp_path / "input").mkdir()
     generate_country(tmp_path / "input")
     text = COUNTRY.replace('dataset = "demo-country"', 'dataset = "c"\ninfinite = true')
     text = text.replace('spine = "conventional"', f'spine = "{spine}"')
+    text += f'[run]\nestimator = "{estimator}"\n'
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
     run, outcomes = run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
     assert not [outcome for outcome in outcomes if not outcome.passed]
@@ -380,6 +395,32 @@ def test_a_bound_contradicts_a_zero_exactly_if_the_zero_has_all_its_cells(data) 
             refuse_contradictions(census, schemas, zeros)
     else:
         refuse_contradictions(census, schemas, zeros)
+
+
+ESTIMATORS = {
+    "an invariant above the areas": (
+        'estimator = "block_by_block"',
+        "cannot hold the invariant 'total at region' of persons at region; choose 'topdown'",
+    ),
+    "a zero that ties many levels": (
+        'estimator = "full_information"\n[[workload.persons.structural_zeros]]\nname = "z"\n'
+        'where = { age = ["0-5"], sex = ["male"], citizenship = ["none"], marital = ["married"] }',
+        "covariances for every geounit of persons, and can carry 9; choose 'topdown'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ESTIMATORS)
+def test_estimators_refuse_what_they_cannot_hold(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more, message = ESTIMATORS[case]
+    place = "spineflow.tasks.topdown.estimation.full_information.MOST_COVARIANCES"
+    monkeypatch.setattr(place, 9)
+    (tmp_path / "settings.toml").write_text(f"{COUNTRY}\n[run]\n{more}\n", encoding="utf-8")
+    with pytest.raises(InputRefused) as refused:
+        load(tmp_path / "settings.toml")
+    assert message in str(refused.value)
 
 
 def test_a_code_of_no_level_is_refused_without_its_value(tmp_path: Path) -> None:
