@@ -33,7 +33,7 @@ STAGES = (
     {"estimation", "postprocess"},
     {"intervals", "release"},
     {"checks"},
-    {"trials"},
+    {"design", "trials"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""
 

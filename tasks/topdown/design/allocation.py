@@ -1,0 +1,99 @@
+"""Allocations of a budget: the loss of each query at each geolevel, as fractions of the whole.
+
+An allocation is p (L, Q), not negative, of sum 1: geolevel l has the share P_l, the sum of its row,
+and its query q the share p_lq / P_l. Geounits of a kind (`spine_classes.MeasurementKind`) with the
+shares of the geolevels T are measured with the precision
+
+    v_q = rho p_lq (sum of P_j over j in T) / P_l,
+
+which is rho p_lq but for geounits that a bypass has given the shares of other geolevels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from spineflow.tasks.topdown.design.spine_classes import MeasurementKind
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The kinds in which geounits are measured, as arrays.
+
+    depth : (t,) geolevel of each. shares : (t, L) 0/1, the geolevels whose shares it has.
+    """
+
+    depth: np.ndarray
+    shares: np.ndarray
+
+    @classmethod
+    def of(cls, kinds: Sequence[MeasurementKind], n_geolevels: int) -> Kinds:
+        """From a spine's kinds."""
+        shares = np.zeros((len(kinds), n_geolevels))
+        for row, kind in enumerate(kinds):
+            shares[row, list(kind.shares)] = 1.0
+        return cls(np.array([kind.depth for kind in kinds]), shares)
+
+    def precision(self, p: np.ndarray) -> np.ndarray:
+        """(t, Q) of an allocation (L, Q), for rho = 1."""
+        of_geolevel = p.sum(axis=1)
+        return p[self.depth] * (self.shares @ of_geolevel / of_geolevel[self.depth])[:, None]
+
+    def by_allocation(self, p: np.ndarray, by_precision: np.ndarray) -> np.ndarray:
+        """Derivatives (..., L, Q) by an allocation from those (..., t, Q) by the precisions."""
+        of_geolevel = p.sum(axis=1)
+        times = self.shares @ of_geolevel / of_geolevel[self.depth]
+        found = np.zeros((*by_precision.shape[:-2], *p.shape))
+        for kind, depth in enumerate(self.depth):
+            slope = by_precision[..., kind, :]
+            found[..., depth, :] += times[kind] * slope
+            along = slope @ p[depth] / of_geolevel[depth]
+            found += along[..., None, None] * self.shares[kind][:, None]
+            found[..., depth, :] -= times[kind] * along[..., None]
+        return found
+
+
+def as_fractions(p: np.ndarray, denominator: int) -> list[list[Fraction]]:
+    """The allocation in whole parts of `denominator`, of sum exactly 1: every number rounded down
+    or up, up where most was lost."""
+    parts = np.asarray(p, dtype=np.float64).ravel() / np.sum(p) * denominator
+    whole = np.floor(parts).astype(np.int64)
+    missing = denominator - int(whole.sum())
+    whole[np.argsort(-(parts - whole), kind="stable")[:missing]] += 1
+    rows = whole.reshape(np.shape(p)).tolist()
+    return [[Fraction(number, denominator) for number in row] for row in rows]
+
+
+def shares_of(
+    fractions: Sequence[Sequence[Fraction]], geolevels: Sequence[str], queries: Sequence[str]
+) -> tuple[dict[str, Fraction], dict[str, dict[str, Fraction]]]:
+    """Geolevel shares, and the query shares of every geolevel without those that are 0."""
+    of_geolevel = {
+        name: sum(row, Fraction(0)) for name, row in zip(geolevels, fractions, strict=True)
+    }
+    of_query = {
+        name: {
+            query: share / of_geolevel[name]
+            for query, share in zip(queries, row, strict=True)
+            if share
+        }
+        for name, row in zip(geolevels, fractions, strict=True)
+    }
+    return of_geolevel, of_query
+
+
+def allocation_of(
+    geolevel_shares: Mapping[str, Fraction],
+    query_shares: Mapping[str, Mapping[str, Fraction]],
+    queries: Sequence[str],
+) -> np.ndarray:
+    """(L, Q) allocation of a budget's shares."""
+    return np.array(
+        [
+            [float(share * query_shares[name].get(query, 0)) for query in queries]
+            for name, share in geolevel_shares.items()
+        ]
+    )

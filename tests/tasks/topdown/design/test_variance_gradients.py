@@ -1,0 +1,138 @@
+"""Variances and their derivatives against one dense matrix, and against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.topdown.design.allocation import Kinds, allocation_of, as_fractions, shares_of
+from spineflow.tasks.topdown.design.variance_gradients import Asked, summed_variances
+from spineflow.tasks.topdown.intervals.answers import ProductAnswers
+
+from tests.tasks.topdown.design.small_program import (
+    NAMES,
+    QUERIES,
+    SCHEMA,
+    TYPE_OF_CELL,
+    Small,
+    random_allocation,
+    small,
+)
+
+CASES = {
+    "plain": {},
+    "bypassed": {"bypassed": True},
+    "states": {"states": True},
+    "states and bypassed": {"states": True, "bypassed": True},
+    "exact blocks": {"blocks_exact": True},
+}
+
+
+def asked_of(case: Small, seed: int) -> tuple[list[Asked], list[np.ndarray]]:
+    """Two sums over core cells, of the geounits of each geolevel and of areas off the spine, and
+    the areas of the blocks."""
+    rng = np.random.default_rng(seed)
+    areas = [case.spine.ancestors(name) for name in NAMES]
+    off_spine = rng.integers(-1, 2, case.spine.n_blocks)
+    off_spine[0] = 0
+    areas.append(off_spine)
+    core = ProductAnswers.of_query(case.algebra, marginal_query(SCHEMA, "votingage")).core
+    classed = case.classed
+    return [Asked(classed.areas(area), core) for area in areas], areas
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_variances_are_those_of_one_dense_matrix(name: str, seed: int) -> None:
+    case, p = small(seed, **CASES[name]), random_allocation(seed)
+    asked, areas = asked_of(case, seed)
+    values, _ = summed_variances(case.classed, case.grams, case.kinds.precision(p), asked)
+    covariance = case.covariance(p)
+    # The answers by voting age and Hispanic origin are the two sums on both bases of the latter.
+    query = marginal_query(SCHEMA, "votingage * hispanic").matrix.toarray()
+    for area, value in zip(areas, values, strict=True):
+        dense = 0.0
+        for number in np.unique(area[area >= 0]):
+            rows = np.kron((area == number).astype(float)[None], query)
+            dense += np.trace(rows @ covariance @ rows.T)
+        assert value.sum() == pytest.approx(dense, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_derivatives_are_those_of_finite_differences(name: str, seed: int) -> None:
+    case, p = small(seed, **CASES[name]), random_allocation(seed)
+    asked, _ = asked_of(case, seed)
+    classed, grams, kinds = case.classed, case.grams, case.kinds
+
+    def values(at: np.ndarray) -> np.ndarray:
+        return summed_variances(classed, grams, kinds.precision(at), asked)[0]
+
+    _, slopes = summed_variances(classed, grams, kinds.precision(p), asked)
+    by_allocation = kinds.by_allocation(p, slopes)
+    for place in np.ndindex(p.shape):
+        step = np.zeros_like(p)
+        step[place] = 1e-4 * p[place]
+        difference = (values(p + step) - values(p - step)) / (2e-4 * p[place])
+        scale = np.abs(by_allocation).max() + 1.0
+        assert np.abs(difference - by_allocation[(..., *place)]).max() < 1e-4 * scale
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_variances_fall_in_proportion_to_the_budget(name: str) -> None:
+    case, p = small(3, **CASES[name]), random_allocation(3)
+    asked, _ = asked_of(case, 3)
+    precision = case.kinds.precision(p)
+    values, slopes = summed_variances(case.classed, case.grams, precision, asked)
+    along = (slopes * precision).sum(axis=(2, 3))
+    assert np.abs(along + values).max() < 1e-4 * values.max()
+    twice, _ = summed_variances(case.classed, case.grams, 2 * precision, asked)
+    assert twice == pytest.approx(values / 2, rel=1e-4, abs=1e-8)
+
+
+def test_geounits_of_equal_structure_are_one_class() -> None:
+    """However many blocks a county of equal blocks has, they are one class, and so are counties."""
+    case = small(4)
+    same = np.zeros_like(case.can_have)
+    same[:, 0] = True
+    cells = same[:, case.algebra.cell_type] & case.algebra.is_possible
+    classed = type(case.classed).build(case.spine, case.shares, cells)
+    assert len(classed.rungs[0]) <= 2
+    n_children = np.bincount(case.spine.geolevels[-1].parent)
+    is_only = np.bincount(case.spine.geolevels[-2].parent)[case.spine.geolevels[-2].parent] == 1
+    alike = set(zip(n_children.tolist(), is_only.tolist(), strict=True))
+    assert len(classed.rungs[1]) == len(alike) < len(n_children)
+
+
+def test_what_no_geounit_can_have_is_left_out() -> None:
+    assert TYPE_OF_CELL.max() == 7
+    case = small(1)
+    assert (case.classed.rungs[-1].cells == case.classed.rungs[0].cells.any(axis=0)).all()
+
+
+@given(seed=st.integers(0, 10_000), denominator=st.sampled_from([101, 4096, 100_000]))
+def test_fractions_add_to_one_and_are_near(seed: int, denominator: int) -> None:
+    p = random_allocation(seed)
+    fractions = as_fractions(p, denominator)
+    assert sum(sum(row) for row in fractions) == 1
+    near = np.array([[float(share) for share in row] for row in fractions])
+    assert np.abs(near - p / p.sum()).max() < 1 / denominator
+    of_geolevel, of_query = shares_of(fractions, NAMES, QUERIES)
+    assert sum(of_geolevel.values()) == 1
+    assert all(sum(shares.values()) == 1 for shares in of_query.values() if shares)
+    assert allocation_of(of_geolevel, of_query, QUERIES) == pytest.approx(near, abs=1e-15)
+
+
+def test_kinds_of_bypassed_geounits_have_the_shares_of_several_geolevels() -> None:
+    case = small(2, bypassed=True)
+    assert any(len(kind.shares) > 1 for kind in case.classed.kinds)
+    p = random_allocation(2)
+    precision = Kinds.of(case.classed.kinds, len(NAMES)).precision(p)
+    for kind, found in zip(case.classed.kinds, precision, strict=True):
+        whole = sum(p[depth].sum() for depth in kind.shares)
+        assert found.sum() == pytest.approx(whole)
+        assert found / found.sum() == pytest.approx(p[kind.depth] / p[kind.depth].sum())
