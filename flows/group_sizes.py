@@ -35,10 +35,10 @@ from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, publi
 from spineflow.tasks.group_sizes.ingest.steps import ingest
 from spineflow.tasks.group_sizes.measurement.steps import charge_ledger, measure
 from spineflow.tasks.group_sizes.release.certificate import facts_of
+from spineflow.tasks.group_sizes.release.noise import noise_table
 from spineflow.tasks.group_sizes.release.report import (
     NEIGHBORS,
     loss_text,
-    noise_table,
     sizes_text,
     write_report,
 )

@@ -10,6 +10,7 @@ from spineflow.tasks.ledger.accounting import (
     PURE_DP,
     UNBOUNDED,
     Guarantee,
+    compose,
     epsilon_simple,
     epsilon_tight,
 )
@@ -47,6 +48,8 @@ class Statement:
     change : between which two tables the guarantee holds, as sentences.
     losses : what each part costs.
     together : how the parts' losses combine, in a sentence; empty where there is one part.
+    are_disjoint : whether one record is in one part at most, so that the largest loss is that of
+        all parts together.
     warnings : sentences that a reader must not miss.
     further : what else the noise implies, such as the epsilon of a single attribute.
     """
@@ -56,6 +59,7 @@ class Statement:
     change: tuple[str, ...]
     losses: tuple[Loss, ...]
     together: str = ""
+    are_disjoint: bool = False
     warnings: tuple[str, ...] = ()
     further: tuple[Block, ...] = ()
 
@@ -68,7 +72,7 @@ def guarantee_section(statement: Statement) -> Section:
             (f"Nothing is guaranteed: {statement.why_not}. These files protect nobody.",),
         )
     guarantees = [loss.guarantee for loss in statement.losses]
-    texts = [*statement.protected, *statement.change]
+    texts = [in_one_sentence(statement), *statement.protected, *statement.change]
     texts += [_meaning(pure) for pure in dict.fromkeys(g.definition == PURE_DP for g in guarantees)]
     if any(guarantee.delta for guarantee in guarantees):
         texts.append(
@@ -80,6 +84,60 @@ def guarantee_section(statement: Statement) -> Section:
     blocks: list[Block] = [*texts, losses_table(statement.losses), HOW_TO_READ]
     blocks += [f"Warning: {warning}." for warning in statement.warnings]
     return Section("What is guaranteed", (*blocks, *statement.further))
+
+
+def combined(statement: Statement) -> Loss:
+    """The loss of all parts together; of a single part, or of parts that share nobody, its own.
+
+    Parts under pure differential privacy between the same neighbours add their epsilons; all
+    others add as bounded zCDP per person (`ledger.accounting.compose`). Raises ValueError for a
+    statement that guarantees nothing.
+    """
+    if not statement.losses:
+        raise ValueError("a statement without losses guarantees nothing")
+    losses = statement.losses
+    if len(losses) == 1 or statement.are_disjoint:
+        return max(losses, key=lambda loss: loss.guarantee.bounded_rho)
+    guarantees = [loss.guarantee for loss in losses]
+    names = " and ".join(loss.name for loss in losses)
+    delta = max(loss.delta for loss in losses)
+    if {(g.definition, g.neighbors) for g in guarantees} == {(PURE_DP, guarantees[0].neighbors)}:
+        total = sum((g.parameter for g in guarantees), Fraction(0))
+        own = sum((g.delta for g in guarantees), Fraction(0))
+        together = Guarantee(PURE_DP, total, guarantees[0].neighbors, own)
+    else:
+        together = compose(guarantees)
+    return Loss(names, losses[0].mechanism, together, delta)
+
+
+def in_one_sentence(statement: Statement) -> str:
+    """What all parts guarantee together, in one sentence with rounded numbers.
+
+    >>> from spineflow.tasks.ledger.accounting import ZCDP
+    >>> loss = Loss("persons", "discrete_gaussian", Guarantee(ZCDP, Fraction(1, 2)))
+    >>> in_one_sentence(Statement(None, (), (), (loss,)))[:66]
+    'Guarantee: changing one record of persons makes nothing that is re'
+    """
+    if statement.why_not is not None:
+        return f"Nothing is guaranteed: {statement.why_not}."
+    loss = combined(statement)
+    guarantee = loss.guarantee
+    if guarantee.definition == PURE_DP:
+        epsilon, delta = shown_epsilon(float(guarantee.parameter)), guarantee.delta
+        exact = f"epsilon {epsilon}"
+    else:
+        epsilon = shown_epsilon(epsilon_tight(guarantee.parameter, loss.delta))
+        delta = guarantee.delta + loss.delta
+        exact = f"epsilon {epsilon} at delta {shown_delta(delta)}, from rho {guarantee.parameter}"
+        exact += f" (about {float(guarantee.parameter):.4g})" if "/" in exact else ""
+    change = "adding or removing" if guarantee.neighbors == UNBOUNDED else "changing"
+    whose = "one record of each of" if " and " in loss.name else "one record of"
+    parts = loss.name if not statement.are_disjoint else "any part"
+    chance = f", but for a probability of {shown_delta(delta)}" if delta else ""
+    return (
+        f"Guarantee: {change} {whose} {parts} makes nothing that is released more likely by more "
+        f"than a factor of e to the power of {epsilon}{chance} ({exact})."
+    )
 
 
 def in_words(statement: Statement) -> tuple[str, ...]:

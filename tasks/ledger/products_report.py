@@ -10,11 +10,20 @@ from pathlib import Path
 
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.pages.document import Document, Link, Section, Table
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
+from spineflow.tasks.pages.document import Document, FrontPage, Link, Section, Table
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.reports import stages_section, write_page
+from spineflow.tasks.runs.reports import (
+    bars_panel,
+    certificate_links,
+    passed_and_all,
+    provenance,
+    stage_seconds,
+    stages_section,
+    time_panel,
+    write_page,
+)
 from spineflow.tasks.runs.settings import ProductSettings
 
 INDEX = "products.json"
@@ -59,29 +68,86 @@ def write_products_report(
         )
         for name in products
     )
-    sections = [
-        Section("Products", (Table(("product", "status", "release", "report"), rows),)),
-        _cost(settings),
-        stages_section(run),
-    ]
+    parts = {name: RunDirectory(run.root / name) for name in products}
+    counted = [passed_and_all(part) for part in parts.values()]
+    passed, n_checks = (sum(column) for column in zip(*counted, strict=True))
+    verdict = f"{len(parts)} products are released: all {n_checks} checks of them passed."
+    if passed < n_checks:
+        verdict = f"{n_checks - passed} of {n_checks} checks of {len(parts)} products failed."
     document = Document(
         f"Products of {settings.privacy.dataset}",
         (
             "Every product reads the same people, so what they cost adds up under one name in "
             "the ledger.",
         ),
-        tuple(sections),
+        (
+            Section("Products", (Table(("product", "status", "release", "report"), rows),)),
+            _cost(settings),
+            stages_section(run),
+        ),
         settings.stamp,
+        FrontPage(
+            verdict,
+            passed == n_checks,
+            _guarantee(settings),
+            (
+                *_spent(settings),
+                time_panel(
+                    {name: sum(stage_seconds(part).values()) for name, part in parts.items()}
+                ),
+            ),
+            (
+                *certificate_links(run),
+                *(Link(f"Report: {name}", f"../{name}/report/report.html") for name in products),
+            ),
+        ),
+        provenance(run),
     )
     return write_page(run.report, document)
+
+
+def _guarantee(settings: ProductSettings) -> str:
+    """What all that was drawn from the dataset guarantees together, in a sentence."""
+    if not settings.is_private:
+        return f"Nothing is guaranteed: {settings.why_not_private}."
+    dataset = _dataset(settings)
+    epsilon = shown_epsilon(dataset["epsilon"]["tight"])
+    delta = shown_delta(dataset["epsilon"]["delta"])
+    return (
+        "Guarantee: changing all of one person's data makes nothing that was ever released of the "
+        f"dataset more likely by more than a factor of e to the power of {epsilon}, but for a "
+        f"probability of {delta} (epsilon {epsilon} at delta {delta}, from rho "
+        f"{shown_rho(dataset['rho'])})."
+    )
+
+
+def _spent(settings: ProductSettings) -> tuple[Section, ...]:
+    """What each product has cost, as bars."""
+    if not settings.is_private:
+        return ()
+    spent = {n: float(Fraction(p["rho"])) for n, p in _dataset(settings)["products"].items()}
+    return (
+        bars_panel(
+            "The budget",
+            "What the dataset has spent on each product by its ledger, as bounded zCDP per person.",
+            list(spent),
+            {"rho": list(spent.values())},
+            value_label="rho",
+        ),
+    )
+
+
+def _dataset(settings: ProductSettings) -> dict:
+    """What the ledger holds of the dataset."""
+    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+    return summary(ledger)["datasets"][settings.privacy.dataset]
 
 
 def _cost(settings: ProductSettings) -> Section:
     """What the ledger holds of the dataset, by product, this run's and all others."""
     if not settings.is_private:
         return Section("Cost", ("Runs that are not private are not charged.",))
-    ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-    dataset = summary(ledger)["datasets"][settings.privacy.dataset]
+    dataset = _dataset(settings)
     rows = tuple(
         (
             product,

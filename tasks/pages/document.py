@@ -6,7 +6,7 @@ escaped there; the one exception is the markup of figures, which `figures` makes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -30,10 +30,15 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under headers; numbers are set to the right."""
+    """Rows of cells under headers; numbers are set to the right.
+
+    `deciding` is the header of the column that a reader looks for, such as the outcome of a check:
+    on a narrow screen it stays in view while the others move under it. The first column does too.
+    """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    deciding: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,35 @@ class Section:
 
 
 @dataclass(frozen=True)
+class FrontPage:
+    """What a reader of a report wants to know first.
+
+    verdict : how the run ended, in a sentence; `is_good` whether it is as it should be.
+    guarantee : what is guaranteed, in a sentence; empty where a run promises nothing.
+    panels : what stands side by side below: a few figures or small tables under headings.
+    links : pages and files to go on with.
+    """
+
+    verdict: str
+    is_good: bool
+    guarantee: str
+    panels: tuple[Section, ...]
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
 class Document:
-    """A title, paragraphs that introduce it, sections, and a stamp if it must carry one."""
+    """A title, paragraphs that introduce it, sections, and a stamp if it must carry one.
+
+    The front page stands before the sections, the colophon, for digests and versions, behind them.
+    """
 
     title: str
     introduction: tuple[str, ...]
     sections: tuple[Section, ...] = field(default=())
     stamp: str | None = None
+    front: FrontPage | None = None
+    colophon: tuple[Block, ...] = ()
 
 
 def to_markdown(document: Document) -> str:
@@ -86,9 +113,13 @@ def to_markdown(document: Document) -> str:
     if document.stamp:
         parts.append(f"**{document.stamp}**")
     parts += document.introduction
-    for section in document.sections:
-        parts.append(f"## {section.title}")
-        parts += [_markdown(block) for block in section.blocks]
+    front = document.front
+    if front is not None:
+        parts += [f"**{front.verdict}**", *filter(None, [front.guarantee])]
+        parts += _markdown_sections(front.panels)
+        parts.append("\n".join(f"- {_markdown_cell(link)}" for link in front.links))
+    parts += _markdown_sections(document.sections)
+    parts += [_markdown(block) for block in document.colophon]
     return "\n\n".join(parts) + "\n"
 
 
@@ -115,6 +146,12 @@ def _templates() -> Environment:
     templates.filters["numeric_columns"] = _numeric_columns
     templates.filters["drawing"] = Markup
     return templates
+
+
+def _markdown_sections(sections: Sequence[Section]) -> Iterator[str]:
+    for section in sections:
+        yield f"## {section.title}"
+        yield from map(_markdown, section.blocks)
 
 
 def _markdown(block: Block) -> str:

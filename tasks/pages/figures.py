@@ -1,4 +1,4 @@
-"""Charts as SVG markup that stands inside an HTML page: lines, bars and boxes, drawn by hand.
+"""Charts as SVG markup that stands inside an HTML page: lines, bars, strips and boxes.
 
 A chart is 500 units wide, so that its text can be read on a telephone and at its natural size on
 a desk. Series differ by colour and by dash or shade, axes carry their labels, and every chart has
@@ -8,7 +8,7 @@ No plotting library is used, for four reasons. A page must stand alone, in a few
 without scripts, which rules out those that draw in the browser. Its text must stay text, which can
 be searched, read aloud and set in the reader's font; Matplotlib sets it as outlines or assumes
 fonts. The same run must give the same bytes, without dates, random identifiers or a library's
-version in them. And three kinds of chart do not need a dependency of tens of megabytes.
+version in them. And four kinds of chart do not need a dependency of tens of megabytes.
 """
 
 from __future__ import annotations
@@ -113,6 +113,38 @@ def bar_chart(
     parts.append(_rule(left, top, left, bottom, SOFT))
     parts.append(_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
     return _svg(title, bottom + 50, parts)
+
+
+def strip_chart(parts: Mapping[str, float], *, title: str, value_label: str) -> str:
+    """One bar cut into parts in their order, as long as their values, with an axis from 0.
+
+    The key below has a row a part, with its value and its percentage of the whole.
+
+    Raises ValueError without parts, for values that are not finite, and for negative ones.
+    """
+    values = _finite(list(parts.values()))
+    if min(values) < 0:
+        raise ValueError("a part cannot be negative")
+    whole, thickness, top, row_height = sum(values), 30, 8.0, 21
+    axis = _Axis.over([whole], 1, WIDTH - 30, spacing=70, from_zero=True)
+    bottom = top + thickness + 6
+    drawn = []
+    for tick in axis.ticks():
+        x = axis(tick)
+        drawn.append(_rule(x, bottom, x, bottom + 5, SOFT))
+        drawn.append(_text(x, bottom + 20, _number(tick), anchor="middle" if tick else "start"))
+    drawn.append(_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
+    start, y = 0.0, bottom + 62
+    for position, (name, value) in enumerate(parts.items()):
+        end = start + value
+        drawn.append(_bar(axis(start), top, axis(end) - axis(start), thickness, position))
+        share = 100 * value / whole if whole else 0.0
+        drawn.append(_bar_key(-8, y, position))
+        drawn.append(_text(20, y, name))
+        drawn.append(_text(WIDTH - 70, y, _number(value), anchor="end"))
+        drawn.append(_text(WIDTH, y, f"{share:.0f} %", anchor="end", fill=SOFT))
+        start, y = end, y + row_height
+    return _svg(title, y - row_height + 10, drawn)
 
 
 def box_chart(

@@ -1,33 +1,98 @@
-"""Reports of runs: what that of every product begins and ends with, and how it is written."""
+"""Reports of runs: the front page of every product's, how it ends, and how it is written."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.pages.document import Document, Section, Table, to_html
+from spineflow.tasks.pages.document import (
+    Block,
+    Details,
+    Document,
+    Figure,
+    FrontPage,
+    Link,
+    Section,
+    Table,
+    to_html,
+)
+from spineflow.tasks.pages.figures import bar_chart, strip_chart
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.gate import CERTIFICATE
 from spineflow.tasks.runs.settings import ProductSettings
+
+MOST_PARTS = 9
+"""Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
+
+KINDS = (
+    "summary",
+    "ingest",
+    "spine",
+    "ledger",
+    "constraints",
+    "measure",
+    "combine",
+    "estimate",
+    "postprocess",
+    "microdata",
+    "margins",
+    "tables",
+    "checks",
+    "accuracy",
+    "release",
+)
+"""Words by which stages of one kind are known, whatever universe and geolevel they are of."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a product says on the front page of a run's report.
+
+    released : what was released, as the beginning of a sentence.
+    guarantee : what is guaranteed, in one sentence.
+    panels : the budget, and how accurate the release is or what the budget implies of that.
+    links : pages of the product's own, besides the certificate and the released files.
+    """
+
+    released: str
+    guarantee: str
+    panels: tuple[Section, ...]
+    links: tuple[Link, ...] = ()
 
 
 def report_document(
-    run: RunDirectory, settings: ProductSettings, release: str, sections: Iterable[Section]
+    run: RunDirectory, settings: ProductSettings, overview: Overview, sections: Iterable[Section]
 ) -> Document:
-    """The report of a run: what it released, the product's own sections, checks and seconds.
-
-    `release` is the beginning of a sentence that ends with digests of settings and code.
-    """
-    manifest = run.read_manifest()
-    sentence = (
-        f"{release}, settings {manifest['settings_digest'][:12]}, code {manifest['code_version']}."
-    )
+    """The report of a run: its front page, the product's own sections, checks, seconds, digests."""
+    passed, n_checks = passed_and_all(run)
+    verdict = f"Released: all {n_checks} independent checks of the result passed."
+    if passed < n_checks:
+        verdict = f"Withheld: {n_checks - passed} of {n_checks} independent checks failed."
     return Document(
-        f"Report of run {manifest['run_id']}",
-        (sentence,),
+        f"Report: {settings.PRODUCT} of {settings.privacy.dataset}",
+        (f"{overview.released}.",),
         (*sections, checks_section(run), stages_section(run)),
         settings.stamp,
+        FrontPage(
+            verdict,
+            passed == n_checks,
+            overview.guarantee,
+            (*overview.panels, time_panel(stage_seconds(run))),
+            (*certificate_links(run), *overview.links, *_file_links(run)),
+        ),
+        provenance(run),
+    )
+
+
+def provenance(run: RunDirectory) -> tuple[str]:
+    """The last line of a report: which run, settings and code it is of."""
+    manifest = run.read_manifest()
+    return (
+        f"Run {manifest['run_id']}, begun {manifest['created']}. Settings "
+        f"{manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
     )
 
 
@@ -38,9 +103,68 @@ def write_page(path: Path, document: Document) -> Path:
     return path
 
 
+def bars_panel(
+    title: str,
+    words: str,
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    *,
+    value_label: str,
+) -> Section:
+    """A panel of a front page with bars, such as the budget; `words` say what they are."""
+    shown = [group.replace("_", " ") for group in groups]
+    svg = bar_chart(shown, series, title=title, value_label=value_label)
+    return Section(title, (Figure(svg, words),))
+
+
+def time_panel(seconds: Mapping[str, float]) -> Section:
+    """Where the work went, as one bar: stages of a kind together, short ones as one part."""
+    kinds: dict[str, float] = {}
+    for stage, spent in seconds.items():
+        words = stage.split()
+        kind = next((kind for kind in KINDS if kind in words), stage)
+        kinds[kind] = kinds.get(kind, 0.0) + spent
+    longest = sorted(kinds, key=lambda kind: -kinds[kind])[:MOST_PARTS]
+    parts = {kind: spent for kind, spent in kinds.items() if kind in longest}
+    rest = sum(kinds.values()) - sum(parts.values())
+    if len(parts) < len(kinds):
+        parts["all others"] = rest
+    title = "Where the time went"
+    if not parts:
+        return Section(title, ("No stage has been recorded.",))
+    svg = strip_chart(parts, title="Seconds of work by stage", value_label="seconds of work")
+    return Section(title, (Figure(svg, "Seconds of work of the run's stages, in their order."),))
+
+
+def stage_seconds(run: RunDirectory) -> dict[str, float]:
+    """Seconds of work of every finished stage but the report, whose own are known too late."""
+    stages = run.read_manifest()["stages"]
+    return {n: float(stage["seconds"] or 0.0) for n, stage in stages.items() if n != "report"}
+
+
+def certificate_links(run: RunDirectory) -> tuple[Link, ...]:
+    """The link to a run's certificate, from its report, where it has one."""
+    page = f"{CERTIFICATE}.html"
+    return (Link("Certificate", f"../release/{page}"),) if (run.release / page).exists() else ()
+
+
+def _file_links(run: RunDirectory) -> Iterable[Link]:
+    """Links from a report to the released files and to the rules on the input, as there are."""
+    if (run.release / "tables").is_dir():
+        yield Link("Tables", "../release/tables/")
+    yield Link("All released files", "../release/")
+    if (run.checks / "data_docs" / "index.html").exists():
+        yield Link("Rules on the input", "../validation/data_docs/index.html")
+
+
+def passed_and_all(run: RunDirectory) -> tuple[int, int]:
+    """How many checks of the result passed, and how many there are."""
+    checks = _checks(run)
+    return sum(bool(check["passed"]) for check in checks), len(checks)
+
+
 def checks_table(run: RunDirectory) -> Table:
     """The public outcome of every check on the result."""
-    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
     rows = tuple(
         (
             check["universe"],
@@ -48,9 +172,13 @@ def checks_table(run: RunDirectory) -> Table:
             "passed" if check["passed"] else "FAILED",
             check["detail"],
         )
-        for check in checks
+        for check in _checks(run)
     )
-    return Table(("universe", "check", "outcome", "what it saw"), rows)
+    return Table(("universe", "check", "outcome", "what it saw"), rows, "outcome")
+
+
+def _checks(run: RunDirectory) -> list[dict]:
+    return json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
 
 
 def checks_section(run: RunDirectory) -> Section:
@@ -60,9 +188,7 @@ def checks_section(run: RunDirectory) -> Section:
 
 def stages_section(run: RunDirectory) -> Section:
     """Seconds of work of every finished stage; the report's own are known once it is written."""
-    rows = tuple(
-        (name, float(stage["seconds"] or 0.0))
-        for name, stage in run.read_manifest()["stages"].items()
-        if name != "report"
-    )
-    return Section("Seconds of work", (Table(("stage", "seconds"), rows),))
+    rows = tuple(stage_seconds(run).items())
+    blocks: list[Block] = [f"{sum(stage_seconds(run).values()):.0f} seconds in all."]
+    blocks.append(Details("Stage by stage", (Table(("stage", "seconds"), rows),)))
+    return Section("Seconds of work", tuple(blocks))

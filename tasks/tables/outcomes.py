@@ -1,9 +1,9 @@
 """What a run keeps of the check of its input: public outcomes, and confidential counts.
 
-`validation/data_docs/` has a page for each Great Expectations suite, with what every expectation
-says and whether it was met; `confidential/data_docs/` says how many rows break which rule. The
-sentences are Great Expectations' own. Its site builder is not used, since its pages load scripts,
-styles and pictures from a dozen hosts and show nothing without them.
+`validation/data_docs/` has a page for each Great Expectations suite, with every rule in words,
+whether it was met, and the expectations that it was evaluated by, in Great Expectations' own words;
+`confidential/data_docs/` says how many rows break which rule. Its site builder is not used, since
+its pages load scripts, styles and pictures from a dozen hosts and show nothing without them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from spineflow.tasks.pages.document import NONE, Document, Link, Section, Table
+from spineflow.tasks.pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.reports import write_page
@@ -59,43 +59,72 @@ def _index_page(suites: dict[str, list[Outcome]], stamp: str | None) -> Document
     rows = tuple(
         (
             Link(_words(suite), f"{suite}.html"),
+            _outcome(all(rule.passed for rule in rules)),
             len(rules),
             sum(rule.passed for rule in rules),
-            _outcome(all(rule.passed for rule in rules)),
         )
         for suite, rules in suites.items()
     )
+    headers = ("table", "outcome", "rules", "passed")
+    sections = [Section("Tables of the input", (Table(headers, rows, "outcome"),))]
+    failed = tuple(
+        (_words(suite), _rule_in_words(rule))
+        for suite, rules in suites.items()
+        for rule in rules
+        if not rule.passed
+    )
+    if failed:
+        sections.insert(0, Section("What is not met", (Table(("table", "rule"), failed),)))
     return Document(
         "Data docs: the input",
         (
             "The rules on the input, evaluated by Great Expectations. Pass or fail is public; how "
             "many rows break a rule is kept in the run's confidential folder.",
         ),
-        (Section("Suites", (Table(("suite", "rules", "passed", "outcome"), rows),)),),
+        tuple(sections),
         stamp,
+        _verdict([rule for rules in suites.values() for rule in rules]),
     )
 
 
 def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
-    sections = tuple(
-        Section(
-            f"{_words(rule.name)}: {_outcome(rule.passed)}",
-            (
-                *([f"{rule.detail}."] if rule.detail else []),
-                *([_expectations(rule)] if rule.expectations else []),
-            ),
+    """Every rule in words with its outcome, those that are not met first, and how it was asked."""
+    ordered = sorted(rules, key=lambda rule: rule.passed)
+    told = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
+    asked = tuple(
+        (_words(rule.name), expectation.sentence, _outcome(expectation.passed))
+        for rule in ordered
+        for expectation in rule.expectations
+    )
+    sections = [Section("Rules", (Table(("rule", "outcome"), told, "outcome"),))]
+    if asked:
+        headers = ("rule", "expectation of its distinct values", "outcome")
+        details = Details(
+            "What Great Expectations was asked, in its own words",
+            (Table(headers, asked, "outcome"),),
         )
-        for rule in rules
-    )
-    passed = sum(rule.passed for rule in rules)
+        sections.append(Section("How the rules were evaluated", (details,)))
     return Document(
-        f"Data docs: {_words(suite)}", (f"{passed} of {len(rules)} rules passed.",), sections, stamp
+        f"Data docs: {_words(suite)}",
+        (),
+        tuple(sections),
+        stamp,
+        _verdict(rules, Link("All tables", INDEX)),
     )
 
 
-def _expectations(rule: Outcome) -> Table:
-    rows = tuple((asked.sentence, _outcome(asked.passed)) for asked in rule.expectations)
-    return Table(("expectation", "outcome"), rows)
+def _verdict(rules: Sequence[Outcome], *links: Link) -> FrontPage:
+    failed = sum(not rule.passed for rule in rules)
+    words = f"All {len(rules)} rules are met."
+    if failed:
+        words = f"{failed} of {len(rules)} rules {'is' if failed == 1 else 'are'} not met."
+    return FrontPage(words, not failed, "", (), links)
+
+
+def _rule_in_words(rule: Outcome) -> str:
+    """The rule as a sentence; its name where it has none."""
+    words = rule.detail or _words(rule.name)
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _findings_page(findings: Sequence[Finding], stamp: str | None) -> Document:

@@ -7,11 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table
+from spineflow.tasks.pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from spineflow.tasks.pages.figures import line_chart
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
-from spineflow.tasks.runs.reports import stages_section, write_page
+from spineflow.tasks.runs.reports import (
+    bars_panel,
+    provenance,
+    stage_seconds,
+    stages_section,
+    time_panel,
+    write_page,
+)
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.tune.criterion import described
 from spineflow.tasks.tune.grid import EXACT
@@ -58,8 +65,33 @@ def write_tuning_report(
         ),
         tuple(section for section in sections if section is not None),
         f"{NOT_PRIVATE}: tuned on data that may be disclosed; for choosing settings only",
+        _front(run, outcomes, found),
+        provenance(run),
     )
     return write_page(run.report, document)
+
+
+def _front(
+    run: RunDirectory, outcomes: Sequence[TrialOutcome], found: Mapping[str, TrialOutcome]
+) -> FrontPage:
+    """The least loss that meets the criterion, by variant, and where the time went."""
+    panels, verdict = [], f"None of {len(outcomes)} trials meets the criterion."
+    if found:
+        totals = {name: float(outcome.trial.total) for name, outcome in found.items()}
+        best = min(totals, key=lambda name: totals[name])
+        verdict = f"Found: {best} meets the criterion with a total loss of {totals[best]:.4g}."
+        panels.append(
+            bars_panel(
+                "What it takes",
+                "Smallest total loss with which each variant meets the criterion.",
+                list(totals),
+                {"total": list(totals.values())},
+                value_label="total loss",
+            )
+        )
+    links = (Link("Settings that were found", f"../release/{SETTINGS}"),) if found else ()
+    panels.append(time_panel(stage_seconds(run)))
+    return FrontPage(verdict, bool(found), "", tuple(panels), links)
 
 
 def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section:

@@ -7,7 +7,7 @@ from spineflow.tasks.certificates.certificate import write_certificate as write
 from spineflow.tasks.certificates.statement import Loss, Statement
 from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
 from spineflow.tasks.detailed_groups.release.budget import guarantee_of_pass, level_figures
-from spineflow.tasks.detailed_groups.release.report import margins_section
+from spineflow.tasks.detailed_groups.release.margins_of_error import margins_section
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
@@ -88,6 +88,7 @@ def statement_of(settings: DetailedGroupsSettings, parameters: MechanismParamete
             for name in parameters.passes
         ),
         together,
+        are_disjoint=True,
     )
 
 

@@ -20,6 +20,8 @@ from spineflow.tasks.detailed_groups.release.budget import (
     guarantee_of_pass,
     level_figures,
 )
+from spineflow.tasks.detailed_groups.release.front_page import overview, shown_level
+from spineflow.tasks.detailed_groups.release.margins_of_error import margins_section
 from spineflow.tasks.detailed_groups.release.suppression_curves import suppression_figures
 from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -71,8 +73,8 @@ def report(
         sections.append(_coterminous(run, settings, parameters))
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    released = f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}"
-    return report_document(run, settings, released, sections)
+    front = overview(settings, parameters, figures, accuracy)
+    return report_document(run, settings, front, sections)
 
 
 def guarantee_section(parameters: MechanismParameters, *, infinite: bool) -> Section:
@@ -97,48 +99,6 @@ def guarantee_section(parameters: MechanismParameters, *, infinite: bool) -> Sec
             "Every group of the specification in every region was measured with noise, whether "
             "anybody is in it or not. The budgets of the levels of a pass add up.",
             Table(headers, tuple(rows)),
-        ),
-    )
-
-
-def margins_section(figures: tuple[LevelFigures, ...]) -> Section:
-    """Margins of error and thresholds of every level."""
-    rows = tuple(
-        (
-            item.region_type,
-            item.level,
-            str(item.budget.budget),
-            item.budget.stability,
-            item.margin,
-            item.margin_total_only,
-            NONE if item.margin_by_formula is None else item.margin_by_formula,
-            NONE if item.margin_target is None else item.margin_target,
-            NONE if item.threshold is None else item.threshold,
-        )
-        for item in figures
-    )
-    headers = (
-        "region type",
-        "level",
-        "budget",
-        "stability",
-        "margin",
-        "total only",
-        "formula",
-        "target",
-        "threshold",
-    )
-    return Section(
-        "Margins of error",
-        (
-            "The margin of a noisy count is the smallest number within which it is of the truth "
-            "with a probability of 95 %, by the distribution of the noise; groups that are "
-            "measured by a total only have their own. The formula takes 1.96 standard deviations, "
-            "rounded down, and the target is the margin for which it gives this budget. A sum of "
-            "n cells has a margin that is about the square root of n times larger. Stability is "
-            "the number of groups of the level that a person is protected in. Sub-state totals up "
-            "to the threshold are suppressed.",
-            Table(headers, rows),
         ),
     )
 
@@ -180,7 +140,7 @@ def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
         numbers += [int((~hidden & (table == t)).sum()) for t in range(len(TABLE_NAMES))]
         percent = [100 * number / n if n else 0.0 for number in numbers]
         rows.append((item.region_type, item.level, n, *(f"{p:.2f} %" for p in percent)))
-        labels.append(f"{_shown_type(item.region_type)}, {item.level}")
+        labels.append(shown_level(item.region_type, item.level))
         for name, value in zip(shown, percent, strict=True):
             shown[name].append(value)
     chart = bar_chart(
@@ -200,13 +160,6 @@ def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
             Figure(chart, "Groups that are shown, and those of them with a table of sex by age."),
         ),
     )
-
-
-def _shown_type(region_type: str) -> str:
-    """A region type's name in words: capitals are too wide for a chart."""
-    kind = region_type.removeprefix("PR-")
-    name = {"USA": "nation", "AIANNH": "AIANNH area"}.get(kind, kind.lower())
-    return name if kind == region_type else f"PR {name}"
 
 
 def _coterminous(

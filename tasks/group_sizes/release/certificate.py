@@ -6,7 +6,7 @@ from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
 from spineflow.tasks.certificates.certificate import write_certificate as write
 from spineflow.tasks.certificates.statement import Loss, Statement
 from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.release.report import noise_section
+from spineflow.tasks.group_sizes.release.noise import noise_section
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import guarantee_of
 from spineflow.tasks.group_sizes.workload.plan import Plan

@@ -5,17 +5,17 @@ Errors against the input are shown for inputs that are not confidential, and onl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from spineflow.tasks.group_sizes.ingest.files import read_plan
+from spineflow.tasks.group_sizes.release.front_page import overview
+from spineflow.tasks.group_sizes.release.noise import noise_section
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import epsilons, guarantee_of, guarantees
 from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.noise.sampler import noise_variance
 from spineflow.tasks.pages.document import NONE, Cell, Document, Figure, Section, Table
 from spineflow.tasks.pages.figures import line_chart
 from spineflow.tasks.runs.directory import RunDirectory
@@ -46,8 +46,8 @@ def report(
     sections = [_release(plan), noise_section(plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    released = f"Group sizes of the dataset {settings.privacy.dataset}, mechanism {plan.mechanism}"
-    return report_document(run, settings, released, [*sections, _sums(run)])
+    front = overview(settings, plan, accuracy)
+    return report_document(run, settings, front, [*sections, _sums(run)])
 
 
 def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
@@ -105,48 +105,6 @@ def _loss_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     return (
         ("rho of zCDP", str(plan.rho)),
         ("epsilon at delta 1e-10, tight and simple", f"{tight:.4g}, {simple:.4g}"),
-    )
-
-
-def noise_table(plan: Plan) -> Table:
-    """Regions, share, sensitivity and noise of every level; those of levels measured as another
-    are named in its row.
-    """
-    if plan.rho is None:
-        headers = ("share of epsilon", "sensitivity", "scale")
-    else:
-        headers = ("share of rho", "squared sensitivity", "sigma^2")
-    rows = tuple(
-        (
-            level.level + "".join(f" = {o.level}" for o in plan.levels if o.same_as == level.level),
-            level.n_regions,
-            str(level.share),
-            level.sensitivity,
-            NONE if level.noise_parameter is None else float(level.noise_parameter),
-            NONE
-            if level.noise_parameter is None
-            else math.sqrt(noise_variance(plan.noise, level.noise_parameter)),
-        )
-        for level in plan.levels
-        if level.same_as is None
-    )
-    return Table(("level", "regions", *headers, "noise s.d."), rows)
-
-
-def noise_section(plan: Plan) -> Section:
-    """The noise of every level, in words and as a table."""
-    noise = (
-        "discrete Laplace noise of scale sensitivity / (epsilon share)"
-        if plan.rho is None
-        else "discrete Gaussian noise of variance squared sensitivity / (2 rho share)"
-    )
-    return Section(
-        "Noise",
-        (
-            f"Every level was measured by the vector {plan.vector.replace('_', ' ')}, with {noise} "
-            f"on every value. Sensitivities are {plan.calibration}.",
-            noise_table(plan),
-        ),
     )
 
 

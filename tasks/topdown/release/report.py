@@ -15,6 +15,7 @@ from spineflow.tasks.pages.document import NONE, Document, Section, Table
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.reports import report_document, write_page
 from spineflow.tasks.topdown.release.declared_statements import declared_statements
+from spineflow.tasks.topdown.release.front_page import overview
 from spineflow.tasks.topdown.release.margin_section import margin_section
 from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
 from spineflow.tasks.topdown.release.spine_section import spine_section
@@ -40,18 +41,8 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
         if summary is not None:
             sections.append(margin_section(universe, summary))
     sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
-    released = (
-        f"{_what(settings)} {settings.privacy.dataset}, spine "
-        f"{settings.geography.spine}, estimator {settings.run.estimator}"
-    )
-    return report_document(run, settings, released, [*sections, _solves(run)])
-
-
-def _what(settings: TopdownSettings) -> str:
-    """What the release is of, in the first words of the report."""
-    if settings.draws_noise:
-        return "TopDown release of the dataset"
-    return "Release from the published noisy measurements"
+    front = overview(run, settings, accuracy)
+    return report_document(run, settings, front, [*sections, _solves(run)])
 
 
 def _release(run: RunDirectory, settings: TopdownSettings) -> Section:

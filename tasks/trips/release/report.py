@@ -17,6 +17,7 @@ from spineflow.tasks.runs.reports import report_document, write_page
 from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.release.error_bound import BETA, theorem_4
 from spineflow.tasks.trips.release.false_cells import false_cells
+from spineflow.tasks.trips.release.front_page import overview
 from spineflow.tasks.trips.release.statements import (
     METHODS,
     bound_cell,
@@ -46,10 +47,7 @@ def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | 
     by_epsilon = _by_epsilon(settings, plan)
     if by_epsilon is not None:
         sections.append(by_epsilon)
-    released = (
-        f"Trips release of the dataset {settings.privacy.dataset}, mechanism {plan.mechanism}"
-    )
-    return report_document(run, settings, released, sections)
+    return report_document(run, settings, overview(settings, plan, accuracy), sections)
 
 
 def _release(run: RunDirectory, settings: TripsSettings, plan: Plan) -> Section:

@@ -7,8 +7,22 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.certificates.statement import Loss, Statement, guarantee_section
-from spineflow.tasks.ledger.accounting import PURE_DP, UNBOUNDED, ZCDP, Guarantee
+from spineflow.tasks.certificates.statement import (
+    Loss,
+    Statement,
+    combined,
+    guarantee_section,
+    in_one_sentence,
+)
+from spineflow.tasks.ledger.accounting import (
+    BOUNDED,
+    PURE_DP,
+    UNBOUNDED,
+    ZCDP,
+    Guarantee,
+    epsilon_tight,
+)
+from spineflow.tasks.ledger.summary import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
 
@@ -66,3 +80,44 @@ def test_no_guarantee_is_said_in_one_sentence(render) -> None:
     text = render(Document("", (), (section,)))
     assert "Nothing is guaranteed: noise was switched off." in text
     assert "rho" not in text and "epsilon" not in text.replace("epsilon (", "")
+
+
+def statement(*losses: Loss, **further) -> Statement:
+    return Statement(None, ("P.",), ("C.",), losses, **further)
+
+
+def loss(name: str, definition: str, parameter: int, neighbors: str = BOUNDED) -> Loss:
+    return Loss(name, "any", Guarantee(definition, Fraction(parameter), neighbors))
+
+
+def test_one_guarantee_combines_those_of_all_parts() -> None:
+    zcdp = combined(statement(loss("persons", ZCDP, 2), loss("units", ZCDP, 1)))
+    assert (zcdp.name, zcdp.guarantee) == ("persons and units", Guarantee(ZCDP, Fraction(3)))
+    pure = combined(statement(loss("a", PURE_DP, 2), loss("b", PURE_DP, 1)))
+    assert pure.guarantee == Guarantee(PURE_DP, Fraction(3))
+    mixed = combined(statement(loss("a", PURE_DP, 2), loss("b", ZCDP, 1)))
+    assert mixed.guarantee == Guarantee(ZCDP, Fraction(3)), "2^2 / 2 and 1"
+    others = combined(statement(loss("a", ZCDP, 1, UNBOUNDED), loss("b", ZCDP, 1)))
+    assert others.guarantee == Guarantee(ZCDP, Fraction(5)), "groups of two cost four times rho"
+
+
+def test_parts_that_share_nobody_cost_as_much_as_the_largest() -> None:
+    passes = (loss("US", ZCDP, 2, UNBOUNDED), loss("PR", ZCDP, 1, UNBOUNDED))
+    assert combined(statement(*passes, are_disjoint=True)) == passes[0]
+    text = in_one_sentence(statement(*passes, are_disjoint=True))
+    assert "adding or removing one record of any part" in text and "from rho 2)" in text
+
+
+def test_the_guarantee_is_one_sentence_with_all_that_limits_it() -> None:
+    text = in_one_sentence(statement(loss("persons", ZCDP, 1)))
+    epsilon = shown_epsilon(epsilon_tight(1, REPORT_DELTA))
+    assert f"factor of e to the power of {epsilon}, but for a probability of 1e-10" in text
+    assert text.count(". ") == 0 and text.endswith("from rho 1).")
+    pure = in_one_sentence(statement(loss("sizes", PURE_DP, 1)))
+    assert "(epsilon 1.00)." in pure and "probability" not in pure
+    delta = Guarantee(PURE_DP, Fraction(2), UNBOUNDED, Fraction(1, 10**8))
+    assert "a probability of 1e-8" in in_one_sentence(statement(Loss("trips", "any", delta)))
+    nothing = in_one_sentence(Statement("noise was switched off", (), (), ()))
+    assert nothing == "Nothing is guaranteed: noise was switched off."
+    with pytest.raises(ValueError, match="guarantees nothing"):
+        combined(Statement("noise was switched off", (), (), ()))

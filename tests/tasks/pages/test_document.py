@@ -17,6 +17,7 @@ from spineflow.tasks.pages.document import (
     Details,
     Document,
     Figure,
+    FrontPage,
     Link,
     Section,
     Table,
@@ -67,6 +68,15 @@ def full(text: str) -> Document:
     return Document(text, (text,), (Section(text, blocks),) * 5, text)
 
 
+FRONT = FrontPage(
+    "Released: all 3 checks passed.",
+    True,
+    "Guarantee: epsilon 1.",
+    (Section("The budget", (Figure("<svg></svg>", "by geolevel"),)),),
+    (Link("Certificate", "../release/certificate.html"),),
+)
+
+
 def test_no_text_becomes_markup() -> None:
     page = Outline(to_html(full(NASTY)))
     assert not page.all("script")
@@ -110,6 +120,49 @@ def test_long_documents_have_contents_that_lead_to_their_sections() -> None:
     assert not Outline(to_html(Document("title", (), sections[:4]))).all("nav")
 
 
+def test_the_front_page_comes_first_and_digests_last() -> None:
+    sections = tuple(Section(f"part {number}", ("words",)) for number in range(5))
+    document = Document("T", ("Intro.",), sections, None, FRONT, ("code 0123",))
+    for text in (to_html(document), to_markdown(document)):
+        body = text[text.rindex("</style>") :] if "</style>" in text else text
+        places = [
+            body.index(words)
+            for words in (
+                "Released: all 3",
+                "Guarantee: epsilon 1.",
+                "The budget",
+                "certificate.html",
+                "words",
+                "code 0123",
+            )
+        ]
+        assert places == sorted(places)
+    page = Outline(to_html(document))
+    assert page.all("main") == [{"class": "beside"}]
+    assert "verdict good" in [part.get("class") for part in page.all("p")]
+
+
+def test_a_bad_verdict_does_not_look_good() -> None:
+    bad = FrontPage("Withheld.", False, "", (), ())
+    page = Outline(to_html(Document("T", (), front=bad)))
+    classes = [part.get("class") for part in page.all("p")]
+    assert "verdict bad" in classes and "guarantee" not in classes
+
+
+def test_no_text_of_the_front_page_becomes_markup() -> None:
+    front = FrontPage(NASTY, True, NASTY, (Section(NASTY, (NASTY,)),), (Link(NASTY, NASTY),))
+    page = Outline(to_html(Document("T", (), (), None, front, (NASTY,))))
+    assert not page.all("script") and "".join(page.texts).count(NASTY) == 6
+    assert page.all("a")[-1]["href"] == NASTY
+
+
+def test_the_deciding_column_is_marked_throughout() -> None:
+    table = Table(("check", "outcome", "seen"), (("a", "passed", 1), ("b", "FAILED", 2)), "outcome")
+    page = Outline(to_html(Document("t", (), (Section("s", (table,)),))))
+    marked = [cell.get("class") == "deciding" for cell in page.all("th") + page.all("td")]
+    assert marked == [False, True, False] * 3
+
+
 def test_columns_of_numbers_are_set_to_the_right() -> None:
     page = to_html(Document("t", (), (Section("s", (TABLE,)),)))
     assert '<th scope="col">geolevel</th><th scope="col" class="number">sigma</th>' in page
@@ -118,7 +171,7 @@ def test_columns_of_numbers_are_set_to_the_right() -> None:
 
 
 def test_long_cells_wrap() -> None:
-    table = Table(("a",), (("x" * 61,), ("x" * 60,)))
+    table = Table(("a",), (("x" * 41,), ("x" * 40,)))
     page = Outline(to_html(Document("t", (), (Section("s", (table,)),))))
     assert page.all("td") == [{"class": "wrap"}, {}]
 

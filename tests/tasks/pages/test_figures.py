@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from spineflow.tasks.pages.figures import WIDTH, bar_chart, box_chart, line_chart
+from spineflow.tasks.pages.figures import WIDTH, bar_chart, box_chart, line_chart, strip_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 CURVE = {
@@ -102,6 +102,27 @@ def test_one_point_can_be_drawn() -> None:
             {"s": ([3], [3])}, title="t", x_label="x", y_label="y", log_x=log, log_y=log
         )
         assert "nan" not in svg and "inf" not in svg
+
+
+def test_strips_are_cut_in_proportion_and_told_in_full() -> None:
+    parts = {"measure": 30.0, "estimate": 60.0, "none": 0.0, "report": 10.0}
+    svg = strip_chart(parts, title="Time", value_label="seconds")
+    boxes = [numbers(box, "x", "width") for box in ElementTree.fromstring(svg).iter(f"{SVG}rect")]
+    cut = boxes[::2]
+    widths = [width for _, width in cut]
+    assert widths[1] == pytest.approx(2 * widths[0], abs=0.3)
+    assert widths[0] == pytest.approx(3 * widths[3], abs=0.3) and widths[2] == 0
+    ends = [x + width for x, width in cut]
+    assert ends[:-1] == pytest.approx([x for x, _ in cut[1:]], abs=0.2)
+    assert {"measure", "30", "30 %", "none", "0 %", "seconds"} <= set(texts(svg))
+    nothing = strip_chart({"ledger": 0.0}, title="t", value_label="v")
+    assert "nan" not in nothing and "0 %" in texts(nothing)
+
+
+@pytest.mark.parametrize("parts", [{}, {"a": -1.0}, {"a": float("nan")}])
+def test_strips_that_cannot_be_drawn_are_refused(parts: dict[str, float]) -> None:
+    with pytest.raises(ValueError):
+        strip_chart(parts, title="t", value_label="v")
 
 
 def test_boxes_reach_from_quantile_to_quantile() -> None:

@@ -1,0 +1,87 @@
+"""What the front page of a detailed-groups report says: guarantee, budget, how accurate it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.certificates.statement import in_one_sentence
+from spineflow.tasks.detailed_groups.release.budget import LevelFigures
+from spineflow.tasks.detailed_groups.release.certificate import statement_of
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.pages.document import Section
+from spineflow.tasks.runs.reports import Overview, bars_panel
+
+
+def overview(
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    figures: Sequence[LevelFigures],
+    accuracy: pd.DataFrame | None,
+) -> Overview:
+    """The front page; `accuracy` is given for inputs that are not confidential.
+
+    `figures` are those of the levels that are measured with noise.
+    """
+    shown = _implied(figures) if accuracy is None else _errors(accuracy)
+    return Overview(
+        f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
+        "adaptive mechanism SafeTab-P",
+        in_one_sentence(statement_of(settings, parameters)),
+        (_budget(parameters), shown),
+    )
+
+
+def shown_level(region_type: str, level: int) -> str:
+    """A population group level in words: capitals are too wide for a chart."""
+    kind = region_type.removeprefix("PR-")
+    name = {"USA": "nation", "AIANNH": "AIANNH area"}.get(kind, kind.lower())
+    return f"{name if kind == region_type else f'PR {name}'}, {level}"
+
+
+def _budget(parameters: MechanismParameters) -> Section:
+    title = "The budget"
+    levels = [item for item in parameters.budgets if item.budget is not None]
+    if not levels:
+        return Section(title, ("No noise was drawn.",))
+    loss = "epsilon" if parameters.is_pure else "rho"
+    return bars_panel(
+        title,
+        "Loss of every population group level; the levels of a pass add up.",
+        [shown_level(item.region_type, item.level) for item in levels],
+        {loss: [float(item.budget) for item in levels]},
+        value_label=loss,
+    )
+
+
+def _errors(accuracy: pd.DataFrame) -> Section:
+    title = "How accurate it is"
+    used = accuracy[(accuracy["shown"] > 0) & accuracy["mean_absolute_error"].notna()]
+    if used.empty:
+        return Section(title, ("No group is shown.",))
+    labels, errors = [], []
+    for (region_type, level), rows in used.groupby(["region_type", "level"], sort=False):
+        labels.append(shown_level(str(region_type), int(level)))
+        errors.append(float(np.average(rows["mean_absolute_error"], weights=rows["shown"])))
+    return bars_panel(
+        title,
+        "Mean absolute error of the total of a group that is shown, by population group level.",
+        labels,
+        {"error": errors},
+        value_label="mean absolute error (persons)",
+    )
+
+
+def _implied(figures: Sequence[LevelFigures]) -> Section:
+    title = "What the budget implies"
+    if not figures:
+        return Section(title, ("No noise was drawn.",))
+    return bars_panel(
+        title,
+        "Margin of error of a count: it is within this of the truth in 95 of 100 cases.",
+        [shown_level(item.region_type, item.level) for item in figures],
+        {"margin": [float(item.margin) for item in figures]},
+        value_label="margin of error, 95 % (persons)",
+    )

@@ -1,0 +1,104 @@
+"""The front page of reports: what it says of checks and of time, whatever the product."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.pages.document import Document, Section, to_markdown
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.reports import Overview, report_document, time_panel
+from spineflow.tasks.runs.settings import ProductSettings
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    run = RunDirectory(tmp_path)
+    run.write_manifest(
+        {
+            "run_id": "run-1",
+            "created": "2020-04-01T00:00:00Z",
+            "settings_digest": "s" * 64,
+            "code_version": "c0de",
+            "stages": {
+                "ingest": {"seconds": 3.0},
+                "persons measure County": {"seconds": 2.0},
+                "units measure County": {"seconds": 4.0},
+                "report": {"seconds": 99.0},
+            },
+        }
+    )
+    write_checks(run, True, True)
+    return run
+
+
+def write_checks(run: RunDirectory, *passed: bool) -> None:
+    run.checks.mkdir(exist_ok=True)
+    checks = [
+        {"universe": "persons", "name": f"check_{n}", "passed": ok, "detail": "words"}
+        for n, ok in enumerate(passed)
+    ]
+    (run.checks / "checks.json").write_text(json.dumps({"checks": checks}))
+
+
+class Settings(ProductSettings):
+    PRODUCT = "trips"
+
+
+def document(run: RunDirectory) -> Document:
+    settings = Settings.model_validate(
+        {"privacy": {"dataset": "somewhere", "ledger": "l.db"}, "input": {}}
+    )
+    overview = Overview("Trips", "Guarantee.", (Section("The budget", ("bars",)),))
+    return report_document(run, settings, overview, [Section("Own", ("words",))])
+
+
+def test_the_verdict_counts_the_checks(run: RunDirectory) -> None:
+    front = document(run).front
+    assert front is not None and front.is_good
+    assert front.verdict == "Released: all 2 independent checks of the result passed."
+    write_checks(run, True, False, True)
+    front = document(run).front
+    assert front is not None and not front.is_good
+    assert front.verdict == "Withheld: 1 of 3 independent checks failed."
+
+
+def test_stages_of_a_kind_are_one_part_of_the_bar(run: RunDirectory) -> None:
+    panel = to_markdown(Document("", (), (time_panel({"ingest": 1.0}),)))
+    assert "Seconds of work of the run's stages" in panel
+    front = document(run).front
+    assert front is not None
+    (figure,) = front.panels[-1].blocks
+    assert figure.svg.count("<text") and ">measure<" in figure.svg and ">6<" in figure.svg
+    assert "99" not in figure.svg, "the report's own seconds are not known"
+    many = {f"stage{n}": float(n) for n in range(20)}
+    (figure,) = time_panel(many).blocks
+    assert (
+        ">all others<" in figure.svg and ">stage19<" in figure.svg and ">stage0<" not in figure.svg
+    )
+
+
+def test_links_lead_to_what_there_is(run: RunDirectory) -> None:
+    front = document(run).front
+    assert front is not None
+    assert [link.target for link in front.links] == ["../release/"]
+    (run.release / "tables").mkdir(parents=True)
+    (run.release / "certificate.html").write_text("")
+    (run.checks / "data_docs").mkdir()
+    (run.checks / "data_docs" / "index.html").write_text("")
+    front = document(run).front
+    assert front is not None
+    assert [link.text for link in front.links] == [
+        "Certificate",
+        "Tables",
+        "All released files",
+        "Rules on the input",
+    ]
+    for link in front.links:
+        assert (run.report.parent / link.target).resolve().exists()
+
+
+def test_digests_stand_last(run: RunDirectory) -> None:
+    text = to_markdown(document(run))
+    assert text.rstrip().endswith("Settings ssssssssssss, code c0de.")
