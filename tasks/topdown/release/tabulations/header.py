@@ -3,7 +3,8 @@
 What the geography frame, the summary level and the state give is filled in; a field that none of
 them gives is empty, as fields are that do not apply. Further columns of the geography frame that
 are named as a field (SDUNI, VTD, CBSA, AREALAND, ...) fill it where that field is given: all of
-them for blocks, metropolitan areas for every entity of a county, areas as sums over blocks.
+them for blocks, metropolitan areas for every entity of a county, areas as sums over blocks. Names
+and points of entities are those of `names`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from spineflow.tasks.census.states import state_of
 from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, OUTSIDE, Entities
+from spineflow.tasks.topdown.release.tabulations.names import (
+    first_blocks,
+    further_column,
+    own_columns,
+)
 from spineflow.tasks.topdown.release.tabulations.tables import geoid
 
 _FIELDS = """\
@@ -90,11 +96,14 @@ def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.
     if level.code == "750":
         columns |= _block_columns(geography)
     elif level.code in _WITHIN_COUNTIES:
-        first = _first_blocks(entities)
+        first = first_blocks(entities)
         for name in set(_METROPOLITAN) & set(geography.columns):
-            columns[name] = _further_column(geography, name).take(first)
+            columns[name] = further_column(geography, name).take(first)
     for name in set(_AREAS) & set(geography.columns):
         columns[name] = _area(entities, geography[name])
+    for name, told in own_columns(entities, geography).items():
+        known = columns.get(name, pa.repeat(pa.scalar(""), len(entities)))
+        columns[name] = pc.if_else(pc.equal(told, ""), known.cast(pa.string()), told)
     return columns
 
 
@@ -121,7 +130,7 @@ def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
     Blocks by geocode stand in the order of the geography frame.
     """
     further = set(HEADER_FIELDS) & set(geography.columns) - set(_AREAS)
-    columns = {name: _further_column(geography, name) for name in further}
+    columns = {name: further_column(geography, name) for name in further}
     for name, column in COLUMNS.items():
         columns[name] = _column(geography, column)
     columns["BLKGRP"] = pc.utf8_slice_codeunits(_column(geography, "block_geocode"), 11, 12)
@@ -161,20 +170,6 @@ def _area(entities: Entities, column: pd.Series) -> pa.Array:
     sums = np.zeros(len(entities), dtype=np.int64)
     np.add.at(sums, entities.block_entity[inside], values[inside])
     return pa.array(sums)
-
-
-def _first_blocks(entities: Entities) -> pa.Array:
-    first = np.empty(len(entities), dtype=np.int64)
-    inside = np.flatnonzero(entities.block_entity >= 0)[::-1]
-    first[entities.block_entity[inside]] = inside
-    return pa.array(first)
-
-
-def _further_column(geography: pd.DataFrame, name: str) -> pa.Array:
-    """A column of codes; empty where it holds texts that a delimited record cannot."""
-    column = _column(geography, name)
-    fits = pc.match_substring_regex(column, '^[^|"\\r\\n]*$')
-    return pc.if_else(pc.fill_null(fits, False), column, "")
 
 
 def _column(geography: pd.DataFrame, name: str) -> pa.Array:

@@ -26,7 +26,8 @@ from spineflow.tasks.topdown.release.tabulations.legacy import (
     SEGMENTS,
     segment_variables,
 )
-from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, OUTSIDE
+from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, OUTSIDE, SUMMARY_LEVELS
+from spineflow.tasks.topdown.release.tabulations.names import OWN_FIELDS, POINT
 
 PUBLISHED_PERSONS = cef_schema("persons", ("votingage", "hispanic", "cenrace"))
 """What P1 to P4 tell of every person."""
@@ -34,6 +35,13 @@ PUBLISHED_PERSONS = cef_schema("persons", ("votingage", "hispanic", "cenrace"))
 BLOCK = "750"
 _WHOLE_AREA = "00"
 _GEOGRAPHY_COLUMNS = ("AIANHH", "COUSUB", "PLACE")
+_BLOCK_FIELDS = (
+    *(f"{part}{ending}" for part in ("COUNTY", "COUSUB", "PLACE") for ending in ("CC", "NS")),
+    *HEADER_FIELDS[HEADER_FIELDS.index("CBSA") : HEADER_FIELDS.index("BASENAME")],
+    *POINT,
+)
+"""Fields of blocks that the geography keeps where every block has them."""
+_NAMED_BY_CODE = ("STATE", "TRACT", "BLKGRP")
 _FILE_NAME = re.compile(r"^[a-z0-9]{2}(geo|0000[123]).*\.u?pl$", re.IGNORECASE)
 
 
@@ -103,9 +111,10 @@ def published_blocks(release: PublishedRelease) -> PublishedBlocks:
     geography = pd.DataFrame({"block_geocode": geocode.to_numpy()})
     for field in _GEOGRAPHY_COLUMNS:
         geography[COLUMNS[field]] = header[field].replace("", OUTSIDE[field]).to_numpy()
-    for field in HEADER_FIELDS[HEADER_FIELDS.index("CBSA") : HEADER_FIELDS.index("AREALAND")]:
+    for field in _BLOCK_FIELDS:
         if header[field].ne("").all():
             geography[field] = header[field].to_numpy()
+    geography = geography.assign(**_fields_of_entities(release.header, header))
 
     persons = _persons(counts)
     hhgq, occupancy = _hhgq(counts), counts[["H0010003", "H0010002"]].to_numpy()
@@ -121,6 +130,27 @@ def published_blocks(release: PublishedRelease) -> PublishedBlocks:
             "other; take the published files."
         )
     return PublishedBlocks(geography, sparse.csr_array(persons), hhgq, occupancy)
+
+
+def _fields_of_entities(records: pd.DataFrame, blocks: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Names and points of the entities that each block is in, as `names` reads them.
+
+    `records` are those of the whole header, `blocks` those of the blocks. What an entity goes by
+    without a name of its own, such as a tract's number, is left out.
+    """
+    found = {}
+    for code, level in SUMMARY_LEVELS.items():
+        own = records[(records["SUMLEV"] == code) & (records["GEOCOMP"] == _WHOLE_AREA)]
+        if own.empty or code == BLOCK:
+            continue
+        parts, kind = list(level.parts), level.parts[-1]
+        fields = POINT if kind in _NAMED_BY_CODE else OWN_FIELDS
+        told = own.drop_duplicates(parts).set_index(parts)[list(fields)]
+        of_blocks = blocks[parts].join(told, on=parts)[list(fields)].fillna("")
+        for field in fields:
+            if of_blocks[field].ne("").any():
+                found[f"{kind}_{field}"] = of_blocks[field].to_numpy()
+    return found
 
 
 def _persons(counts: pd.DataFrame) -> np.ndarray:

@@ -28,6 +28,7 @@ from spineflow.tasks.topdown.release.tabulations.levels import (
     SummaryLevel,
     entities_of,
 )
+from spineflow.tasks.topdown.release.tabulations.names import NAME, named_columns
 from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
 
 TABLES = "tables"
@@ -120,13 +121,16 @@ def table_files(directory: Path) -> list[Path]:
 def write_tables(tabulation: Tabulation, directory: Path, *, is_private: bool = True) -> list[Path]:
     """Write every summary level as Parquet and as text below `directory`; returns the files.
 
-    Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), then the
-    variables (int64).
+    Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), NAME, INTPTLAT
+    and INTPTLON where the geography tells them, then the variables (int64).
     """
     files = table_files(directory)
     levels = SUMMARY_LEVELS.values()
     for level, parquet, text in zip(levels, files[::2], files[1::2], strict=True):
-        _write_level(tabulation.level(level), parquet, text, is_private)
+        table = tabulation.level(level)
+        codes = entity_columns(table.entities)
+        codes |= named_columns(table.entities, tabulation.geography)
+        _write_level(table, codes, parquet, text, is_private)
     return files
 
 
@@ -149,15 +153,18 @@ def entity_columns(entities: Entities) -> dict[str, pa.Array]:
     }
 
 
-def _write_level(table: LevelTable, parquet: Path, text: Path, is_private: bool) -> None:
-    codes = entity_columns(table.entities)
+def _write_level(
+    table: LevelTable, codes: dict[str, pa.Array], parquet: Path, text: Path, is_private: bool
+) -> None:
     names, columns = list(codes), list(codes.values())
     metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
     schema = pa.schema(
         [(name, pa.string()) for name in names] + [(name, pa.int64()) for name in table.variables],
         metadata=metadata,
     )
-    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
+    # Codes need no quotes, and names may have commas.
+    quoting = "needed" if NAME in codes else "none"
+    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style=quoting)
     with (
         replacing(text) as text_part,
         replacing(parquet) as parquet_part,

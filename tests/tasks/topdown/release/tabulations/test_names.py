@@ -1,0 +1,118 @@
+"""Names and points of entities: those of the geography, those of a published release, means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from scipy import sparse
+from spineflow.tasks.topdown.release.tabulations.header import header_columns
+from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
+from spineflow.tasks.topdown.release.tabulations.names import OWN_FIELDS, POINT, named_columns
+from spineflow.tasks.topdown.release.tabulations.published import (
+    published_blocks,
+    read_published,
+)
+from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, write_tables
+
+
+def geography(**further: list[str]) -> pd.DataFrame:
+    """Four blocks in two tracts of a county, the last two of them in a place."""
+    return pd.DataFrame(
+        {
+            "block_geocode": [f"44007000{tract}001000{n}" for tract, n in ("11", "12", "21", "22")],
+            "AIANNHCE": ["9999"] * 4,
+            "COUSUBFP": ["00001"] * 4,
+            "PLACEFP": ["99999", "99999", "12345", "12345"],
+            **further,
+        }
+    )
+
+
+def header(frame: pd.DataFrame, level: str) -> dict[str, list[str]]:
+    columns = header_columns(entities_of(frame, SUMMARY_LEVELS[level]), frame)
+    return {name: column.to_pylist() for name, column in columns.items()}
+
+
+def test_entities_are_called_what_the_geography_calls_them() -> None:
+    frame = geography(
+        COUNTY_NAME=["Providence County"] * 4,
+        COUNTY_LSADC=["06"] * 4,
+        COUNTYNS=["01219781"] * 4,
+        PLACE_NAME=["", "", "East Side, upper", "East Side, upper"],
+    )
+    county, place, tract = (header(frame, level) for level in ("050", "160", "140"))
+    assert county["NAME"] == ["Providence County"] and county["LSADC"] == ["06"]
+    assert county["BASENAME"] == ["007"], "what is not told goes by its code"
+    assert place["NAME"] == ["East Side, upper"]
+    assert tract["COUNTYNS"] == ["01219781"] * 2
+    assert tract["NAME"][0].startswith("Census Tract ")
+
+
+def test_points_are_means_of_the_blocks_by_their_land() -> None:
+    frame = geography(
+        INTPTLAT=["+10.0000000", "+20.0000000", "+30.0000000", ""],
+        INTPTLON=["-071.0000000"] * 4,
+        AREALAND=["0", "5", "1", "1"],
+    )
+    tract = header(frame, "140")
+    assert tract["INTPTLAT"] == ["+20.0000000", ""], "no mean of points that are not known"
+    assert tract["INTPTLON"] == ["-071.0000000", ""]
+    assert header(frame, "750")["INTPTLAT"] == frame["INTPTLAT"].tolist()
+    alike = frame.drop(columns="AREALAND")
+    assert header(alike, "140")["INTPTLAT"][0] == "+15.0000000"
+
+
+def test_points_on_both_sides_of_the_date_line_meet_there() -> None:
+    frame = geography(INTPTLAT=["+60.0"] * 4, INTPTLON=["+179.0", "-179.0"] * 2)
+    (longitude,) = header(frame, "050")["INTPTLON"]
+    assert abs(float(longitude)) == pytest.approx(180, abs=1e-6)
+
+
+def test_own_points_win_over_means() -> None:
+    points = {"INTPTLAT": ["+10.0"] * 4, "INTPTLON": ["-071.0"] * 4}
+    own = {"COUNTY_INTPTLAT": ["+41.8"] * 4, "COUNTY_INTPTLON": ["-071.5"] * 4}
+    assert header(geography(**points, **own), "050")["INTPTLAT"] == ["+41.8"]
+
+
+def test_tables_have_names_where_the_geography_has_them(tmp_path: Path) -> None:
+    def written(frame: pd.DataFrame, folder: Path) -> list[Path]:
+        zero = sparse.csr_array(np.zeros((len(frame), 1), dtype=np.int64))
+        one = sparse.csr_array(np.ones((1, 1), dtype=np.int64))
+        return write_tables(Tabulation(frame, ("P0010001",), (zero,), (one,)), folder)
+
+    frame = geography(PLACE_NAME=["", "", "East Side, upper", "East Side, upper"])
+    for path in written(frame, tmp_path / "named"):
+        is_text = path.suffix == ".csv"
+        table = pacsv.read_csv(path) if is_text else pq.read_table(path)
+        assert ("NAME" in table.column_names) == ("place" in path.name)
+        if "place" in path.name:
+            assert table["NAME"].to_pylist() == ["East Side, upper"]
+    for path in written(geography(), tmp_path / "plain"):
+        if path.suffix == ".parquet":
+            assert not {"NAME", *POINT} & set(pq.read_schema(path).names)
+
+
+@pytest.fixture(scope="module")
+def published(shared: Path):
+    return read_published(shared / "data" / "pl94171_2018_prototype")
+
+
+@pytest.mark.parametrize("level", ["040", "050", "140", "150", "750"])
+def test_a_published_header_is_written_as_it_was(published, level: str) -> None:
+    """Names, legal descriptions, codes and points of every record, from the blocks' geography."""
+    frame = published_blocks(published).geography
+    ours = header(frame, level)
+    rows = published.header[published.header["SUMLEV"] == level].sort_values("GEOCODE")
+    assert ours["GEOCODE"] == rows["GEOCODE"].tolist()
+    for field in OWN_FIELDS:
+        assert ours[field] == rows[field].tolist(), field
+    codes = [name for name in ("COUNTYCC", "COUNTYNS") if level != "040"]
+    for field in codes:
+        assert ours[field] == rows[field].tolist()
+    named = named_columns(entities_of(frame, SUMMARY_LEVELS[level]), frame)
+    assert set(POINT) <= set(named)
