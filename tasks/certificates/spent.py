@@ -49,7 +49,7 @@ def spent_section(settings: ProductSettings) -> Section:
             "when the certificate was written, this release included. Later releases of the same "
             "people add to it.",
             composed_sentence(spent),
-            Table(headers, rows),
+            Table(headers, rows, "bounded rho"),
         ),
     )
 

@@ -128,11 +128,11 @@ def in_one_sentence(statement: Statement) -> str:
     else:
         epsilon = shown_epsilon(epsilon_tight(guarantee.parameter, loss.delta))
         delta = guarantee.delta + loss.delta
-        exact = f"epsilon {epsilon} at delta {shown_delta(delta)}, from rho {guarantee.parameter}"
-        exact += f" (about {float(guarantee.parameter):.4g})" if "/" in exact else ""
+        rho = f"{float(guarantee.parameter):.4g}"
+        exact = f"epsilon {epsilon} at delta {shown_delta(delta)}, from a rho of {rho}"
     change = "adding or removing" if guarantee.neighbors == UNBOUNDED else "changing"
     whose = "one record of each of" if " and " in loss.name else "one record of"
-    parts = loss.name if not statement.are_disjoint else "any part"
+    parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.name
     chance = f", but for a probability of {shown_delta(delta)}" if delta else ""
     return (
         f"Guarantee: {change} {whose} {parts} makes nothing that is released more likely by more "
@@ -175,7 +175,7 @@ def losses_table(losses: Sequence[Loss]) -> Table:
         "at delta",
         "rho of bounded zCDP per person",
     )
-    return Table(headers, tuple(_row(loss) for loss in losses))
+    return Table(headers, tuple(_row(loss) for loss in losses), "epsilon")
 
 
 def _row(loss: Loss) -> tuple[str, ...]:

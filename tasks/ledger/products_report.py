@@ -11,7 +11,7 @@ from pathlib import Path
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.document import Document, FrontPage, Link, Section, Table
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.reports import (
@@ -68,6 +68,7 @@ def write_products_report(
         )
         for name in products
     )
+    headers = ("product", "status", "release", "report")
     parts = {name: RunDirectory(run.root / name) for name in products}
     counted = [passed_and_all(part) for part in parts.values()]
     passed, n_checks = (sum(column) for column in zip(*counted, strict=True))
@@ -81,7 +82,7 @@ def write_products_report(
             "the ledger.",
         ),
         (
-            Section("Products", (Table(("product", "status", "release", "report"), rows),)),
+            Section("Products", (Table(headers, rows, "status"),)),
             _cost(settings),
             stages_section(run),
         ),
@@ -116,8 +117,8 @@ def _guarantee(settings: ProductSettings) -> str:
     return (
         "Guarantee: changing all of one person's data makes nothing that was ever released of the "
         f"dataset more likely by more than a factor of e to the power of {epsilon}, but for a "
-        f"probability of {delta} (epsilon {epsilon} at delta {delta}, from rho "
-        f"{shown_rho(dataset['rho'])})."
+        f"probability of {delta} (epsilon {epsilon} at delta {delta}, from a rho of "
+        f"{float(Fraction(dataset['rho'])):.4g})."
     )
 
 
@@ -160,12 +161,13 @@ def _cost(settings: ProductSettings) -> Section:
         for draw in drawn["draws"]
     )
     epsilon = dataset["epsilon"]
+    headers = ("product", "draw", "guarantee", "neighbours", "bounded rho")
     return Section(
         "Cost",
         (
             "All that was ever drawn from this dataset, in its native guarantee and composed as "
             "bounded zCDP per person.",
-            Table(("product", "draw", "guarantee", "neighbours", "bounded rho"), rows),
+            Table(headers, rows, "bounded rho"),
             f"Together rho {float(Fraction(dataset['rho'])):.4f}, which is epsilon "
             f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])}, the "
             f"mechanisms' own delta of {shown_delta(dataset['delta'])} included; "

@@ -35,6 +35,7 @@ KINDS = (
     "constraints",
     "measure",
     "combine",
+    "cut",
     "estimate",
     "postprocess",
     "microdata",

@@ -226,13 +226,14 @@ def _allocation(settings: TopdownSettings, report: dict) -> Section:
         for query in report["queries"]
     )
     before = ", before any geounits were bypassed" if settings.geography.bypass else ""
+    headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
     return Section(
         f"Noise: {report['universe']}",
         (
             "Shares of the loss by geolevel and by query, and the standard deviation of the noise "
             f"in each answer{before}. Along every path from the root to a block the shares add to "
             "exactly 1.",
-            Table(("geolevel", "query", "geolevel share", "query share", "noise s.d."), rows),
+            Table(headers, rows, "noise s.d."),
         ),
     )
 

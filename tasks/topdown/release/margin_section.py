@@ -45,7 +45,7 @@ def _agreement(summary: MarginSummary) -> Table:
         )
         for row in summary.agreement.itertuples()
     )
-    return Table(headers, rows)
+    return Table(headers, rows, "inside")
 
 
 def _classes(summary: MarginSummary) -> Table:
@@ -72,7 +72,7 @@ def _classes(summary: MarginSummary) -> Table:
         )
         for row in summary.classes.to_dict("records")
     )
-    return Table(headers, rows)
+    return Table(headers, rows, "interval")
 
 
 def _class_name(first: int) -> str:

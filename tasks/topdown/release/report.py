@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.document import NONE, Document, Section, Table
+from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.reports import report_document, write_page
 from spineflow.tasks.topdown.release.declared_statements import declared_statements
@@ -54,9 +55,9 @@ def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
             (
                 universe,
                 pq.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows,
-                cost["rho"],
-                epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}",
-                cost["delta"] or "0",
+                shown_epsilon(epsilon),
+                shown_delta(cost["delta"]),
+                shown_rho(cost["rho"]),
             )
         )
     exact = "housing units and group-quarters facilities"
@@ -69,7 +70,7 @@ def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
         (
             f"Microdata that reproduce the block estimates row by row. The invariants ({exact}) "
             "are exact; everything else carries noise.",
-            Table(("universe", "rows", "rho", "epsilon", "delta"), tuple(rows)),
+            Table(("universe", "rows", "epsilon", "delta", "rho"), tuple(rows), "epsilon"),
         ),
     )
 
@@ -108,8 +109,8 @@ def _noise(settings: TopdownSettings) -> Section:
     return Section("Noise", tuple(blocks))
 
 
-def _or_dash(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3g}"
+def _or_dash(value: float | None) -> float | str:
+    return NONE if value is None else float(f"{value:.3g}")
 
 
 def solves_table(run: RunDirectory) -> Table:
@@ -135,7 +136,8 @@ def solves_table(run: RunDirectory) -> Table:
         (*key, int(row.solves), int(row.relaxed), int(row.iterations), f"{row.residual:.1e}")
         for key, row in counted.iterrows()
     )
-    return Table((*order, "solves", "relaxed", "most iterations", "largest residual"), rows)
+    headers = (*order, "solves", "relaxed", "most iterations", "largest residual")
+    return Table(headers, rows, "relaxed")
 
 
 def _solves(run: RunDirectory) -> Section:

@@ -105,14 +105,14 @@ def test_parts_that_share_nobody_cost_as_much_as_the_largest() -> None:
     passes = (loss("US", ZCDP, 2, UNBOUNDED), loss("PR", ZCDP, 1, UNBOUNDED))
     assert combined(statement(*passes, are_disjoint=True)) == passes[0]
     text = in_one_sentence(statement(*passes, are_disjoint=True))
-    assert "adding or removing one record of any part" in text and "from rho 2)" in text
+    assert "adding or removing one record of any part" in text and "from a rho of 2)" in text
 
 
 def test_the_guarantee_is_one_sentence_with_all_that_limits_it() -> None:
     text = in_one_sentence(statement(loss("persons", ZCDP, 1)))
     epsilon = shown_epsilon(epsilon_tight(1, REPORT_DELTA))
     assert f"factor of e to the power of {epsilon}, but for a probability of 1e-10" in text
-    assert text.count(". ") == 0 and text.endswith("from rho 1).")
+    assert text.count(". ") == 0 and text.endswith("from a rho of 1).")
     pure = in_one_sentence(statement(loss("sizes", PURE_DP, 1)))
     assert "(epsilon 1.00)." in pure and "probability" not in pure
     delta = Guarantee(PURE_DP, Fraction(2), UNBOUNDED, Fraction(1, 10**8))

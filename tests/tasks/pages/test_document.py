@@ -171,9 +171,9 @@ def test_columns_of_numbers_are_set_to_the_right() -> None:
 
 
 def test_long_cells_wrap() -> None:
-    table = Table(("a",), (("x" * 41,), ("x" * 40,)))
+    table = Table(("a",), (("x" * 41,), ("x" * 40,), ("x" * 16,)))
     page = Outline(to_html(Document("t", (), (Section("s", (table,)),))))
-    assert page.all("td") == [{"class": "wrap"}, {}]
+    assert page.all("td") == [{"class": "wrap"}, {"class": "words"}, {}]
 
 
 def test_markdown_says_the_same() -> None:

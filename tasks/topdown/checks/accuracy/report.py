@@ -222,6 +222,9 @@ _SPREAD = (
 )
 
 
+_DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
+"""The column of each kind of table that a reader looks for first."""
+
 Row = Any
 """A row of `DataFrame.itertuples`: a named tuple whose fields are the frame's columns."""
 Cells = tuple[float | str, ...]
@@ -268,7 +271,8 @@ def _table(
     for row in frame.itertuples(index=False):
         shown = cells(row)
         rows.append((shown[0], row.run, *shown[1:]) if several else tuple(shown))
-    return Table((headers[0], "run", *headers[1:]) if several else headers, tuple(rows))
+    headers = (headers[0], "run", *headers[1:]) if several else headers
+    return Table(headers, tuple(rows), next((h for h in headers if h in _DECIDING), None))
 
 
 def _bars(frame: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
