@@ -90,11 +90,10 @@ def _points(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
         np.bincount(entity, weight * axis[inside], minlength=n)
         for axis in (across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude))
     )
-    means = np.degrees([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)])
-    known = np.isfinite(means).all(axis=0)
+    means = (np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x)))
     return {
         name: pa.array(
-            [f"{v:+0{width}.7f}" if k else "" for v, k in zip(values, known, strict=True)],
+            [f"{value:+0{width}.7f}" if np.isfinite(value) else "" for value in values],
             pa.string(),
         )
         for name, width, values in zip(POINT, (11, 12), means, strict=True)
