@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 # Two workers; each takes whole files, so that what the tests of a file share is made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test quick soak check types map recompile clean
+.PHONY: demo test quick soak check types map site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -36,15 +36,21 @@ types: $(TYPED)
 
 # mypy does not follow the hook with which an installation in place finds the package: it reads
 # the folders through links that stand as the package does.
-$(TYPED):
+$(TYPED): $(wildcard library/*.py)
 	mkdir -p $@
-	ln -sfn $(addprefix ../../../,flows tasks geography validation library/__init__.py library/py.typed) $@
+	ln -sfn $(addprefix ../../../,flows tasks geography validation $(wildcard library/*.py) library/py.typed) $@
+	touch $@
+	touch $@
 
 # Make the map of docs/design.md anew, from the docstrings of the packages, and the reference of
 # docs/declared_censuses.md from the models of the language.
 map:
 	$(PYTHON) docs/design_map.py
 	$(PYTHON) docs/declared_page.py
+
+# The documentation as a site, in build/site, with the notebooks run; broken links are errors.
+site: $(INSTALLED) $(TYPED)
+	$(BIN)/python -m mkdocs build
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

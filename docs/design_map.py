@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "design.md"
-FOLDERS = ("flows", "tasks", "geography", "validation")
+FOLDERS = ("library", "flows", "tasks", "geography", "validation")
 START, END = "<!-- Made by `make map`. -->", "<!-- End of the map. -->"
 
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from pyarrow import parquet
@@ -62,7 +61,7 @@ from spineflow.tasks.detailed_groups.postprocess.redundant import (
 )
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
 from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
-from spineflow.tasks.detailed_groups.release.budget import budget_report, needed_budget
+from spineflow.tasks.detailed_groups.release.budget import costs, needed_budget
 from spineflow.tasks.detailed_groups.release.certificate import facts_of
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.release.steps import write_tables
@@ -190,16 +189,6 @@ def check(settings: DetailedGroupsSettings) -> None:
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
     parameters = parameters_of(settings)
     print_notes(redundant_spending(settings, parameters, accepted.blocks, declared))
-
-
-def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
-    """What a run would cost, and what it buys, by pass."""
-    return budget_report(
-        parameters_of(settings),
-        read_specification(settings.input.parameters),
-        settings.explorer,
-        infinite=settings.privacy.infinite,
-    )
 
 
 def print_costs(settings: DetailedGroupsSettings) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from rich.table import Table
@@ -31,7 +30,7 @@ from spineflow.tasks.group_sizes.checks.comparison import FIGURES, KEYS, compare
 from spineflow.tasks.group_sizes.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.group_sizes.estimation.steps import estimate
 from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
+from spineflow.tasks.group_sizes.ingest.read import check_groups, costs, plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.ingest.steps import ingest
 from spineflow.tasks.group_sizes.measurement.steps import charge_ledger, measure
 from spineflow.tasks.group_sizes.release.certificate import facts_of
@@ -120,12 +119,6 @@ def check(settings: GroupSizesSettings) -> None:
     print_rules(found, with_counts=with_counts)
     accepted = found.accepted(with_counts=with_counts)
     plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
-
-
-def costs(settings: GroupSizesSettings) -> dict[str, Any]:
-    """What a run would cost, from the settings and the public hierarchy."""
-    # The number of groups changes nothing about the noise.
-    return {"groups": budget_report(plan_of(settings, public_hierarchy(settings), 0))}
 
 
 def print_costs(settings: GroupSizesSettings) -> None:

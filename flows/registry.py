@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spineflow.flows.running import Product
+
+PRESETS = Path(__file__).parent / "settings"
+"""Folder of the presets that settings may name."""
 
 MODULES = {
     "topdown": "spineflow.flows.topdown",

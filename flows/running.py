@@ -23,8 +23,18 @@ from spineflow.flows.cancelling import (
 )
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.form import SettingsForm
-from spineflow.flows.order import LEDGER, Order, call, call_here, finish
+from spineflow.flows.order import (
+    LEDGER,
+    Order,
+    announced,
+    call,
+    call_here,
+    finish,
+    record,
+    run_in_process,
+)
 from spineflow.flows.progress import begin_run, run_id
+from spineflow.flows.registry import PRESETS
 from spineflow.flows.registry import product as product_named
 from spineflow.flows.results import show_failed_rules, show_result
 from spineflow.flows.runners import dead_scheduler, one_server, task_runner
@@ -47,8 +57,6 @@ from spineflow.tasks.runs.settings import (
 )
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
 from spineflow.tasks.runs.steps import copy_checked_release
-
-PRESETS = Path(__file__).parent / "settings"
 
 PUBLICATION = "publication"
 """The stage that copies a release to where the settings say."""
@@ -114,9 +122,11 @@ class Product:
         """Name of the flow."""
         return self.settings.PRODUCT
 
-    def load(self, path: str | Path | None, overrides: Sequence[str] = ()) -> ProductSettings:
-        """Settings from a file, or from overrides alone, checked as far as that needs no input."""
-        settings = load_settings(self.settings, path, presets=PRESETS, overrides=overrides)
+    def load(
+        self, source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str] = ()
+    ) -> ProductSettings:
+        """Settings from a file, tables or overrides, checked as far as that needs no input."""
+        settings = load_settings(self.settings, source, presets=PRESETS, overrides=overrides)
         self.refuse(settings)
         refuse_missing_runner(settings.run)
         return settings
@@ -313,17 +323,8 @@ Settings = TypeVar("Settings", bound=ProductSettings)
 
 @contextmanager
 def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
-    """Hold a prepared run while its stages run; its manifest tells how they ended.
-
-    Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use.
-    """
-    run = RunDirectory(Path(run_directory))
-    with run.locked():
-        run.refuse_edited_settings()
-        settings = frozen_settings(model, run.settings)
-        in_force = _IN_FORCE.get(run.root)
-        if isinstance(in_force, model) and have_same_release(settings, in_force):
-            settings = in_force
+    """Hold a prepared run while a flow runs its stages; raises as `held`."""
+    with held(run_directory, model) as (run, settings):
         begin_run(run_directory, flow_run.id)
         try:
             # Task runs bear no tags: before each that does, Prefect asks for concurrency limits,
@@ -332,16 +333,50 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
                 yield run, settings
                 if settings.published_to is not None:
                     finish(run, {PUBLICATION: [copy_checked_release.submit(str(run.root))]})
+        except InputRefused:
+            # The refusal stands whether or not the server can show more of it.
+            with suppress(*NO_ANSWER):
+                show_failed_rules(run)
+            raise
+
+
+def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
+    """Run a prepared run's stages in this process, one after the other, without a Prefect server.
+
+    Returns the release's folder. Raises as `held`, and ValueError for a product whose steps are
+    decided on the way.
+    """
+    if product.order is None:
+        raise ValueError(f"{product.name} needs a flow run of its own")
+    with held(str(run.root), type(settings)) as (opened, own):
+        run_in_process(opened, announced(opened, own, product.order(opened, own)))
+        if own.published_to is not None:
+            record(opened, {PUBLICATION: [call_here(opened, call(copy_checked_release))]})
+    return str(run.release)
+
+
+@contextmanager
+def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
+    """Hold a prepared run while its stages run; its manifest tells how they ended.
+
+    Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use,
+    and whatever ends a stage as an error of our own.
+    """
+    run = RunDirectory(Path(run_directory))
+    with run.locked():
+        run.refuse_edited_settings()
+        settings = frozen_settings(model, run.settings)
+        in_force = _IN_FORCE.get(run.root)
+        if isinstance(in_force, model) and have_same_release(settings, in_force):
+            settings = in_force
+        try:
+            yield run, settings
         except Exception as error:
             public = explained(error, run_directory, settings.run)
             if isinstance(public, RunCancelled):
                 again = f"continue it with 'spineflow resume {run_directory}'"
                 public = RunCancelled(f"The run was cancelled; {again}.")
             _record_end(run, "cancelled" if isinstance(public, RunCancelled) else "failed", public)
-            if isinstance(public, InputRefused):
-                # The refusal stands whether or not the server can show more of it.
-                with suppress(*NO_ANSWER):
-                    show_failed_rules(run)
             raise public from None
         except BaseException:
             # A signal, from a worker that was told to cancel the run, or from the keyboard.

@@ -13,11 +13,9 @@ tasks hand to each other are names and digests.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from fractions import Fraction
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from pyarrow import parquet
@@ -88,8 +86,8 @@ from spineflow.tasks.topdown.spine.redundant import (
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
-from spineflow.tasks.topdown.workload.costs import budget_report
-from spineflow.tasks.topdown.workload.margins import margin_of_error, total_for_margin
+from spineflow.tasks.topdown.workload.costs import costs
+from spineflow.tasks.topdown.workload.margins import total_for_margin
 
 
 @flow(
@@ -253,18 +251,6 @@ def check(settings: TopdownSettings) -> None:
     for universe in settings.run.universes:
         spine = universe_spine(settings, universe, accepted.geography, accepted.invariants)
         print_notes(redundant_spending(settings, universe, spine))
-
-
-def costs(settings: TopdownSettings) -> dict[str, Any]:
-    """What a run would cost, per universe: `budget_report`, and each query's margin of error."""
-    found = {}
-    for universe in settings.run.universes:
-        budget = settings.budget_of(universe)
-        found[universe] = budget_report(budget, settings.schema_of(universe))
-        for query in found[universe]["queries"]:
-            shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
-            query["margin_of_error"] = margin_of_error(budget, *shares)
-    return found
 
 
 def print_costs(settings: TopdownSettings) -> None:

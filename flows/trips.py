@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from prefect import Task, flow
 from pyarrow import parquet
@@ -41,7 +40,7 @@ from spineflow.tasks.trips.checks.steps import check_release, release_run, repor
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
 from spineflow.tasks.trips.estimation.steps import combine, estimate
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree
-from spineflow.tasks.trips.ingest.ingest import check_input, public_shape, refuse_delta_of
+from spineflow.tasks.trips.ingest.ingest import check_input, costs, public_shape, refuse_delta_of
 from spineflow.tasks.trips.ingest.steps import ingest
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
@@ -166,12 +165,6 @@ def check(settings: TripsSettings) -> None:
     make_plan(settings, accepted.shape.tree)
     if settings.contribution.has_invariant_total:
         _warn(delta_warning(settings, accepted.leaves.total))
-
-
-def costs(settings: TripsSettings) -> dict[str, Any]:
-    """What a run would cost; see `tasks.trips.workload.plan.budget_report`."""
-    plan = make_plan(settings, public_shape(settings).tree)
-    return {"trips": budget_report(plan, settings.report_delta)}
 
 
 def print_costs(settings: TripsSettings) -> None:

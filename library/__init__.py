@@ -1,5 +1,83 @@
-"""Spineflow: census-like data released under differential privacy, as Prefect flows."""
+"""Spineflow: census-like data released under differential privacy, as Prefect flows.
 
-from importlib.metadata import version
+What stands here is the public interface: it is documented in `docs/library.md`, typed, and kept
+from one minor version to the next. Everything else may change. Importing it is cheap: a name is
+looked up when it is used, and Prefect is loaded when a run starts.
 
-__version__ = version("spineflow")
+Errors are exceptions of one class, `SpineflowError`, with the sentences of the command line.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spineflow.budgets import budget as budget
+    from spineflow.budgets import guarantee as guarantee
+    from spineflow.ledgers import ledger as ledger
+    from spineflow.ledgers import make_ledger as make_ledger
+    from spineflow.mechanisms import detailed_groups as detailed_groups
+    from spineflow.mechanisms import group_sizes as group_sizes
+    from spineflow.mechanisms import topdown as topdown
+    from spineflow.mechanisms import trips as trips
+    from spineflow.plots import plot_budget as plot_budget
+    from spineflow.plots import plot_errors as plot_errors
+    from spineflow.plots import plot_margins as plot_margins
+    from spineflow.runs import Run as Run
+    from spineflow.runs import open_run as open_run
+    from spineflow.stamped import read_table as read_table
+    from spineflow.tasks.runs.errors import SpineflowError as SpineflowError
+
+    __version__: str
+
+__all__ = [
+    "Run",
+    "SpineflowError",
+    "budget",
+    "detailed_groups",
+    "group_sizes",
+    "guarantee",
+    "ledger",
+    "make_ledger",
+    "open_run",
+    "plot_budget",
+    "plot_errors",
+    "plot_margins",
+    "read_table",
+    "topdown",
+    "trips",
+]
+
+_MODULES = {
+    "Run": "runs",
+    "SpineflowError": "tasks.runs.errors",
+    "budget": "budgets",
+    "detailed_groups": "mechanisms",
+    "group_sizes": "mechanisms",
+    "guarantee": "budgets",
+    "ledger": "ledgers",
+    "make_ledger": "ledgers",
+    "open_run": "runs",
+    "plot_budget": "plots",
+    "plot_errors": "plots",
+    "plot_margins": "plots",
+    "read_table": "stamped",
+    "topdown": "mechanisms",
+    "trips": "mechanisms",
+}
+"""Module of every public name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("spineflow")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'spineflow' has no attribute {name!r}")
+    return getattr(import_module(f"spineflow.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

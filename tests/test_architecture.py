@@ -10,6 +10,9 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = ("flows", "tasks", "geography", "validation")
+LIBRARY = REPOSITORY / "library"
+"""What `spineflow` itself is: the public interface."""
+
 PRODUCTS = ("topdown", "detailed_groups", "group_sizes", "trips", "tune")
 ROOMS = (
     "noise",
@@ -41,7 +44,8 @@ LONGEST_MODULE = 600
 
 
 def sources() -> list[Path]:
-    return sorted(path for name in PACKAGES for path in (REPOSITORY / name).rglob("*.py"))
+    folders = [LIBRARY, *(REPOSITORY / name for name in PACKAGES)]
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -61,6 +65,8 @@ def may_import(place: str) -> set[str]:
     """What the module at a path may import of the project's own packages."""
     package, name = place.split("/")[:2]
     below = {"geography", "validation"}
+    if package == "library":
+        return {"flows", "tasks", *below, *(path.stem for path in LIBRARY.glob("*.py"))}
     if package == "flows":
         return {"flows", "tasks", *below}
     if package == "tasks":
@@ -81,6 +87,14 @@ def test_imports_point_one_way(path: Path) -> None:
         if is_within(module, "prefect") or is_within(module, "prefect_dask"):
             may = place.startswith("flows/") or path.name == "steps.py"
             assert may, f"{place} imports Prefect"
+
+
+def test_the_library_loads_no_flows_until_they_are_needed() -> None:
+    """Flows load Prefect, which takes seconds: only functions import them."""
+    for path in LIBRARY.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+        assert not any(is_within(name, "spineflow.flows") for name in names), path
 
 
 def test_tasks_hold_products_and_the_rooms_they_share() -> None:

@@ -149,4 +149,6 @@ def _import_great_expectations() -> ModuleType:
         warnings.simplefilter("ignore")
         import great_expectations
 
+    # This one has a level of its own.
+    logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.CRITICAL)
     return great_expectations

@@ -29,22 +29,34 @@ from spineflow.tasks.runs.stores import is_url
 NO_FILE = "the form"
 """What settings that come from no file are called in refusals."""
 
+TABLES = "the settings"
+"""What settings that are given as tables are called in refusals."""
+
 Settings = TypeVar("Settings", bound=ProductSettings)
 
 
 def load_settings(
-    model: type[Settings], path: str | Path | None, *, presets: Path, overrides: Sequence[str] = ()
+    model: type[Settings],
+    source: str | Path | Mapping[str, Any] | None,
+    *,
+    presets: Path,
+    overrides: Sequence[str] = (),
 ) -> Settings:
     """Read, merge and validate the settings of a run of the model's product.
 
-    `presets` is the folder of preset files; `overrides` are `section.key=value` strings whose
-    value is TOML or else a bare string. Without a file the overrides are all there is, and their
-    paths must be full ones. Raises InputRefused, naming the key and the remedy.
+    `source` is a settings file, or what would stand in one, as nested tables whose relative paths
+    are taken from the working directory. `presets` is the folder of preset files; `overrides` are
+    `section.key=value` strings whose value is TOML or else a bare string. Without a source the
+    overrides are all there is, and their paths must be full ones. Raises InputRefused, naming the
+    key and the remedy.
     """
-    merged = {} if path is None else _read_toml(Path(path))
-    if path is None and not overrides:
+    if source is None and not overrides:
         raise InputRefused("There are no settings: name a settings file, or fill in the form.")
-    path = Path(NO_FILE if path is None else path)
+    if isinstance(source, str | Path):
+        path, merged = Path(source), _read_toml(Path(source))
+    else:
+        path = Path(NO_FILE if source is None else TABLES)
+        merged = _own_copy(source or {})
     for override in overrides:
         _apply_override(merged, override)
 
@@ -114,6 +126,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, Fraction) else value
+
+
+def _own_copy(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables that may be changed, with paths as texts."""
+    return {
+        key: _own_copy(value)
+        if isinstance(value, Mapping)
+        else str(value)
+        if isinstance(value, Path)
+        else value
+        for key, value in tree.items()
+    }
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
 from spineflow.tasks.detailed_groups.release.explorer import (
     COVERAGE,
@@ -18,7 +20,7 @@ from spineflow.tasks.detailed_groups.release.explorer import (
     noise_parameter,
     target_of,
 )
-from spineflow.tasks.detailed_groups.settings import ExplorerSettings
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, ExplorerSettings
 from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
@@ -118,6 +120,16 @@ def level_figures(
                 "give it more, or 0 to leave it out."
             ) from None
     return tuple(figures)
+
+
+def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
+    """What a run would cost, and what it buys, by pass."""
+    return budget_report(
+        parameters_of(settings),
+        read_specification(settings.input.parameters),
+        settings.explorer,
+        infinite=settings.privacy.infinite,
+    )
 
 
 def budget_report(

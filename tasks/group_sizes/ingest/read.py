@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -17,6 +18,7 @@ from spineflow.tasks.census.tables import EvidenceTally, load_geography
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_geography, read_hierarchy
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.group_sizes.workload.costs import budget_report
 from spineflow.tasks.group_sizes.workload.mechanisms import KEEP_ROWS, TOPDOWN
 from spineflow.tasks.group_sizes.workload.plan import (
     ImpossiblePlan,
@@ -140,6 +142,12 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     if hierarchy is None:
         raise refusal(tally.findings())
     return hierarchy
+
+
+def costs(settings: GroupSizesSettings) -> dict[str, Any]:
+    """What a run would cost, from the settings and the public hierarchy."""
+    # The number of groups changes nothing about the noise.
+    return {"groups": budget_report(plan_of(settings, public_hierarchy(settings), 0))}
 
 
 def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: int) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
@@ -19,7 +20,21 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.margins import margin_of_error
+
+
+def costs(settings: TopdownSettings) -> dict[str, Any]:
+    """What a run would cost, per universe: `budget_report`, and each query's margin of error."""
+    found = {}
+    for universe in settings.run.universes:
+        budget = settings.budget_of(universe)
+        found[universe] = budget_report(budget, settings.schema_of(universe))
+        for query in found[universe]["queries"]:
+            shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
+            query["margin_of_error"] = margin_of_error(budget, *shares)
+    return found
 
 
 def guarantee_of(budget: Budget) -> Guarantee:

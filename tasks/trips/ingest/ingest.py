@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from spineflow.tasks.ledger.charging import random_choice_source
 from spineflow.tasks.ledger.digests import InputDigest, input_digest, unnamed_digest
@@ -26,6 +27,7 @@ from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.ingest.tables import PlaceColumn, count_leaves, trips_file
 from spineflow.tasks.trips.paths import UNIVERSE
 from spineflow.tasks.trips.settings import TripsInput, TripsSettings
+from spineflow.tasks.trips.workload.costs import budget_report
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy
 from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
@@ -88,6 +90,12 @@ def check_input(settings: TripsSettings) -> TripsCheck:
     outcomes = (readable("files", True), *evidence.outcomes())
     findings = evidence.findings(outcomes)
     return TripsCheck(outcomes, findings, shape, None if findings else leaves, whole)
+
+
+def costs(settings: TripsSettings) -> dict[str, Any]:
+    """What a run would cost; see `tasks.trips.workload.costs.budget_report`."""
+    plan = make_plan(settings, public_shape(settings).tree)
+    return {"trips": budget_report(plan, settings.report_delta)}
 
 
 def public_shape(settings: TripsSettings) -> Shape:

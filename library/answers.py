@@ -1,0 +1,344 @@
+"""Measurements and estimates of a run as data frames, their cells decoded to labels.
+
+A product keeps its answers in its own way: `ANSWERS` says how each is read. All of them give a row
+for every answer: where it is (`geolevel`, `geocode`, or the product's own columns), what it counts
+(a column for each attribute, with the labels of levels, null where it is summed over), and the
+figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.spelling import did_you_mean
+
+FIGURES = ("value", "variance", "plb")
+"""Columns of every measurement: the noisy count, the variance of its noise, and what it cost."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where answers are: their folder, and what its parts say, by column."""
+
+    folder: Path
+    keys: Mapping[str, str]
+
+    @property
+    def tables(self) -> Iterator[pa.Table]:
+        """The files, in the order of their names."""
+        return (pq.read_table(file) for file in sorted(self.folder.glob("*.parquet")))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How a product keeps its answers.
+
+    universes : the names of what is counted.
+    measured, estimated : the places of a universe's noisy measurements and of its estimates.
+    decode : rows of a table of either kind, given the universe and the place.
+    """
+
+    universes: Callable[[RunDirectory, Any], Sequence[str]]
+    measured: Callable[[RunDirectory, Any, str], Sequence[Place]]
+    estimated: Callable[[RunDirectory, Any, str], Sequence[Place]]
+    decode: Callable[[RunDirectory, Any, str, pa.Table], pd.DataFrame]
+
+
+def read_answers(
+    run: RunDirectory,
+    settings: Any,
+    kind: str,
+    *,
+    universe: str | None,
+    geolevel: str | None,
+    query: str | None = None,
+) -> pd.DataFrame:
+    """The measurements or the estimates of a run; `kind` is one of these words.
+
+    Raises SpineflowError for a universe, a geolevel or a query that the run does not have.
+    """
+    answers = ANSWERS[settings.PRODUCT]
+    universes = answers.universes(run, settings)
+    universe = universe or universes[0]
+    _refuse_unknown("universe", universe, universes)
+    places = answers.measured if kind == "measurements" else answers.estimated
+    found = places(run, settings, universe)
+    if geolevel is not None:
+        _refuse_unknown("geolevel", geolevel, [place.keys["geolevel"] for place in found])
+        found = [place for place in found if place.keys["geolevel"] == geolevel]
+    frames, names = [], []
+    for place in found:
+        for table in place.tables:
+            if query is not None and "query_name" in table.column_names:
+                names += pc.unique(table["query_name"]).to_pylist()
+                is_asked = pc.is_in(table["query_name"], pa.array([query, query + DPQUERY_SUFFIX]))
+                table = table.filter(is_asked)
+            if table.num_rows:
+                frame = answers.decode(run, settings, universe, table)
+                for at, (name, key) in enumerate(place.keys.items()):
+                    frame.insert(at, name, key)
+                frames.append(frame)
+    if not frames:
+        if query is not None:
+            asked = sorted({name.removesuffix(DPQUERY_SUFFIX) for name in names})
+            _refuse_unknown("query", query, asked)
+        raise InputRefused(f"{run.root} has no {kind} of {universe} yet; finish the run first.")
+    return _joined(frames)
+
+
+def _refuse_unknown(what: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        there = ", ".join(dict.fromkeys(names)) or "none"
+        raise InputRefused(
+            f"The run has no {what} {name!r}{did_you_mean(name, names)}; there are {there}."
+        )
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Frames below each other, the figures last; labels keep the order of their levels."""
+    columns = dict.fromkeys(name for frame in frames for name in frame.columns)
+    last = [name for name in columns if name in (*FIGURES, "count")]
+    ordered = [name for name in columns if name not in last] + last
+    whole = {}
+    for name in ordered:
+        parts = [
+            frame[name] if name in frame.columns else pd.Series([None] * len(frame), dtype=object)
+            for frame in frames
+        ]
+        kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
+        if kinds:
+            labels = list(dict.fromkeys(label for kind in kinds for label in kind.categories))
+            dtype = pd.CategoricalDtype(labels)
+            parts = [part.astype(dtype) for part in parts]
+        whole[name] = pd.concat(parts, ignore_index=True)
+    return pd.DataFrame(whole)
+
+
+def _exploded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The row of every single value of a table's lists, and the values."""
+    lists = table["value"].combine_chunks()
+    lengths = pc.list_value_length(lists).to_numpy()
+    return np.repeat(np.arange(table.num_rows), lengths), lists.flatten().to_numpy()
+
+
+def _labelled(labels: Sequence[str], codes: np.ndarray) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes, categories=list(labels))
+
+
+# Censuses: the cells of a schema.
+
+
+def _universes(run: RunDirectory, settings: Any) -> Sequence[str]:
+    return settings.run.universes
+
+
+def _geolevels(run: RunDirectory, settings: Any, universe: str) -> list[str]:
+    """The geolevels of a universe's spine, root first."""
+    file = run.root / "spine" / universe / "geounits.parquet"
+    if not file.exists():
+        return []
+    return list(dict.fromkeys(pq.read_table(file, columns=["geolevel"])[0].to_pylist()))
+
+
+def _census_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    return [
+        Place(run.measurements(universe, name) / "dpqueries", {"geolevel": name})
+        for name in _geolevels(run, settings, universe)
+    ]
+
+
+def _census_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    return [
+        Place(run.root / "estimates" / universe / name, {"geolevel": name})
+        for name in _geolevels(run, settings, universe)
+    ]
+
+
+def _census_decoded(
+    run: RunDirectory, settings: Any, universe: str, table: pa.Table
+) -> pd.DataFrame:
+    schema = settings.schema_of(universe)
+    if "cell" in table.column_names:
+        levels = np.unravel_index(table["cell"].to_numpy(), schema.shape)
+        return pd.DataFrame(
+            {"geocode": table["geocode"].to_pandas()}
+            | {
+                name: _labelled(schema.labels(name), level)
+                for name, level in zip(schema.attributes, levels, strict=True)
+            }
+            | {"count": table["count"].to_numpy()}
+        )
+    names = table["query_name"].to_pandas()
+    frames = [
+        _answers_of(schema, name, table.filter(pa.array(names == name)))
+        for name in dict.fromkeys(names)
+    ]
+    return _joined(frames)
+
+
+def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
+    """The answers to one query, with a column of labels for each attribute that it keeps."""
+    from spineflow.tasks.census.census import label_parts
+
+    name = query_name.removesuffix(DPQUERY_SUFFIX)
+    row, value = _exploded(table)
+    parts = label_parts(schema, name)
+    shape = tuple(len(labels) for _, _, labels in parts)
+    n_rows = int(np.prod(shape))
+    levels = np.unravel_index(np.tile(np.arange(n_rows), table.num_rows), shape) if parts else ()
+    return pd.DataFrame(
+        {
+            "geocode": table["geocode"].to_pandas().to_numpy()[row],
+            "query": _labelled([name], np.zeros(len(row), dtype=np.int8)),
+        }
+        | {
+            part: _labelled(labels, level)
+            for (part, _, labels), level in zip(parts, levels, strict=True)
+        }
+        | {"value": value}
+        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
+    )
+
+
+# Groups of each size: a noisy vector a region.
+
+
+def _sizes_places(run: RunDirectory, kind: str) -> list[Place]:
+    from spineflow.tasks.group_sizes.ingest.files import read_plan
+    from spineflow.tasks.group_sizes.paths import estimates_file, measurement_file
+
+    file = measurement_file if kind == "measured" else estimates_file
+    names = [level.level for level in read_plan(run).levels]
+    found = [Place(file(run, name).parent, {"geolevel": name}) for name in names]
+    return [place for place in found if place.folder.is_dir()]
+
+
+def _sizes_decoded(
+    run: RunDirectory, settings: Any, universe: str, table: pa.Table
+) -> pd.DataFrame:
+    first = settings.smallest_size
+    if "cell" in table.column_names:
+        frame = table.rename_columns({"geocode": "region", "cell": "size"}).to_pandas()
+        return frame.assign(size=frame["size"] + first)
+    row, value = _exploded(table)
+    n_sizes = len(row) // table.num_rows
+    columns = {"region": "geocode", "query": "query_name"}
+    return pd.DataFrame(
+        {name: table[column].to_pandas().to_numpy()[row] for name, column in columns.items()}
+        | {"size": np.tile(np.arange(n_sizes) + first, table.num_rows), "value": value}
+        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
+    )
+
+
+# Trips: nodes of a tree, whose places stand in the files.
+
+
+def _trips_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    folders = sorted((run.root / "measurements" / universe).glob("*/dpqueries"))
+    return [Place(path, {"geolevel": path.parent.name}) for path in folders]
+
+
+def _trips_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    folders = sorted((run.root / "estimates" / universe).glob("*"))
+    return [Place(path, {"geolevel": path.name}) for path in folders]
+
+
+def _trips_decoded(
+    run: RunDirectory, settings: Any, universe: str, table: pa.Table
+) -> pd.DataFrame:
+    return table.replace_schema_metadata().to_pandas()
+
+
+# Detailed groups: a table of sex by age for each group, or its total.
+
+
+def _groups_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
+
+    shards = {(shard.region_type, shard.level): shard for shard in read_shards(run)}
+    return [
+        Place(measured_folder(run, *key), {"geolevel": key[0]})
+        for key in shards
+        if measured_folder(run, *key).is_dir()
+    ]
+
+
+def _groups_estimated(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
+    raise InputRefused(
+        "Detailed groups have no estimates beside their release; read table('population_groups')."
+    )
+
+
+def _groups_decoded(
+    run: RunDirectory, settings: Any, universe: str, table: pa.Table
+) -> pd.DataFrame:
+    from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
+
+    row, value = _exploded(table)
+    kind = table["table"].to_numpy()[row]
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    sex = np.zeros(len(row), dtype=np.int64)
+    age = np.full(len(row), -1)
+    ages = {number: _age_labels(bins) for number, bins in AGE_BINS.items()}
+    labels_of_all = {label for labels in ages.values() for label in labels}
+    every_age = sorted(labels_of_all, key=_first_age)
+    for number, labels in ages.items():
+        of_table = kind == number
+        sex[of_table] = 1 + place[of_table] // len(labels)
+        codes = np.array([every_age.index(label) for label in labels])
+        age[of_table] = codes[place[of_table] % len(labels)]
+    keys = ("region_id", "iteration_code", "table", "total_only")
+    return pd.DataFrame(
+        {name: table[name].to_pandas().to_numpy()[row] for name in keys}
+        | {"sex": _labelled(("total", "male", "female"), sex), "age": _labelled(every_age, age)}
+        | {"value": value}
+        | {name: table[name].to_pandas().to_numpy()[row] for name in FIGURES[1:]}
+    )
+
+
+def _first_age(label: str) -> int:
+    return int(label.partition("-")[0].rstrip("+"))
+
+
+def _age_labels(firsts: Sequence[int]) -> list[str]:
+    """Labels of bins of ages by their first ages, such as 0-17 and 65+."""
+    pairs = zip(firsts, firsts[1:], strict=False)
+    ends = [f"{a}-{b - 1}" if b - a > 1 else str(a) for a, b in pairs]
+    return [*ends, f"{firsts[-1]}+"]
+
+
+_CENSUS = Answers(_universes, _census_measured, _census_estimated, _census_decoded)
+ANSWERS: Mapping[str, Answers] = {
+    "topdown": _CENSUS,
+    "estimate": _CENSUS,
+    "detailed-groups": Answers(
+        lambda run, settings: ("detailed_groups",),
+        _groups_measured,
+        _groups_estimated,
+        _groups_decoded,
+    ),
+    "group-sizes": Answers(
+        lambda run, settings: ("groups",),
+        lambda run, settings, universe: _sizes_places(run, "measured"),
+        lambda run, settings, universe: _sizes_places(run, "estimated"),
+        _sizes_decoded,
+    ),
+    "trips": Answers(
+        lambda run, settings: ("trips",),
+        _trips_measured,
+        _trips_estimated,
+        _trips_decoded,
+    ),
+}
+"""How the answers of each product are read."""

@@ -1,0 +1,68 @@
+"""The privacy-loss ledger: made with its caps, and what has been spent as a data frame."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.runs.errors import InputRefused
+
+
+def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
+    """Make a ledger whose datasets may each spend `cap`, a rho of bounded zCDP per person.
+
+    An office does this once, before anything runs. Returns the ledger's path. A ledger that is
+    there already is kept, if its cap is this one, so that a notebook can run again.
+
+    Raises SpineflowError for a cap that is no exact fraction, and for a ledger with another cap.
+
+    Example: `spineflow.make_ledger("ledger.db", "3")`.
+    """
+    from spineflow.flows.ledger import init_ledger
+    from spineflow.tasks.ledger.store import open_ledger
+    from spineflow.tasks.ledger.summary import summary
+
+    file = Path(path)
+    if isinstance(cap, float):
+        raise InputRefused(f"A cap of {cap} is no exact fraction; write it in quotes, as '3/2'.")
+    if file.exists():
+        now = summary(open_ledger(file, must_exist=True))["cap"]
+        if now is None or Fraction(now) != Fraction(cap):
+            raise InputRefused(
+                f"The ledger {file} is there already, with the cap {now or 'none'}; change it with "
+                f"'spineflow ledger set-cap --ledger {file} --cap {cap}'."
+            )
+        return file
+    init_ledger(file, [str(cap)], [])
+    return file
+
+
+def ledger(path: str | Path) -> pd.DataFrame:
+    """What every dataset of a ledger has spent, one row a dataset.
+
+    Columns: `dataset`, `rho` spent, of bounded zCDP per person, `cap`, `remaining` (null without a
+    cap), and `epsilon` at `delta`. Raises SpineflowError where there is no ledger.
+    """
+    from spineflow.tasks.ledger.store import open_ledger
+    from spineflow.tasks.ledger.summary import summary
+
+    file = Path(path)
+    if not file.exists():
+        raise InputRefused(f"{file}: there is no such ledger; make it with make_ledger.")
+    rows = [
+        {
+            "dataset": name,
+            "rho": float(Fraction(own["rho"])),
+            "cap": _number(own["cap"]),
+            "remaining": _number(own["remaining"]),
+            "epsilon": float(own["epsilon"]["tight"]),
+            "delta": float(Fraction(own["epsilon"]["delta"])),
+        }
+        for name, own in summary(open_ledger(file, must_exist=True))["datasets"].items()
+    ]
+    return pd.DataFrame(rows, columns=["dataset", "rho", "cap", "remaining", "epsilon", "delta"])
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(Fraction(text))

@@ -1,0 +1,158 @@
+"""Mechanisms on data frames: the same runs that the command line makes, from tables in memory.
+
+A frame is written to the run's `confidential/input/` and read from there, as a file is: the run is
+checked, charged to the ledger, measured and released like any other, and the command line can
+resume, report and compare it. Its steps are called in this process, one after the other; no Prefect
+server is asked or started.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spineflow.known import Source
+from spineflow.runs import Run, open_run
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import replacing
+
+Tables = Mapping[str, pd.DataFrame]
+"""Tables of the input by the keys of `[input]`."""
+
+INPUT = "input"
+"""Folder of the frames, in the confidential folder."""
+
+INGEST = "ingest"
+"""The stage that reads the input."""
+
+
+def topdown(tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path) -> Run:
+    """Release microdata and tables of a census by the TopDown Algorithm.
+
+    Args:
+        tables: Data frames by the names that `[input]` gives them: `persons`, `units` and
+            `geography` of the Census Edited File layout, or those of a declared census. A table
+            that is not among them is the file that the settings name.
+        settings: A settings file, or its tables as nested mappings; `docs/settings.md` lists all.
+            Losses are exact fractions in quotes. `[input]` needs no paths of the frames.
+        run_dir: The run directory. The same call continues or returns the run that is there, and
+            draws nothing twice; another table needs another directory.
+        privacy: Keys of `[privacy]`: `dataset`, the name under which the ledger adds up what is
+            drawn from these people, and `ledger`, the ledger's path.
+
+    Returns:
+        The run, once its release is out.
+
+    Raises:
+        SpineflowError: Settings or tables are refused, a cap is reached, or a check fails; the
+            sentence is that of the command line.
+
+    Example: `spineflow.topdown({"residents": frame, "areas": areas}, settings, "release-1",
+    dataset="town", ledger="ledger.db")`.
+    """
+    return _run("topdown", tables, settings, run_dir, privacy)
+
+
+def detailed_groups(
+    tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path
+) -> Run:
+    """Release adaptive tables of detailed race and ethnicity groups, by SafeTab-P.
+
+    `tables` has `persons`, `units` and `geography` of the Census Edited File layout; the settings
+    name the folder of parameters. Otherwise as `topdown`.
+    """
+    return _run("detailed-groups", tables, settings, run_dir, privacy)
+
+
+def group_sizes(
+    tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path
+) -> Run:
+    """Release how many groups of each size there are in every region, consistently.
+
+    `tables` has `sizes` (region, size, count) or `records`, and `regions` (level, region, parent);
+    or the census tables. Otherwise as `topdown`.
+    """
+    return _run("group-sizes", tables, settings, run_dir, privacy)
+
+
+def trips(tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path) -> Run:
+    """Release a table of origins and destinations, or any table that forms a tree, by InfTDA.
+
+    `tables` has `trips` and `areas`, or `table`; the settings name their columns. Otherwise as
+    `topdown`.
+    """
+    return _run("trips", tables, settings, run_dir, privacy)
+
+
+def _run(
+    name: str,
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    privacy: Mapping[str, str | Path],
+) -> Run:
+    from spineflow.flows.registry import product
+    from spineflow.flows.running import is_done, prepare, run_stages_here
+
+    arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}
+    run = RunDirectory(Path(run_dir).resolve())
+    files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
+    if "ledger" in privacy:
+        privacy = {**privacy, "ledger": Path(privacy["ledger"]).resolve()}
+    given = {f"input.{key}": str(file) for key, file in files.items()}
+    given |= {f"privacy.{key}": str(value) for key, value in privacy.items()}
+    asked = product(name)
+    own = asked.load(settings, [f"{key}={json.dumps(value)}" for key, value in given.items()])
+    prepare(own, run.root)
+    with run.locked():
+        for key, table in arrow.items():
+            _hand_over(run, files[key], table)
+    if not is_done(asked, run, own):
+        run_stages_here(asked, run, own)
+    return open_run(run.root)
+
+
+def _as_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
+    """A frame as what is written; raises InputRefused, without a value, for what cannot be."""
+    if not name.isidentifier():
+        raise InputRefused(f"{name!r} is no name of a table; name the tables as [input] does.")
+    if not isinstance(frame, pd.DataFrame):
+        raise InputRefused(
+            f"{name} is no data frame; give a pandas.DataFrame, or name its file in [input]."
+        )
+    columns = {}
+    for column in frame.columns:
+        try:
+            columns[str(column)] = pa.Array.from_pandas(frame[column])
+        except (pa.ArrowException, TypeError, ValueError):
+            # Arrow's own words quote the value.
+            raise InputRefused(
+                f"{name}: the column {column} has values of more than one type; make it numbers "
+                "or text alone."
+            ) from None
+    return pa.table(columns)
+
+
+def _hand_over(run: RunDirectory, file: Path, table: pa.Table) -> None:
+    """Write a table where the run reads it, unless it is there; the caller holds the run.
+
+    Raises InputRefused for another table than the one that the run has read.
+    """
+    has_read = INGEST in run.read_manifest()["stages"]
+    if file.exists():
+        if pq.read_table(file).equals(table):
+            return
+        if has_read:
+            raise InputRefused(
+                f"{file.stem} is not the table that the run in {run.root} has read; give that one, "
+                "or name another run_dir."
+            )
+    elif has_read:
+        return  # Whoever removed the confidential folder needs it no more.
+    with replacing(file) as part:
+        pq.write_table(table, part)

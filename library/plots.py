@@ -1,0 +1,161 @@
+"""Figures of budgets, errors and margins, for notebooks.
+
+They are drawn with matplotlib, an extra of the installation (`pip install spineflow[plots]`), and
+return its axes: what a notebook shows can be titled, put side by side with others and saved in any
+format. The figures of the reports are drawn by code of our own instead, which needs no package and
+makes pages that stand alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.runs.errors import InputRefused
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from spineflow.runs import Run
+
+ENDS = ("lower", "upper")
+AT_MOST = 40
+"""Rows of a figure of margins: more cannot be read."""
+
+SMALLEST_BAR = 1e-3
+
+
+def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """The share of the budget that every geolevel has, in bars, by query; a universe a bar each.
+
+    Args:
+        what: A run, or the frame of `budget`.
+        ax: Axes to draw on; new ones where none are given.
+
+    Raises:
+        SpineflowError: matplotlib is not installed.
+
+    Example: `spineflow.plot_budget(spineflow.budget("topdown", "settings.toml"))`.
+    """
+    frame = what if isinstance(what, pd.DataFrame) else what.budget
+    rows = _named(frame, "geolevel")
+    axes = _axes(ax, rows.nunique())
+    wide = frame.assign(row=rows).pivot_table(
+        index="row", columns="query", values="share", aggfunc="sum", sort=False, observed=True
+    )
+    start = np.zeros(len(wide))
+    colors = _colors(len(wide.columns))
+    for color, (query, shares) in zip(colors, wide.fillna(0.0).items(), strict=True):
+        axes.barh(wide.index, shares, left=start, color=color, label=query, height=0.7)
+        start = start + shares.to_numpy()
+    axes.invert_yaxis()
+    axes.set_xlabel("share of the universe's budget")
+    axes.legend(fontsize="x-small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
+    return _finished(axes)
+
+
+def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Mean absolute errors of a release of input that is not confidential, by geolevel.
+
+    One line a query, from the root to the finest geolevel, on a logarithmic scale; those without
+    an error stand at its foot.
+
+    Args:
+        what: A run of topdown, or its `errors`.
+        ax: Axes to draw on; new ones where none are given.
+
+    Raises:
+        SpineflowError: The input is confidential, and so are its errors; or matplotlib is not
+            installed.
+    """
+    frame = what if isinstance(what, pd.DataFrame) else what.errors
+    if "mean_absolute_error" not in frame or "query" not in frame:
+        raise InputRefused("Errors of topdown runs are drawn; read those of others in `errors`.")
+    lines = _named(frame, "query")
+    geolevels = list(dict.fromkeys(frame["geolevel"]))
+    axes = _axes(ax, 8)
+    names = list(dict.fromkeys(lines))
+    for color, name in zip(_colors(len(names)), names, strict=True):
+        own = frame[lines == name].set_index("geolevel").reindex(geolevels)
+        errors = own["mean_absolute_error"].clip(lower=SMALLEST_BAR)
+        axes.plot(geolevels, errors, marker="o", markersize=4, color=color, label=name)
+    axes.set_yscale("log")
+    axes.set_ylabel("mean absolute error of an answer")
+    axes.legend(fontsize="x-small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
+    return _finished(axes)
+
+
+def plot_margins(run: Run, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
+    """Released counts of a table with their margins: intervals that hold the truth at 90 %.
+
+    The first 40 rows are drawn.
+
+    Args:
+        run: A run of topdown.
+        table: One of its `tables` that has margins.
+        count: The variable of a redistricting table, such as `P0010001`, by default the first; a
+            declared table has one alone.
+        ax: Axes to draw on; new ones where none are given.
+
+    Raises:
+        SpineflowError: The table has no margins, or no such count; or matplotlib is not installed.
+    """
+    margins, released = run.margins(table), run.table(table)
+    if "count" in released:
+        value, ends = "count", ENDS
+    else:
+        known = [n.removesuffix("_LOWER") for n in margins.columns if n.endswith("_LOWER")]
+        value = count or known[0]
+        ends = (f"{value}_LOWER", f"{value}_UPPER")
+        if value not in known:
+            raise InputRefused(
+                f"The table {table} has no count {value!r}; it begins with {known[0]}."
+            )
+    keys = [n for n in released.columns if n in margins.columns and n not in ends]
+    if "GEOID" in keys:
+        keys = ["GEOCODE"]
+    rows = released[keys].astype(str).agg(", ".join, axis=1)[:AT_MOST]
+    low, high = (margins[end].to_numpy(dtype=float)[:AT_MOST] for end in ends)
+    axes = _axes(ax, len(rows))
+    places = np.arange(len(rows))
+    axes.hlines(
+        places, low, high, color=_colors(1)[0], linewidth=5, alpha=0.35, label="margin, 90 %"
+    )
+    axes.plot(released[value][:AT_MOST], places, "|", color="black", markersize=9, label="released")
+    axes.set_yticks(places, rows)
+    axes.invert_yaxis()
+    axes.set_xlabel(value)
+    axes.legend(fontsize="x-small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
+    return _finished(axes)
+
+
+def _named(frame: pd.DataFrame, column: str) -> pd.Series:
+    """A column, with the universe before it where there are several."""
+    several = frame["universe"].nunique() > 1
+    return frame["universe"] + ", " + frame[column] if several else frame[column]
+
+
+def _axes(ax: Axes | None, n_rows: int) -> Axes:
+    """The axes to draw on; new ones, as high as their rows need, where none are given."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError:
+        raise InputRefused(
+            "Figures need matplotlib; install it with 'pip install spineflow[plots]'."
+        ) from None
+    return plt.subplots(figsize=(7.0, 1.2 + 0.32 * n_rows), layout="constrained")[1]
+
+
+def _colors(n: int) -> list[Any]:
+    """Colours that are told apart whatever kind of sight a reader has."""
+    import matplotlib
+
+    return list(matplotlib.colormaps["viridis"](np.linspace(0.05, 0.9, max(n, 1))))
+
+
+def _finished(axes: Axes) -> Axes:
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return axes

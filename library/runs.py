@@ -1,0 +1,321 @@
+"""A run directory as data frames: what anybody may read of it.
+
+Nothing here opens the run's `confidential/` folder, but for the errors of input that is not
+confidential.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from spineflow.answers import read_answers
+from spineflow.budgets import guarantees_of, queries_of
+from spineflow.known import PRODUCTS, known
+from spineflow.stamped import read_table
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import frozen_settings, settings_tree
+from spineflow.tasks.runs.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MARGINS = "_margins"
+"""Ending of the names of the tables that have the margins of others."""
+
+MICRODATA = "mdf_"
+"""Beginning of the names of microdata files."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of any product, as its files tell it; `open_run` makes one.
+
+    Frames are read when they are asked for, and are the caller's own.
+
+    Attributes:
+        path: The run directory.
+        product: Name of the flow, such as `topdown`.
+        run_id: As the manifest has it.
+        status: Likewise; a released run is `complete`.
+        dataset: The name under which the ledger adds up what was drawn from these people.
+        is_private: Whether the noise protects anybody; if not, all files say `NOT PRIVATE`.
+        is_confidential: Whether the input is confidential, so that errors are, too.
+        settings: The settings that ran, as nested tables.
+    """
+
+    path: Path
+    product: str
+    run_id: str
+    status: str
+    dataset: str
+    is_private: bool
+    is_confidential: bool
+    settings: Mapping[str, Any] = field(repr=False)
+
+    def measurements(
+        self,
+        geolevel: str | None = None,
+        *,
+        universe: str | None = None,
+        query: str | None = None,
+    ) -> pd.DataFrame:
+        """The noisy measurements, one row for every answer.
+
+        Columns: where the answer is (`geolevel`, `geocode`; for other products their own), `query`,
+        one for each attribute with the labels of its levels (null where the query sums over it),
+        `value`, `variance` of the noise in it, and `plb`, the part of the budget that it cost as an
+        exact fraction. By default those of the first universe, at every geolevel; a large run has
+        millions, so name a geolevel or a query.
+
+        Raises SpineflowError for a universe, a geolevel or a query that the run does not have.
+
+        Example: `run.measurements("County", query="total")`.
+        """
+        return read_answers(
+            self._directory,
+            self._typed_settings,
+            "measurements",
+            universe=universe,
+            geolevel=geolevel,
+            query=query,
+        )
+
+    def estimates(
+        self, geolevel: str | None = None, *, universe: str | None = None
+    ) -> pd.DataFrame:
+        """The estimates that were released, one row for every cell that is not zero.
+
+        Columns as those of `measurements`, and `count`. Raises SpineflowError as it does.
+        """
+        return read_answers(
+            self._directory,
+            self._typed_settings,
+            "estimates",
+            universe=universe,
+            geolevel=geolevel,
+        )
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the released tables."""
+        names = sorted(self._released_files())
+        return tuple(n for n in names if not n.endswith(MARGINS) and not n.startswith(MICRODATA))
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A released table; raises SpineflowError for a name that is not in `tables`."""
+        self._refuse_unreleased("table", name, self.tables)
+        return read_table(self._released_files()[name])
+
+    def margins(self, name: str) -> pd.DataFrame:
+        """The margins of a released table: its rows, with an interval of 90 % for every count.
+
+        Raises SpineflowError for a table that has none.
+        """
+        files = self._released_files()
+        names = [n.removesuffix(MARGINS) for n in files if n.endswith(MARGINS)]
+        self._refuse_unreleased("table with margins", name, names)
+        return read_table(files[f"{name}{MARGINS}"])
+
+    def microdata(self, universe: str | None = None) -> pd.DataFrame:
+        """The released records of a universe, by default of the first that has any.
+
+        Raises SpineflowError for a run that releases none.
+        """
+        files = self._released_files()
+        names = [n.removeprefix(MICRODATA) for n in files if n.startswith(MICRODATA)]
+        chosen = universe or next((name for name in self._universes if name in names), "")
+        self._refuse_unreleased("microdata", chosen, names)
+        return read_table(files[f"{MICRODATA}{chosen}"])
+
+    def intervals(self, geolevel: str, *, universe: str | None = None) -> pd.DataFrame:
+        """The intervals that were made of a geolevel, or of `entities`, by `make_intervals` or by
+        the command `spineflow intervals`.
+
+        Columns: `geocode`, `query`, labels, `estimate`, `std_dev`, `lower`, `upper`, and
+        `bounded_lower`, `bounded_upper`, with what is known of the counts. Raises SpineflowError
+        where none were made.
+        """
+        folder = self.path / "intervals"
+        file = folder / "entities.parquet"
+        if geolevel != "entities":
+            file = folder / (universe or next(iter(self._universes), "")) / f"{geolevel}.parquet"
+        if not file.exists():
+            raise InputRefused(
+                f"No intervals of {geolevel} were made of {self.path}; make them with "
+                "make_intervals, or 'spineflow intervals'."
+            )
+        return read_table(file)
+
+    def make_intervals(
+        self,
+        query: str,
+        geolevel: str,
+        *,
+        universe: str | None = None,
+        level: float = 0.9,
+    ) -> pd.DataFrame:
+        """Make intervals of a query at a geolevel, from the noisy measurements alone.
+
+        They hold the truth with probability `level` at least, cost nothing, and are kept in the
+        run's `intervals/`. Returns them, as `intervals` does. Raises SpineflowError for a run that
+        is not of topdown, and for what it does not have.
+
+        Example: `run.make_intervals("votingage", "County")`.
+        """
+        from spineflow.tasks.runs.conditions import refuse_altered
+        from spineflow.tasks.topdown.intervals.report import write_run_intervals
+        from spineflow.tasks.topdown.settings import TopdownSettings
+
+        settings = self._typed_settings
+        if not isinstance(settings, TopdownSettings):
+            raise InputRefused(f"{self.path} is no run of topdown; only those have intervals.")
+        run = self._directory
+        run.refuse_edited_settings()
+        refuse_altered(run)
+        written = write_run_intervals(
+            run, settings, [query], universe=universe, geolevel=geolevel, level=level
+        )
+        ((path, _),) = written
+        return read_table(path)
+
+    @property
+    def checks(self) -> pd.DataFrame:
+        """The independent checks of the release: `name`, `universe`, `passed`, `detail`."""
+        file = self._directory.checks / "checks.json"
+        if not file.exists():
+            raise InputRefused(f"{self.path} has not been checked yet; finish the run first.")
+        return pd.DataFrame(json.loads(file.read_text(encoding="utf-8"))["checks"])
+
+    @property
+    def stages(self) -> pd.DataFrame:
+        """The stages of the run: `stage`, `status`, and `seconds` of work."""
+        stages = self._directory.read_manifest()["stages"]
+        rows = [(name, one["status"], one["seconds"]) for name, one in stages.items()]
+        return pd.DataFrame(rows, columns=["stage", "status", "seconds"])
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What every query cost and how wide its noise is; see `spineflow.budget`."""
+        return queries_of(self._costs)
+
+    @property
+    def guarantee(self) -> pd.DataFrame:
+        """What is promised for every universe; see `spineflow.guarantee`."""
+        return guarantees_of(self._costs)
+
+    @property
+    def errors(self) -> pd.DataFrame:
+        """How far the release is from the truth, for input that is not confidential.
+
+        Raises SpineflowError for confidential input: its errors stand in the run's
+        `confidential/accuracy`, and tell what the noise hides.
+        """
+        if self.is_confidential:
+            raise InputRefused(
+                f"The input of {self.path} is confidential, and so are its errors; who may see "
+                "them finds them in confidential/."
+            )
+        found = known(self.product).errors_of(self._directory)
+        if found is None:
+            raise InputRefused(f"{self.path} was not compared with the truth, or that is gone.")
+        return found
+
+    @property
+    def parts(self) -> Mapping[str, Run]:
+        """The runs of a run of `products`, by product; empty for any other."""
+        chosen = self.settings.get("products", {}) if self.product == "products" else {}
+        folders = {name: self.path / name for name in chosen}
+        return {name: open_run(path) for name, path in folders.items() if path.is_dir()}
+
+    @property
+    def report(self) -> Path:
+        """The public report, a page."""
+        return self._directory.report
+
+    def plot_budget(self, ax: Axes | None = None) -> Axes:
+        """`spineflow.plot_budget` of this run."""
+        from spineflow.plots import plot_budget
+
+        return plot_budget(self, ax)
+
+    def plot_errors(self, ax: Axes | None = None) -> Axes:
+        """`spineflow.plot_errors` of this run."""
+        from spineflow.plots import plot_errors
+
+        return plot_errors(self, ax)
+
+    def plot_margins(self, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
+        """`spineflow.plot_margins` of this run."""
+        from spineflow.plots import plot_margins
+
+        return plot_margins(self, table, count, ax)
+
+    @property
+    def _directory(self) -> RunDirectory:
+        return RunDirectory(self.path)
+
+    @property
+    def _typed_settings(self) -> Any:
+        if self.product not in PRODUCTS:
+            raise InputRefused(
+                f"{self.path} is a run of {self.product}, which has no answers of its own; open "
+                "its parts."
+            )
+        return frozen_settings(known(self.product).model, self._directory.settings)
+
+    @property
+    def _costs(self) -> Mapping[str, Any]:
+        return known(self.product).costs_of(self._typed_settings)
+
+    def _released_files(self) -> dict[str, Path]:
+        """The tables and microdata of the release, by name: Parquet where there is."""
+        release = self._directory.release
+        files = [*release.glob("*"), *(release / "tables").glob("*")]
+        found = {file.stem: file for file in files if file.suffix == ".csv"}
+        return found | {file.stem: file for file in files if file.suffix == ".parquet"}
+
+    @property
+    def _universes(self) -> Sequence[str]:
+        return self.settings.get("run", {}).get("universes", ())
+
+    def _refuse_unreleased(self, what: str, name: str, names: Sequence[str]) -> None:
+        if not self._directory.release.is_dir():
+            raise InputRefused(f"{self.path} has released nothing yet; finish the run first.")
+        if name not in names:
+            hint = did_you_mean(name, names)
+            there = ", ".join(sorted(names)) or "none"
+            asked = f" {name!r}{hint}" if name else ""
+            raise InputRefused(f"The run has no {what}{asked}; there are {there}.")
+
+
+def open_run(path: str | Path) -> Run:
+    """Open a run directory, finished or not.
+
+    Raises SpineflowError where there is no run.
+
+    Example: `spineflow.open_run("spineflow-demo/run").table("050_county")`.
+    """
+    run = RunDirectory(Path(path).resolve())
+    manifest = run.read_manifest()
+    try:
+        settings = settings_tree(run.settings.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputRefused(
+            f"{run.settings} cannot be read; restore it, or start a new run."
+        ) from None
+    return Run(
+        path=run.root,
+        product=manifest["product"],
+        run_id=manifest["run_id"],
+        status=manifest["status"],
+        dataset=settings["privacy"]["dataset"],
+        is_private=manifest["privacy"] == "private",
+        is_confidential=settings["input"].get("confidential", True),
+        settings=settings,
+    )
