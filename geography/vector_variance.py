@@ -106,6 +106,7 @@ def vector_estimate(
     possible: np.ndarray,
     *,
     known_sums: np.ndarray | None = None,
+    known_at: str = "State",
 ) -> VectorEstimate:
     """The estimate from measurements of every geolevel.
 
@@ -113,7 +114,7 @@ def vector_estimate(
         precision: one for each geolevel, root first.
         possible: (n_blocks, k) bool, in the order of the spine's blocks: what a block can have;
             elsewhere its vector is known to be zero.
-        known_sums: (n_states,) a number for each geounit of the geolevel "State"; the sum over all
+        known_sums: (n,) a number for each geounit of the geolevel `known_at`; the sum over all
             k and over the geounits of the same number is known exactly. None where nothing is.
 
     Example: two children of one parent, k = 1 and precision 1 everywhere: one child's total has
@@ -137,7 +138,7 @@ def vector_estimate(
     below, code = covariance, block_code
     for depth in range(len(spine.geolevels) - 2, -1, -1):
         level, children = spine.geolevels[depth], spine.geolevels[depth + 1]
-        if children.name == "State" and known_sums is not None:
+        if children.name == known_at and known_sums is not None:
             step, below, code = _known(below, code, known_sums)
             steps.append(step)
             order = np.arange(len(below))
@@ -148,7 +149,7 @@ def vector_estimate(
         information = precision[depth].matrices[precision[depth].code]
         step, below, code = _measured(below, code, offsets, order, information)
         steps.append(step)
-    if spine.geolevels[0].name == "State" and known_sums is not None:
+    if spine.geolevels[0].name == known_at and known_sums is not None:
         steps.append(_known(below, code, known_sums)[0])
     return VectorEstimate(covariance, block_code, tuple(steps), LARGEST_VARIANCE / scale)
 

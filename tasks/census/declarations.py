@@ -441,7 +441,7 @@ class CensusDeclaration(Part):
     summary_levels: tuple[SummaryLevelDeclaration, ...] = ()
     """Levels of entities with geocodes of parts, in the order of the files."""
     quantities: tuple[QuantityDeclaration, ...] = ()
-    """What accuracy is told of; left out, every measured query."""
+    """What accuracy is told of; left out, the total and every measured query of few answers."""
     redistricting: LargestGroupDeclaration | None = None
     """The criterion of redistricting, where there is one."""
 

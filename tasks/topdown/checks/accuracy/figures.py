@@ -24,6 +24,7 @@ from spineflow.tasks.census.invariants import (
     read_geography,
     read_invariants,
 )
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
@@ -36,7 +37,11 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     size_classes,
     statistics,
 )
-from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel, entity_levels
+from spineflow.tasks.topdown.checks.accuracy.levels import (
+    EntityLevel,
+    declared_entity_levels,
+    entity_levels,
+)
 from spineflow.tasks.topdown.checks.accuracy.quantities import (
     Answer,
     Quantity,
@@ -45,11 +50,18 @@ from spineflow.tasks.topdown.checks.accuracy.quantities import (
     redistricting_groups,
 )
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
-from spineflow.tasks.topdown.estimation.estimate import structural_zeros
+from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints, typed_query
+from spineflow.tasks.topdown.estimation.estimate import (
+    ShardConstraints,
+    ShardInput,
+    structural_zeros,
+)
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
+from spineflow.tasks.topdown.release.declared_files import area_estimates
 from spineflow.tasks.topdown.release.microdata import read_block_estimates
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 
 FOLDER = "accuracy"
 """Folder of the figures and their report, in the confidential folder of a run."""
@@ -71,15 +83,21 @@ class AccuracyFigures:
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
     """Compare the estimates of every universe with the truth."""
     geography = read_geography(geography_file(run))
-    invariants = read_invariants(invariants_file(run))
-    used = inhabitable(invariants)
-    geography = geography[used].reset_index(drop=True)
-    invariants = invariants[used].reset_index(drop=True)
+    if not settings.is_declared:
+        invariants = read_invariants(invariants_file(run))
+        used = inhabitable(invariants)
+        geography = geography[used].reset_index(drop=True)
+        invariants = invariants[used].reset_index(drop=True)
     errors: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
-        compared = _compared(run, settings, universe, geography, invariants)
-        for quantity in quantities_of(compared.schema, settings.compiled_census):
+        if settings.is_declared:
+            compared = _declared(run, settings, universe, geography)
+        else:
+            compared = _compared(run, settings, universe, geography, invariants)
+        measured = settings.budget_of(universe).query_shares.values()
+        queries = [name for shares in measured for name in shares]
+        for quantity in quantities_of(compared.schema, settings.compiled_census, queries):
             errors += _errors(compared, quantity)
         criterion += _criterion(compared, settings.compiled_census)
     return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
@@ -109,9 +127,9 @@ class _Compared:
     released: sparse.csr_array
     levels: tuple[EntityLevel, ...]
     can_have: np.ndarray
-    """(n_blocks, n_types): the levels of `typed` that a block can have; those of a housing unit."""
-    typed: str | None
-    """The attribute on whose levels there are bounds."""
+    """(n_blocks, n_types): the types of cells that a block can have; that of a housing unit."""
+    type_of_cell: np.ndarray
+    """(n_cells,)"""
     prediction: Prediction
 
 
@@ -131,24 +149,85 @@ def _compared(
     can_have = invariants[columns].iloc[spine.block_row].to_numpy() > 0
     if universe == "persons" and len(columns) == 1:
         can_have = np.ones_like(can_have)
+    type_of_cell = np.zeros(schema.n_cells, dtype=np.int64)
+    if typed is not None:
+        type_of_cell = schema.levels(typed)
+    known = None
+    if universe == "persons" and not settings.blocks_only and "State" in spine.names:
+        states = [geocode[-2:] for geocode in spine.geolevel("State").geocode]
+        known = "State", np.unique(states, return_inverse=True)[1]
     return _Compared(
         schema,
         truth,
         _block_estimates(run, spine, schema),
         entity_levels(spine, geography),
         can_have,
-        typed,
+        type_of_cell,
         Prediction(
             schema=schema,
             budget=settings.budget_of(universe),
             spine=spine,
             can_have=can_have if universe == "persons" else np.ones_like(can_have),
+            type_of_cell=type_of_cell,
             forbidden=structural_zeros(settings, universe),
-            state_totals_known=universe == "persons" and not settings.blocks_only,
+            known=known,
             block_totals_known=universe == "units",
-            typed=typed,
         ),
     )
+
+
+def _declared(
+    run: RunDirectory, settings: TopdownSettings, universe: str, areas: pd.DataFrame
+) -> _Compared:
+    """The same of a universe of a declared census, of which the constraint files tell the facts."""
+    schema, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
+    shards = shards_by_geolevel(spine_folder(run, universe))
+    known: tuple[str, np.ndarray] | None = None
+    is_total_known = False
+    for level in spine.geolevels:
+        given = [
+            ShardInput.read(run, settings, universe, spine, shard, with_held=False).constraints
+            for shard in shards[level.name]
+        ]
+        sums = _known_sums(given, len(level))
+        known = known if sums is None else (level.name, sums)
+        is_total_known = all(part.known_totals is not None for part in given)
+    can_have = np.concatenate([part.can_have for part in given])
+    types = marginal_query(schema, typed_query(settings.compiled_census.universes[universe]))
+    released = area_estimates(run, universe, schema.n_cells, len(areas))
+    return _Compared(
+        schema,
+        read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells),
+        released[spine.block_row],
+        declared_entity_levels(spine, areas, settings.compiled_census),
+        can_have,
+        types.row_of_cell,
+        Prediction(
+            schema=schema,
+            budget=settings.budget_of(universe),
+            spine=spine,
+            can_have=can_have,
+            type_of_cell=types.row_of_cell,
+            forbidden=structural_zeros(settings, universe),
+            known=known,
+            block_totals_known=is_total_known,
+        ),
+    )
+
+
+def _known_sums(
+    given: Sequence[ShardConstraints | DeclaredConstraints], n_geounits: int
+) -> np.ndarray | None:
+    """The number of each geounit's unit, `(n_geounits,)`, where all units' totals are exact."""
+    if all(part.known_totals is not None for part in given):
+        return np.arange(n_geounits)
+    units: list[np.ndarray] = []
+    for part in given:
+        sums = part.known_sums
+        if sums is None:
+            return None
+        units.append(sums[0] + sum(len(other) for other in units))
+    return np.concatenate(units)
 
 
 def _block_estimates(run: RunDirectory, spine: Spine, schema: Schema) -> sparse.csr_array:
@@ -201,13 +280,10 @@ def _by_answer(
 
 def _possible(compared: _Compared, quantity: Quantity) -> np.ndarray:
     """(n_blocks, n_answers): the answer of the block can be other than 0."""
-    n_blocks, n_answers = len(compared.can_have), len(quantity.answers)
-    if compared.typed is not None and all(compared.typed in a.where for a in quantity.answers):
-        types = [list(answer.where[compared.typed]) for answer in quantity.answers]
-        return np.column_stack([compared.can_have[:, of].any(axis=1) for of in types])
-    if compared.schema.universe == "units":
-        return np.broadcast_to(compared.can_have[:, :1], (n_blocks, n_answers))
-    return np.ones((n_blocks, n_answers), dtype=bool)
+    n_types = compared.can_have.shape[1]
+    of_type = compared.type_of_cell == np.arange(n_types)[:, None]
+    counted = answer_matrix(quantity.answers, compared.schema) > 0
+    return (compared.can_have.astype(np.int64) @ (of_type @ counted)) > 0
 
 
 def _criterion(compared: _Compared, census: Census) -> Iterator[dict]:

@@ -7,11 +7,14 @@ on no spine, and nothing about them is uncertain.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from spineflow.geography.levels import Spine
+from spineflow.tasks.census.census import Census
+from spineflow.tasks.topdown.release.declared_files import entities
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
 
 OF_THE_SPINE = " of the spine"
@@ -51,11 +54,37 @@ def entity_levels(spine: Spine, geography: pd.DataFrame) -> tuple[EntityLevel, .
         same = [name for name, other in geounits.items() if _is_same_partition(entity, other)]
         matched |= set(same)
         levels.append(EntityLevel(level.name, bool(same), entity, int(entity.max(initial=-1)) + 1))
+    levels += _own_levels(spine, geounits, matched)
+    return tuple(level for level in levels if level.n_entities)
+
+
+def declared_entity_levels(
+    spine: Spine, areas: pd.DataFrame, census: Census
+) -> tuple[EntityLevel, ...]:
+    """All levels of a declared census: its geolevels, the columns of areas that its tables are by,
+    and the geounits of the spine that are none of these.
+    """
+    columns = [level for table in census.tables for level in table.levels]
+    named = [name for name in (*census.geolevels, *columns) if name in areas.columns]
+    geounits = {level.name: spine.ancestors(level.name) for level in spine.geolevels}
+    matched, levels = set(), []
+    for name in dict.fromkeys([census.geolevels[0], *named]):
+        number, codes = entities(areas, census.geolevels, name)
+        entity = number[spine.block_row]
+        same = [own for own, place in geounits.items() if _is_same_partition(entity, place)]
+        matched |= set(same)
+        levels.append(EntityLevel(name, bool(same), entity, len(codes)))
+    return (*levels, *_own_levels(spine, geounits, matched))
+
+
+def _own_levels(
+    spine: Spine, geounits: Mapping[str, np.ndarray], matched: Set[str]
+) -> Iterator[EntityLevel]:
+    """The geolevels of a spine that are no summary levels, but for a single geounit."""
     for name, position in geounits.items():
         if name not in matched and len(spine.geolevel(name)) > 1:
             label = f"{name.replace('_', ' ').lower()}{OF_THE_SPINE}"
-            levels.append(EntityLevel(label, True, position, len(spine.geolevel(name))))
-    return tuple(level for level in levels if level.n_entities)
+            yield EntityLevel(label, True, position, len(spine.geolevel(name)))
 
 
 def _is_same_partition(first: np.ndarray, second: np.ndarray) -> bool:

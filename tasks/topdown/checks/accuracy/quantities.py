@@ -12,9 +12,13 @@ from itertools import product
 
 import numpy as np
 from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census, tells
+from spineflow.tasks.census.census import Census, label_parts, tells
 from spineflow.tasks.census.declarations import GroupDeclaration, QuantityDeclaration
+from spineflow.tasks.census.queries import TOTAL, MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
+
+MOST_ANSWERS = 100
+"""Most answers of a measured query that is reported of where no quantities are declared."""
 
 Where = Mapping[str, tuple[int, ...]]
 """Levels that each attribute may take; attributes left out may take any."""
@@ -43,8 +47,16 @@ def answer_matrix(answers: Sequence[Answer], schema: Schema) -> np.ndarray:
     return np.array(masks, dtype=np.int64).T
 
 
-def quantities_of(schema: Schema, census: Census = CENSUS) -> tuple[Quantity, ...]:
-    """The declared quantities that a schema tells."""
+def quantities_of(
+    schema: Schema, census: Census = CENSUS, queries: Sequence[str] = ()
+) -> tuple[Quantity, ...]:
+    """The declared quantities that a schema tells.
+
+    Of a census that declares none, the total and those of the `queries` that have few answers.
+    """
+    if not census.quantities:
+        asked = [marginal_query(schema, name) for name in dict.fromkeys((TOTAL, *queries))]
+        return tuple(_of_query(schema, query) for query in asked if query.n_rows <= MOST_ANSWERS)
     return tuple(
         Quantity(declared.name, _answers(declared, schema), declared.meaning)
         for declared in census.quantities
@@ -71,6 +83,20 @@ def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, t
             answers = (answer for group in groups for answer in _of_group(group, chosen, schema))
             found[population] = tuple(answers)
     return found
+
+
+def _of_query(schema: Schema, query: MarginalQuery) -> Quantity:
+    """The answers to a query, each with the labels of its levels."""
+    parts = label_parts(schema, query.name)
+    answers = []
+    for chosen in product(*(range(len(labels)) for _, _, labels in parts)):
+        where = {}
+        for (_, attribute, _), row in zip(parts, chosen, strict=True):
+            factor = query.factors[schema.attributes.index(attribute)]
+            where[attribute] = tuple(i for i, group in enumerate(factor) if group == row)
+        names = [labels[row] for (_, _, labels), row in zip(parts, chosen, strict=True)]
+        answers.append(Answer(", ".join(names) or "all records", where))
+    return Quantity(query.name, tuple(answers))
 
 
 def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...]:

@@ -54,7 +54,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     stamps += dict.fromkeys(stamp for stamp in of_runs if stamp is not None)
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
-    quantities = list(dict.fromkeys(errors["quantity"]))
+    quantities = list(dict.fromkeys(zip(errors["universe"], errors["quantity"], strict=True)))
     meanings = {q.name: q.meaning for q in runs[0].settings.compiled_census.quantities}
     return Document(
         title,
@@ -74,7 +74,14 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
         (
             _runs(runs),
             *_criterion(_labelled(runs, [run.figures.criterion for run in runs])),
-            *(_quantity(errors[errors["quantity"] == q], meanings.get(q, "")) for q in quantities),
+            *(
+                _quantity(
+                    errors[(errors["universe"] == universe) & (errors["quantity"] == quantity)],
+                    _title(universe, quantity, quantities),
+                    meanings.get(quantity, ""),
+                )
+                for universe, quantity in quantities
+            ),
         ),
         "; ".join(stamps) or None,
     )
@@ -156,12 +163,21 @@ def _criterion(frame: pd.DataFrame) -> list[Section]:
     return [Section("Redistricting criterion", tuple(blocks))]
 
 
-def _quantity(errors: pd.DataFrame, meaning: str) -> Section:
+_UNITS = {"units": "housing units"}
+"""What the records of a universe are called, where it is not as the universe."""
+
+
+def _title(universe: str, quantity: str, quantities: Sequence[tuple[str, str]]) -> str:
+    """The name of a quantity, with that of its universe if others have one of this name, too."""
+    alike = [name for _, name in quantities].count(quantity)
+    return quantity if alike == 1 else f"{universe}: {quantity}"
+
+
+def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
     """Tables and charts of one quantity."""
-    quantity = errors["quantity"].iloc[0]
     together = errors[errors["answer"] == ALL_ANSWERS]
     whole = together[together["size_class"] == ALL_SIZES]
-    unit = "housing units" if errors["universe"].iloc[0] == "units" else "persons"
+    unit = _UNITS.get(errors["universe"].iloc[0], errors["universe"].iloc[0])
     only = len(set(errors["run"])) == 1
     series = {"root_mean_square_error": ""}
     if only:
@@ -334,7 +350,10 @@ def _lines(together: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
     several = together["run"].nunique() > 1
     start = dict(zip(size_class_names()[1:], SIZE_LIMITS, strict=True))
     rows = together[together["size_class"].isin(start)]
-    rows = rows[rows["level"].isin(_LINES[:1] if several else _LINES)]
+    shown = _LINES
+    if not rows["level"].isin(shown).any():
+        shown = tuple(dict.fromkeys(rows["level"]))[::-1]
+    rows = rows[rows["level"].isin(shown[:1] if several else shown)]
     series = {}
     for name, line in rows.groupby("run" if several else "level", sort=False):
         line = line[line["root_mean_square_error"] > 0]

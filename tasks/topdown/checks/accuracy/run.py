@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from spineflow.tasks.census.census import Census
 from spineflow.tasks.pages.document import to_html
 from spineflow.tasks.runs.comparison import COMPARISON, labels_of
 from spineflow.tasks.runs.directory import RunDirectory
@@ -36,14 +37,11 @@ def accuracy_report(run: RunDirectory) -> Path:
 def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | None:
     """Compare a run with the truth and write figures and report; returns the report.
 
-    None, and nothing is done, where the confidential histograms are gone; for a declared census,
-    whose errors are those of its queries, there is no report beside them.
+    None, and nothing is done, where the confidential histograms are gone.
     """
     if not has_truth(run, settings):
         return None
     write_accuracy(run, settings)
-    if settings.is_declared:
-        return None
     figures = compute_figures(run, settings)
     write_figures(run, figures)
     compared = [ComparedRun(run.root.name, settings, figures)]
@@ -53,20 +51,33 @@ def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | N
 def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Path:
     """Write the report of several runs side by side into the first one; returns its path.
 
-    Raises InputRefused for a run whose truth and figures are both gone.
+    Raises InputRefused for a run whose truth and figures are both gone, and for runs of censuses
+    that declare different things.
     """
-    declared = [run for run, settings in runs if settings.is_declared]
-    if declared:
-        raise InputRefused(
-            f"{declared[0].root} is a run of a declared census, whose quantities the comparison "
-            "does not know; its own report has the errors of its queries."
-        )
+    first = runs[0][1].compiled_census
+    for run, settings in runs[1:]:
+        if not _are_alike(first, settings.compiled_census):
+            raise InputRefused(
+                f"{run.root} is a run of another census than {runs[0][0].root}, whose quantities "
+                "and levels it does not have; compare runs of one census."
+            )
     labels = labels_of([run for run, _ in runs])
     compared = [
         ComparedRun(label, settings, _figures(run, settings))
         for label, (run, settings) in zip(labels, runs, strict=True)
     ]
     return _write(compared, runs[0][0], COMPARISON)
+
+
+def _are_alike(first: Census, other: Census) -> bool:
+    """Whether two censuses have the same geolevels and schemas."""
+    if first.geolevels != other.geolevels or first.layout != other.layout:
+        return False
+    first_schemas, other_schemas = (
+        {name: universe.schema for name, universe in census.universes.items()}
+        for census in (first, other)
+    )
+    return first_schemas == other_schemas
 
 
 def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:

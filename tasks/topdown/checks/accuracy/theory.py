@@ -31,6 +31,8 @@ from spineflow.tasks.topdown.workload.budget import Budget
 
 LARGEST_CORE = 32
 """Most core cells of a prediction; where structural zeros make more, they are not used."""
+MOST_CORE = 60
+"""Core cells from which there is no prediction."""
 
 SMALLEST_VARIANCE = 1e-9
 """Noise below it counts as it: answers that are as good as exact still have a finite weight."""
@@ -42,31 +44,29 @@ class Prediction:
 
     schema, budget, spine : of one universe; the budget's noise is what is predicted, also where a
         run was told to draw none.
-    can_have : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the levels of `typed`
-        that a block can have; one column of True without it.
-    forbidden : `(n_cells,)` structural zeros.
-    state_totals_known : whether the totals of the states are exact.
+    can_have : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of cells
+        that a block can have.
+    type_of_cell, forbidden : `(n_cells,)` types, and structural zeros.
+    known : a geolevel, and a number for each of its geounits; the total of all of one number is
+        exact, such as those of the states. None where nothing is.
     block_totals_known : whether those of all blocks are, as numbers of housing units are.
-    typed : the attribute whose levels blocks may lack; None if there is none.
     """
 
     schema: Schema
     budget: Budget
     spine: Spine
     can_have: np.ndarray
+    type_of_cell: np.ndarray
     forbidden: np.ndarray
-    state_totals_known: bool
+    known: tuple[str, np.ndarray] | None
     block_totals_known: bool
-    typed: str | None = None
     _algebra: QueryAlgebra = field(init=False)
     _estimates: dict[int, VectorEstimate] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         names = sorted({name for asked in self.budget.query_shares.values() for name in asked})
         queries = [marginal_query(self.schema, name) for name in names]
-        types = np.zeros(self.schema.n_cells, dtype=np.int64)
-        if self.typed is not None:
-            types = self.schema.levels(self.typed)
+        types = self.type_of_cell
         algebra = QueryAlgebra.build(self.schema, queries, types, self.forbidden)
         if len(algebra.cell_type) > LARGEST_CORE:
             none = np.zeros_like(self.forbidden)
@@ -74,7 +74,11 @@ class Prediction:
         object.__setattr__(self, "_algebra", algebra)
 
     def variances(self, level: EntityLevel, answers: Sequence[Answer]) -> np.ndarray:
-        """`(n_entities, n_answers)` variances of the answers for every entity of a level."""
+        """`(n_entities, n_answers)` variances of the answers for every entity of a level; NaN where
+        there is no prediction.
+        """
+        if len(self._algebra.cell_type) > MOST_CORE:
+            return np.full((level.n_entities, len(answers)), np.nan)
         found: dict[tuple[int, bytes], np.ndarray] = {}
         columns = []
         for answer in answers:
@@ -94,12 +98,13 @@ class Prediction:
 
     def _estimate(self, component: int) -> VectorEstimate:
         if component not in self._estimates:
-            known = None
-            if component == 0 and self.state_totals_known and "State" in self.spine.names:
-                states = [geocode[-2:] for geocode in self.spine.geolevel("State").geocode]
-                known = np.unique(states, return_inverse=True)[1]
+            known_at, known = ("", None) if self.known is None or component else self.known
             self._estimates[component] = vector_estimate(
-                self.spine, self._precision(component), self._possible(), known_sums=known
+                self.spine,
+                self._precision(component),
+                self._possible(),
+                known_sums=known,
+                known_at=known_at,
             )
         return self._estimates[component]
 

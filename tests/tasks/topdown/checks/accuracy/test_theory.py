@@ -113,15 +113,17 @@ def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) 
         ]
     covariance = dense_covariance(spine, PEOPLE, budget, possible, exact)
     level = EntityLevel("any", False, np.array([0, 1, 1, -1, 0, 2]), 3)
+    codes = [geocode[-2:] for geocode in spine.geolevel("State").geocode]
+    states = np.unique(codes, return_inverse=True)[1]
     prediction = Prediction(
         schema=PEOPLE,
         budget=budget,
         spine=spine,
         can_have=can_have,
+        type_of_cell=PEOPLE.levels("hhgq"),
         forbidden=forbidden,
-        state_totals_known=totals_known,
+        known=("State", states) if totals_known else None,
         block_totals_known=False,
-        typed="hhgq",
     )
     for quantity in quantities_of(PEOPLE):
         found = prediction.variances(level, quantity.answers)
@@ -143,8 +145,9 @@ def test_variances_of_units(spine: Spine) -> None:
         budget=budget,
         spine=spine,
         can_have=np.ones((6, 1), dtype=bool),
+        type_of_cell=np.zeros(2, dtype=np.int64),
         forbidden=np.zeros(2, dtype=bool),
-        state_totals_known=False,
+        known=None,
         block_totals_known=True,
     )
     (quantity,) = quantities_of(UNITS)
