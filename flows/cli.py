@@ -279,6 +279,20 @@ def parser() -> argparse.ArgumentParser:
         "--curve", metavar="FILE.svg", help="also draw epsilon against delta into this file"
     )
 
+    design = add(
+        "design",
+        _design,
+        "find the best split of a topdown budget, with proof that none is much better",
+        "Find the split over geolevels and queries whose margins of the targets in [design] are "
+        "smallest, or the smallest rho that meets them, and write settings that are ready to run. "
+        "Reads geography and declared invariants, nothing confidential, and spends nothing.",
+    )
+    with_settings(design, ("topdown",))
+    design.add_argument(
+        "--out", metavar="FILE", help="settings to write (default: SETTINGS-designed.toml)"
+    )
+    design.add_argument("--json", action="store_true", help="print JSON")
+
     ledger = add(
         "ledger",
         _ledger,
@@ -517,6 +531,14 @@ def _budget(options: argparse.Namespace) -> int:
         print(json.dumps(asked.costs(settings), indent=2))
     else:
         asked.print_costs(settings)
+    return 0
+
+
+def _design(options: argparse.Namespace) -> int:
+    from spineflow.flows.design import write_design
+
+    out = None if options.out is None else Path(options.out)
+    write_design(Path(options.settings), options.overrides, out, as_json=options.json)
     return 0
 
 

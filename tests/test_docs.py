@@ -23,6 +23,7 @@ from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.findings import Finding
 from spineflow.tasks.tables.layouts import LAYOUTS
+from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 from spineflow.tasks.topdown.settings import (
     AianRange,
@@ -55,6 +56,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`[workload.persons]` and `[workload.units]`": UniverseSettings,
 }
 MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
+    "design_of_a_budget": DesignSettings,
     "detailed_groups": DetailedGroupsSettings,
     "group_sizes": GroupSizesSettings,
     "products": ProductsSettings,

@@ -121,6 +121,40 @@ def check_inputs(
     return InputCheck(outcomes, (), result)
 
 
+def read_addresses(
+    *,
+    units: str | os.PathLike[str],
+    geography: str | os.PathLike[str],
+    names: Mapping[str, str] | None = None,
+    with_counts: bool = False,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The geography frame and the invariants, from two tables; no person is read.
+
+    Raises InputRefused for tables that break a rule, with counts only if asked for.
+    """
+    paths = {"geography": os.fspath(geography), "units": os.fspath(units)}
+    files = {
+        name: InputFile(name, path, (names or {}).get(name, path)) for name, path in paths.items()
+    }
+    evidence = EvidenceTally()
+    try:
+        blocks = load_geography(files["geography"], evidence)
+        unit_table = load_units(files["units"], blocks, evidence)
+    except UnreadableInput as error:
+        raise refusal([error.finding], with_counts=with_counts) from None
+    rules = applicable_rules(evidence.suites)
+    counts = [count_violations(rule, evidence.suites) for rule in rules]
+    findings = [
+        Finding(files[rule.table].name, rule.column, rule.statement, rule.remedy, count)
+        for rule, count in zip(rules, counts, strict=True)
+        if count
+    ]
+    if findings:
+        raise refusal(findings, with_counts=with_counts)
+    geocode = blocks.frame["block_geocode"]
+    return blocks.frame, block_invariants(geocode, unit_table.block, unit_table.kind)
+
+
 def _evaluate(
     evidence: EvidenceTally, files: Mapping[str, InputFile]
 ) -> tuple[tuple[Outcome, ...], tuple[Finding, ...]]:

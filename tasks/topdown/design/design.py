@@ -1,0 +1,214 @@
+"""The best split of a universe's budget: margins before and after, shares, and a certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.census.queries import normalize_query_name
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import dump_settings
+from spineflow.tasks.topdown.design.allocation import allocation_of, as_fractions, shares_of
+from spineflow.tasks.topdown.design.problem import PARTS, UniverseProblem
+from spineflow.tasks.topdown.design.program import LimitsContradict, certified, optimum
+from spineflow.tasks.topdown.design.settings import DesignSettings, UniverseDesign
+from spineflow.tasks.topdown.design.variance_gradients import PRIOR
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.budget import Budget
+
+NORMAL_95 = 1.959963984540054
+"""Quantile of the normal distribution that a margin of 95 % reaches to."""
+EXACT = 1e-9
+"""Mean variance, at a rho of 1, below which a target is known without noise."""
+UNDETERMINED = 0.01 / PRIOR
+"""Mean variance, at a rho of 1, from which nothing that is measured determines a target."""
+
+
+@dataclass(frozen=True)
+class TargetMargins:
+    """A target's answers, and the root mean square of their 95 % margins.
+
+    wanted : None in a weighted sum. now, designed : under the settings' allocation, and the new.
+    """
+
+    name: str
+    query: str
+    where: str
+    n_areas: int
+    wanted: float | None
+    now: float
+    designed: float
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The best budget of a universe.
+
+    gap : the share of its objective, in terms of variances, by which that of another allocation
+        may be smaller, at most.
+    rho_for_now : the rho at which the new allocation gives every target the margin it has now.
+    """
+
+    universe: str
+    objective: str
+    before: Budget
+    budget: Budget
+    targets: tuple[TargetMargins, ...]
+    gap: float
+    rho_for_now: float
+
+    @property
+    def certificate(self) -> str:
+        """What is certain of the design, as a clause."""
+        if self.objective == "weighted_sum":
+            return (
+                "no other split of this budget has a weighted sum of variances that is smaller "
+                f"by more than {_percent(self.gap)}"
+            )
+        if self.objective == "smallest_rho":
+            return (
+                f"no rho that is smaller by more than {_percent(self.gap)} meets all wanted "
+                "margins, however it is split"
+            )
+        # Margins are roots of variances.
+        return (
+            "no other split of this budget has a largest ratio to the wanted margins that is "
+            f"smaller by more than {_percent(1 - math.sqrt(1 - self.gap))}"
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """The design as what JSON can hold; fractions as strings."""
+        return {
+            "objective": self.objective,
+            "rho": {"now": str(self.before.total), "designed": str(self.budget.total)},
+            "rho_for_the_margins_now": self.rho_for_now,
+            "gap": self.gap,
+            "certificate": self.certificate,
+            "targets": [vars(target) for target in self.targets],
+            "geolevels": {name: str(s) for name, s in self.budget.geolevel_shares.items()},
+            "queries": {
+                geolevel: {name: str(share) for name, share in shares.items()}
+                for geolevel, shares in self.budget.query_shares.items()
+            },
+        }
+
+
+def design_universe(
+    settings: DesignSettings, universe: str, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> Design:
+    """The best budget of a universe for what the section [design] wants.
+
+    `geography` and `invariants` are those of `tasks.census.inputs.read_addresses`. Raises
+    InputRefused for targets that are nowhere, known exactly or not determined, and for limits that
+    no allocation meets.
+    """
+    design, before = settings.design[universe], settings.budget_of(universe)
+    problem = UniverseProblem.of(settings, universe, geography, invariants)
+    old = allocation_of(before.geolevel_shares, before.query_shares, problem.queries)
+    now, _ = problem.variances(problem.kinds.precision(old))
+    program = problem.program(_scale(design, now, before, f"design.{universe}"))
+    try:
+        best = optimum(program, old, float(design.tolerance))
+    except LimitsContradict:
+        raise InputRefused(
+            f"design.{universe}.limits: no allocation is within all of them; widen some."
+        ) from None
+    fractions = as_fractions(_with_every_geolevel(best.allocation), PARTS)
+    of_geolevel, of_query = shares_of(fractions, problem.geolevels, problem.queries)
+    # What is certified is what the settings will say, and not what the search has found.
+    shares = allocation_of(of_geolevel, of_query, problem.queries)
+    found = certified(program, shares, best.cuts)
+    then, _ = problem.variances(program.kinds.precision(shares))
+    total = before.total
+    if design.objective == "smallest_rho":
+        total = Fraction(math.ceil(float(found.values.max()) * PARTS), PARTS)
+    margins = (
+        TargetMargins(
+            name,
+            normalize_query_name(target.query),
+            target.level or Path(str(target.areas)).name,
+            problem.n_areas[place],
+            None if target.margin is None else float(target.margin),
+            _margin(now[place], before.total),
+            _margin(then[place], total),
+        )
+        for place, (name, target) in enumerate(design.targets.items())
+    )
+    return Design(
+        universe,
+        design.objective,
+        before,
+        Budget(universe, before.mechanism, total, before.delta, of_geolevel, of_query),
+        tuple(margins),
+        1.0 - found.bound / float(found.values.max()),
+        float(before.total) * float((then / now).max()),
+    )
+
+
+def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -> TopdownSettings:
+    """The settings with the designed budgets, for the estimator that they are designed for; they
+    stand for themselves, without a preset."""
+    budgets = dict(settings.budget)
+    for universe, design in designs.items():
+        found = design.budget
+        changed = {
+            "rho": found.total,
+            "epsilon": None,
+            "geolevels": dict(found.geolevel_shares),
+            "queries": {name: dict(shares) for name, shares in found.query_shares.items()},
+        }
+        budgets[universe] = budgets[universe].model_copy(update=changed)
+    run = settings.run.model_copy(update={"estimator": "full_information"})
+    return settings.topdown.model_copy(update={"budget": budgets, "run": run, "preset": None})
+
+
+def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> str:
+    """The designed settings as TOML, under comments that say what is certified of them."""
+    lines = [f"# Budget of {name}: {design.certificate}." for name, design in designs.items()]
+    return "\n".join([*lines, dump_settings(designed_settings(settings, designs))])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * max(share, 0.0):.2g} %"
+
+
+def _margin(variance: float, rho: Fraction) -> float:
+    return NORMAL_95 * math.sqrt(max(float(variance), 0.0) / float(rho))
+
+
+def _scale(design: UniverseDesign, now: np.ndarray, budget: Budget, where: str) -> np.ndarray:
+    """(criteria, targets) what the criteria are of the mean variances `now` (targets,) at a rho of
+    1; ratios are of those at a rho of 1 to those that are wanted."""
+    wanted = []
+    for (name, target), variance in zip(design.targets.items(), now.tolist(), strict=True):
+        if variance < EXACT:
+            raise InputRefused(
+                f"{where}.targets.{name} is known exactly, whatever is measured; take it out."
+            )
+        if target.margin is not None:
+            wanted.append((float(target.margin) / NORMAL_95) ** 2)
+            continue
+        if variance > UNDETERMINED and design.objective != "weighted_sum":
+            raise InputRefused(
+                f"{where}.targets.{name} has no margin, and the allocation of the settings does "
+                "not determine its answers; give a margin."
+            )
+        wanted.append(variance / float(budget.total))
+    if design.objective == "weighted_sum":
+        return np.array([[float(target.weight) for target in design.targets.values()]])
+    return np.diag(1.0 / np.array(wanted))
+
+
+def _with_every_geolevel(p: np.ndarray) -> np.ndarray:
+    """The allocation with at least one part for every geolevel, since a spine has no geolevel
+    without a share."""
+    found = p.copy()
+    for row in found:
+        if row.max() * PARTS < 1:
+            row[row.argmax()] = 1 / PARTS
+    return found / found.sum()

@@ -1,0 +1,149 @@
+"""Settings of a design: a settings file of topdown, and what its budget is to achieve.
+
+[design.persons]
+objective = "largest_ratio"
+[design.persons.targets.tracts]
+query = "hispanic * cenrace"
+level = "tract"
+margin = "25"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Literal
+
+from pydantic import Field
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.runs.settings import ExactFraction, FilePath, Refuse, Section
+from spineflow.tasks.runs.spelling import did_you_mean
+from spineflow.tasks.topdown.settings import TopdownSettings, Universe
+
+
+class Target(Section):
+    """Answers that are to be precise."""
+
+    query: str
+    """A marginal query; it need not be measured."""
+    level: str | None = None
+    """A level of the accuracy report, such as tract, place or "block group of the spine"."""
+    areas: FilePath | None = None
+    """Instead of a level: CSV or Parquet with the columns area and block (16 digits)."""
+    smallest_housing_units: int = Field(default=0, ge=0)
+    """Only areas with at least so many housing units, which are public."""
+    weight: ExactFraction = Fraction(1)
+    """For weighted_sum: weight of the mean variance of the target's answers."""
+    margin: ExactFraction | None = None
+    """The 95 % margin that is wanted, the root of the mean square over the target's answers; left
+    out, the one that the allocation of the settings gives."""
+
+
+class Limit(Section):
+    """The share of the budget that some of it may have: of a geolevel, a query, or a query at a
+    geolevel."""
+
+    geolevel: str | None = None
+    query: str | None = None
+    at_least: ExactFraction = Fraction(0)
+    at_most: ExactFraction = Fraction(1)
+
+
+class UniverseDesign(Section):
+    """What the budget of a universe is to achieve."""
+
+    objective: Literal["largest_ratio", "weighted_sum", "smallest_rho"] = "largest_ratio"
+    """largest_ratio: the largest ratio of a target's margin to the wanted one is least.
+    weighted_sum: that of the mean variances. smallest_rho: as largest_ratio, and the budget is the
+    smallest rho at which all wanted margins are met."""
+    targets: dict[str, Target] = Field(min_length=1)
+    queries: tuple[str, ...] = ()
+    """Queries that may be measured at every geolevel; left out, all of the budget."""
+    limits: dict[str, Limit] = {}
+    tolerance: ExactFraction = Fraction(1, 100)
+    """The search ends when no allocation can be better by more than this, in terms of variances."""
+
+
+class DesignSettings(TopdownSettings):
+    """A settings file of topdown with a section [design]."""
+
+    design: dict[Universe, UniverseDesign] = Field(min_length=1)
+
+    @property
+    def topdown(self) -> TopdownSettings:
+        """The settings without the design."""
+        return TopdownSettings.model_construct(
+            **{name: getattr(self, name) for name in TopdownSettings.model_fields}
+        )
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse budgets that the program does not hold for, and targets and limits of nothing."""
+        super().refuse_what_does_not_fit(refuse)
+        if self.is_declared:
+            refuse("design is for the census of 2020; a declared census has none yet")
+        if self.blocks_only or self.privacy.infinite:
+            refuse(
+                "design splits a budget over geolevels and queries; take out "
+                "run.estimator = 'block_by_block' and privacy.infinite"
+            )
+        for universe, design in self.design.items():
+            where = f"design.{universe}"
+            if universe not in self.run.universes:
+                hint = did_you_mean(universe, self.run.universes)
+                refuse(f"{where} is of no universe of run.universes{hint}")
+            if self.budget_of(universe).is_pure:
+                refuse(
+                    f"{where} needs the discrete Gaussian mechanism: under pure differential "
+                    "privacy precision is no linear function of what is spent"
+                )
+            self._refuse_targets(universe, design, where, refuse)
+            self._refuse_limits(universe, design, where, refuse)
+
+    def _refuse_targets(
+        self, universe: str, design: UniverseDesign, where: str, refuse: Refuse
+    ) -> None:
+        schema = self.schema_of(universe)
+        if not 0 < design.tolerance < 1:
+            refuse(f"{where}.tolerance must be positive and below 1")
+        for name in design.queries:
+            try:
+                marginal_query(schema, name)
+            except ValueError as error:
+                refuse(f"{where}.queries: {error}")
+        for name, target in design.targets.items():
+            place = f"{where}.targets.{name}"
+            try:
+                marginal_query(schema, target.query)
+            except ValueError as error:
+                refuse(f"{place}.query: {error}")
+            if (target.level is None) == (target.areas is None):
+                refuse(f"{place} needs either level or areas")
+            if target.weight <= 0 or (target.margin is not None and target.margin <= 0):
+                refuse(f"{place}: weight and margin must be positive")
+            is_sum = design.objective == "weighted_sum"
+            if is_sum and target.margin is not None:
+                refuse(f"{place}.margin does nothing in a weighted sum; give weight instead")
+            if not is_sum and target.weight != 1:
+                refuse(f"{place}.weight does nothing in a ratio to margins; give margin instead")
+            if design.objective == "smallest_rho" and target.margin is None:
+                refuse(f"{place}.margin is missing; the smallest rho is the one that meets it")
+
+    def _refuse_limits(
+        self, universe: str, design: UniverseDesign, where: str, refuse: Refuse
+    ) -> None:
+        geolevels = tuple(self.budget_of(universe).geolevel_shares)
+        for name, limit in design.limits.items():
+            place = f"{where}.limits.{name}"
+            if limit.geolevel is None and limit.query is None:
+                refuse(f"{place} needs geolevel, query, or both")
+            if limit.geolevel is not None and limit.geolevel not in geolevels:
+                hint = did_you_mean(limit.geolevel, geolevels)
+                refuse(f"{place} names {limit.geolevel!r}, which is no geolevel{hint}")
+            if not 0 <= limit.at_least < limit.at_most <= 1:
+                refuse(f"{place}: at_least must be below at_most, and both from 0 to 1")
+
+    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+        """As of a run, for which `design` is no setting."""
+        super().refuse_what_does_nothing(
+            {name: value for name, value in own.items() if name != "design"}, refuse
+        )

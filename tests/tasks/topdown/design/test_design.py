@@ -1,0 +1,212 @@
+"""Designs of a generated county: margins, settings and refusals."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.running import PRESETS
+from spineflow.tasks.census.inputs import read_addresses
+from spineflow.tasks.census.invariants import inhabitable
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
+from spineflow.tasks.topdown.design.allocation import allocation_of
+from spineflow.tasks.topdown.design.problem import UniverseProblem
+from spineflow.tasks.topdown.design.settings import DesignSettings
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.intervals.answers import ProductAnswers
+from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+HEAD = """\
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = false
+[privacy]
+dataset = "county"
+"""
+TARGETS = """\
+[design.persons.targets]
+tracts = { query = "total", level = "tract" }
+races = { query = "hispanic * cenrace", level = "tract" }
+towns = { query = "total", level = "county subdivision" }
+[design.units.targets]
+occupied = { query = "occupancy", level = "tract" }
+"""
+
+
+@pytest.fixture(scope="module")
+def county(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("county")
+    generate_county(folder, persons=3_000, seed=5)
+    return folder
+
+
+def written(county: Path, name: str, text: str) -> Path:
+    path = county / f"{name}.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def designed(county: Path, capsys: pytest.CaptureFixture, name: str, text: str) -> dict:
+    path = written(county, name, HEAD + text)
+    capsys.readouterr()
+    assert main(["design", "topdown", str(path), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Path) -> None:
+    """Mean variances of the settings' own allocation against the posterior of a run's spine."""
+    settings = load_settings(
+        DesignSettings, written(county, "margins", HEAD + TARGETS), presets=PRESETS
+    )
+    units, grfc = county / "units.parquet", county / "grfc.txt"
+    geography, invariants = read_addresses(units=units, geography=grfc)
+    inhabited = geography[inhabitable(invariants)].reset_index(drop=True)
+    data = read_dataset(settings.topdown, tmp_path / "data")
+    layout = lay_out(data, settings.topdown, tmp_path / "layout")
+    run = measure(layout, with_seed(settings.topdown, 1), tmp_path / "measured")
+    for universe in ("persons", "units"):
+        problem = UniverseProblem.of(settings, universe, geography, invariants)
+        budget, schema = settings.budget_of(universe), settings.schema_of(universe)
+        p = allocation_of(budget.geolevel_shares, budget.query_shares, problem.queries)
+        found, _ = problem.variances(problem.kinds.precision(p))
+        posterior = RunPosterior.read(run, settings.topdown, universe)
+        levels = {x.name: x.entity for x in entity_levels(posterior.spine, inhabited)}
+        for target, variance in zip(settings.design[universe].targets.values(), found, strict=True):
+            entity = levels[target.level]
+            areas = BlockAreas.of_pairs(entity.max() + 1, np.arange(len(entity)), entity)
+            answers = ProductAnswers.of_query(
+                posterior.of_run.algebra, marginal_query(schema, target.query)
+            )
+            exact = area_covariances(posterior.posterior, answers, areas).variances().mean()
+            assert variance / float(budget.total) == pytest.approx(exact, rel=1e-4)
+
+
+def test_a_design_is_written_as_settings_that_are_ready_to_run(county: Path, capsys) -> None:
+    found = designed(county, capsys, "ready", TARGETS)
+    again = load_settings(TopdownSettings, county / "ready-designed.toml", presets=PRESETS)
+    assert again.run.estimator == "full_information" and again.preset is None
+    for universe, design in found.items():
+        budget = again.budget_of(universe)
+        assert str(budget.total) == design["rho"]["now"]
+        assert sum(budget.geolevel_shares.values()) == 1
+        assert {n: str(s) for n, s in budget.geolevel_shares.items()} == design["geolevels"]
+        assert design["gap"] < 0.01
+        assert all(target["designed"] < target["now"] for target in design["targets"])
+        assert design["rho_for_the_margins_now"] < float(budget.total)
+    text = (county / "ready-designed.toml").read_text(encoding="utf-8")
+    assert text.startswith("# Budget of persons: no other split of this budget has a largest ratio")
+
+
+def test_the_smallest_rho_meets_the_wanted_margins_and_no_more(county: Path, capsys) -> None:
+    targets = """\
+[design.persons]
+objective = "smallest_rho"
+[design.persons.targets]
+tracts = { query = "total", level = "tract", margin = 10 }
+towns = { query = "cenrace", level = "county subdivision", margin = "7.5" }
+"""
+    design = designed(county, capsys, "smallest", targets)["persons"]
+    ratios = [target["designed"] / target["wanted"] for target in design["targets"]]
+    assert max(ratios) == pytest.approx(1, abs=1e-3) and max(ratios) <= 1
+    again = load_settings(TopdownSettings, county / "smallest-designed.toml", presets=PRESETS)
+    assert str(again.budget_of("persons").total) == design["rho"]["designed"]
+    assert "however it is split" in design["certificate"]
+
+
+def test_limits_are_held_by_what_is_written(county: Path, capsys) -> None:
+    limits = """\
+[design.persons]
+objective = "weighted_sum"
+tolerance = "1/1000"
+[design.persons.targets]
+tracts = { query = "total", level = "tract", weight = 3 }
+blocks = { query = "hispanic * cenrace", level = "block" }
+[design.persons.limits]
+blocks = { geolevel = "Block", at_least = "1/5" }
+detail = { query = "detailed", at_least = "1/10", at_most = "1/5" }
+"""
+    design = designed(county, capsys, "limits", limits)["persons"]
+    shares = {
+        (geolevel, query): Fraction(share) * Fraction(design["geolevels"][geolevel])
+        for geolevel, queries in design["queries"].items()
+        for query, share in queries.items()
+    }
+    assert sum(shares.values()) == 1
+    assert sum(s for (geolevel, _), s in shares.items() if geolevel == "Block") >= Fraction(1, 5)
+    detailed = sum(s for (_, query), s in shares.items() if query == "detailed")
+    assert Fraction(1, 10) <= detailed <= Fraction(1, 5)
+    assert "weighted sum of variances" in design["certificate"]
+
+
+def test_persons_are_not_read_and_areas_may_be_any(county: Path, capsys) -> None:
+    blocks = pd.read_csv(county / "grfc.txt", sep="|", dtype=str)
+    parts = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")
+    code = blocks[list(parts)].agg("".join, axis=1)
+    listed = pd.DataFrame(
+        {"area": ["a", "b"] * (len(code) // 2), "block": code[: len(code) // 2 * 2]}
+    )
+    listed.to_csv(county / "areas.csv", index=False)
+    targets = """\
+[design.persons.targets]
+listed = { query = "votingage", areas = "areas.csv" }
+large = { query = "total", level = "place", smallest_housing_units = 50 }
+"""
+    text = HEAD.replace("persons.parquet", "missing.parquet") + targets
+    path = written(county, "areas", text)
+    assert main(["design", "topdown", str(path), "--out", str(county / "out.toml")]) == 0
+    shown = capsys.readouterr().out
+    assert "areas.csv" in shown and "Certain: no other split" in shown
+    assert (county / "out.toml").exists()
+
+
+REFUSED = {
+    "tract or place": ('a = { query = "total", level = "trakt" }', "did you mean 'tract'"),
+    "query": ('a = { query = "totl", level = "tract" }', "unknown query 'totl'"),
+    "neither": ('a = { query = "total" }', "needs either level or areas"),
+    "exact": ('a = { query = "total", level = "state" }', "known exactly"),
+    "nowhere": (
+        'a = { query = "total", level = "tract", smallest_housing_units = 9999999 }',
+        "no area with 9,999,999 housing units",
+    ),
+    "weight": ('a = { query = "total", level = "tract", weight = 2 }', "weight does nothing"),
+    "fine": (
+        'a = { query = "total", level = "tract" }\n[design.persons.limits]\n'
+        'l = { geolevel = "Block", at_least = "3/5" }\nm = { query = "total", at_least = "3/5" }\n'
+        'n = { geolevel = "Block", query = "total", at_most = "1/10" }',
+        "no allocation is within all of them",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_designed_is_refused_in_one_sentence(
+    name: str, county: Path, capsys
+) -> None:
+    target, sentence = REFUSED[name]
+    path = written(county, "refused", f"{HEAD}[design.persons.targets]\n{target}\n")
+    capsys.readouterr()
+    assert main(["design", "topdown", str(path)]) == 2
+    out, error = capsys.readouterr()
+    assert sentence in error and error.count("\n") == 1 and not out
+    assert not (county / "refused-designed.toml").exists()
+
+
+def test_pure_differential_privacy_is_refused(county: Path, capsys) -> None:
+    path = written(county, "pure", HEAD + TARGETS)
+    pure = ['budget.persons.mechanism="discrete_laplace"', 'budget.persons.epsilon="1"']
+    options = [option for override in pure for option in ("--set", override)]
+    assert main(["design", "topdown", str(path), *options]) == 2
+    assert "needs the discrete Gaussian mechanism" in capsys.readouterr().err
