@@ -45,7 +45,8 @@ from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
+from spineflow.tasks.tables.geometry import refuse_unfit_geometry
+from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
 from spineflow.tasks.topdown.checks.accuracy.run import (
     accuracy_report,
     write_comparison,
@@ -327,14 +328,22 @@ def report(run: RunDirectory, settings: TopdownSettings) -> Path:
         if not has_summary(run, universe):
             write_summary(run, settings, universe)
     write_run_accuracy(run, settings)
-    accuracy = None if settings.input.confidential else read_accuracy(run)
-    return write_report(run, settings, accuracy)
+    is_public = not settings.input.confidential
+    accuracy = read_accuracy(run) if is_public else None
+    truth = records_by_block(run, settings) if is_public else None
+    return write_report(run, settings, accuracy, truth)
 
 
 def refuse_settings(settings: TopdownSettings) -> None:
     """Refuse what makes no spine, and what the estimator cannot estimate."""
     check_spine_settings(settings)
     estimator_of(settings).refuse(settings)
+
+
+def refuse(settings: TopdownSettings) -> None:
+    """Refuse spines that cannot be built, and geometry that cannot be read."""
+    check_spine_settings(settings)
+    refuse_unfit_geometry(settings.input.geometry)
 
 
 PRODUCT = Product(

@@ -61,6 +61,9 @@ class CensusTables(InputSettings):
     model_config = ConfigDict(frozen=True, extra="allow", arbitrary_types_allowed=True)
     __pydantic_extra__: dict[str, str]
 
+    geometry: FilePath | None = None
+    """Boundaries of areas, for the report's map: GeoParquet, or a folder of shapefiles."""
+
     def paths(self) -> dict[str, FilePath]:
         """The tables' paths by name."""
         return dict(self.__pydantic_extra__)
@@ -79,6 +82,8 @@ class CensusTables(InputSettings):
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
         """These settings with `absolute` applied to every path."""
         paths = {name: absolute(path) for name, path in self.paths().items()}
+        if self.geometry is not None:
+            paths["geometry"] = absolute(self.geometry)
         return type(self).model_validate({"confidential": self.confidential, **paths})
 
 
@@ -374,6 +379,11 @@ class TopdownSettings(ProductSettings):
             _refuse_universe(self, universe, refuse)
         if self.is_declared:
             _refuse_declared(self, refuse)
+        if self.input.geometry is not None:
+            if is_url(self.input.geometry):
+                refuse("input.geometry must be a path")
+            if self.is_declared:
+                refuse("input.geometry draws a map of the redistricting tables; take it out")
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of other flows, spines, estimators and geolevels; see `workload.idle`."""

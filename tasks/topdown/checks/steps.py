@@ -6,7 +6,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import checked, released, reported
 from spineflow.tasks.runs.handles import Made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy
+from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
 from spineflow.tasks.topdown.checks.check import check_run
 from spineflow.tasks.topdown.release.certificate import write_certificate
 from spineflow.tasks.topdown.release.report import write_report
@@ -28,5 +28,7 @@ def release_run(run: RunDirectory, settings: TopdownSettings) -> Made:
 @step("report", TopdownSettings, run_name="report")
 def report_run(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write the public report."""
-    accuracy = None if settings.input.confidential else read_accuracy(run)
-    return reported(run, settings, lambda: write_report(run, settings, accuracy))
+    is_public = not settings.input.confidential
+    accuracy = read_accuracy(run) if is_public else None
+    truth = records_by_block(run, settings) if is_public else None
+    return reported(run, settings, lambda: write_report(run, settings, accuracy, truth))

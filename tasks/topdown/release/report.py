@@ -5,6 +5,8 @@ Accuracy against the input is shown for inputs that are not confidential, and on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +19,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.reports import report_document, write_page
 from spineflow.tasks.topdown.release.declared_statements import declared_statements
 from spineflow.tasks.topdown.release.front_page import overview
+from spineflow.tasks.topdown.release.map_section import map_section
 from spineflow.tasks.topdown.release.margin_section import margin_section
 from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
 from spineflow.tasks.topdown.release.spine_section import spine_section
@@ -25,13 +28,23 @@ from spineflow.tasks.topdown.workload.costs import budget_report
 
 
 def write_report(
-    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
+    run: RunDirectory,
+    settings: TopdownSettings,
+    accuracy: pd.DataFrame | None,
+    truth: Mapping[str, pd.Series] | None = None,
 ) -> Path:
-    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    return write_page(run.report, report(run, settings, accuracy))
+    """Write `report/report.html`; `accuracy` and `truth`, the true records of every block by
+    universe, are given for inputs that are not confidential.
+    """
+    return write_page(run.report, report(run, settings, accuracy, truth))
 
 
-def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None) -> Document:
+def report(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    accuracy: pd.DataFrame | None,
+    truth: Mapping[str, pd.Series] | None = None,
+) -> Document:
     """The report as a document; see the module's docstring."""
     sections = [_release(run, settings)]
     if accuracy is not None:
@@ -43,6 +56,9 @@ def report(run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame 
             sections.append(margin_section(universe, summary))
     sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
     front = overview(run, settings, accuracy)
+    drawn = map_section(run, settings, truth)
+    if drawn is not None:
+        front = replace(front, panels=(*front.panels, drawn))
     return report_document(run, settings, front, [*sections, _solves(run)])
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.answers.estimates import read_estimates
+from spineflow.tasks.census.histograms import sum_histogram
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
@@ -47,6 +48,27 @@ def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
     """
     path = run.confidential / ACCURACY
     return pq.read_table(path).to_pandas() if path.exists() else None
+
+
+def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, pd.Series] | None:
+    """True number of records of every block by universe, by block geocode; confidential.
+
+    None for a run without geometry, whose report has no map, and where the histograms are gone.
+    """
+    if settings.input.geometry is None or not has_truth(run, settings):
+        return None
+    found = {}
+    for universe in settings.run.universes:
+        blocks = read_spine(spine_folder(run, universe)).block_geocode
+        sums = sum_histogram(
+            run.histogram(universe),
+            blocks,
+            np.arange(len(blocks)),
+            n_groups=len(blocks),
+            n_cells=settings.schema_of(universe).n_cells,
+        )
+        found[universe] = pd.Series(np.asarray(sums.sum(axis=1)).ravel(), index=blocks)
+    return found
 
 
 def errors_of_universe(

@@ -1,0 +1,124 @@
+"""Boundaries of areas, for maps: GeoParquet, or a folder of shapefiles, read with geopandas.
+
+Geometry is public and decides nothing but what a map looks like. A file is a layer of areas; a
+folder has a layer for each of its files. Which areas a layer has is told by the codes in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from spineflow.tasks.pages.maps import Area
+from spineflow.tasks.runs.errors import InputRefused
+
+ENDINGS = (".parquet", ".geoparquet", ".shp", ".gpkg", ".geojson")
+FEWEST_KNOWN = 0.5
+"""Part of a layer's codes, or of a level's, that must be known for the layer to be of the level."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Areas of one kind: `level` names it, `areas` has their rings by code."""
+
+    level: str
+    areas: Mapping[str, Area]
+    in_degrees: bool
+
+
+def refuse_unfit_geometry(path: str | None) -> None:
+    """Raise InputRefused for geometry that is not there, or that nothing here reads."""
+    if path is None:
+        return
+    if find_spec("geopandas") is None:
+        raise InputRefused(
+            "input.geometry needs geopandas: install spineflow[maps], or take the setting out."
+        )
+    if not _files(Path(path)):
+        raise InputRefused(
+            f"input.geometry: {path} is neither a file of areas nor a folder of them; give "
+            "GeoParquet or a folder of shapefiles."
+        )
+
+
+def read_layers(path: Path, levels: Mapping[str, Collection[str]]) -> list[Layer]:
+    """The layers of a file or folder whose areas are those of a level, by the codes of the levels.
+
+    A layer is of the level, and its codes stand in the column, that fit best; several features of
+    one code are one area. Layers of no level are passed over. Raises InputRefused for files that
+    cannot be read.
+    """
+    found = []
+    for file in _files(path):
+        frame = _read(file)
+        fit = _best_fit(frame, levels)
+        if fit is not None:
+            level, column = fit
+            known = set(levels[level])
+            areas: dict[str, list[np.ndarray]] = {}
+            for code, shape in zip(_texts(frame[column]), frame.geometry, strict=True):
+                if code in known and shape is not None and not shape.is_empty:
+                    areas.setdefault(code, []).extend(_rings(shape))
+            found.append(
+                Layer(
+                    level,
+                    {code: Area(tuple(rings)) for code, rings in areas.items() if rings},
+                    frame.crs is None or bool(frame.crs.is_geographic),
+                )
+            )
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
+    return [path] if path.is_file() and path.suffix.lower() in ENDINGS else []
+
+
+def _read(file: Path) -> Any:
+    import geopandas
+
+    read = geopandas.read_parquet if "parquet" in file.suffix.lower() else geopandas.read_file
+    try:
+        return read(file)
+    # Whatever a broken file does to its reader.
+    except Exception:
+        raise InputRefused(
+            f"input.geometry: {file.name} cannot be read as areas; take it out of the folder, or "
+            "give a file that geopandas reads."
+        ) from None
+
+
+def _best_fit(frame: Any, levels: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+    """The level and the column of codes that agree best; None where none agree well."""
+    best, best_share = None, FEWEST_KNOWN
+    for column in frame.columns:
+        if column == frame.geometry.name:
+            continue
+        codes = set(_texts(frame[column]))
+        for level, known in levels.items():
+            both = len(codes & set(known))
+            # Of a nation's areas a county's run knows few, but its own then all have an area.
+            share = max(both / max(len(codes), 1), both / max(len(known), 1)) if both else 0.0
+            if share > best_share or (share == best_share and best is None):
+                best, best_share = (level, column), share
+    return best
+
+
+def _texts(column: Any) -> list[str]:
+    return [str(value).strip() for value in column]
+
+
+def _rings(shape: Any) -> list[np.ndarray]:
+    """Outer and inner rings of a polygon or of several; other shapes have none."""
+    polygons = getattr(shape, "geoms", [shape])
+    return [
+        np.asarray(ring.coords, dtype=float)[:, :2]
+        for polygon in polygons
+        if polygon.geom_type == "Polygon"
+        for ring in (polygon.exterior, *polygon.interiors)
+    ]

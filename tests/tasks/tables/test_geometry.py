@@ -1,0 +1,67 @@
+"""Layers of areas: whatever the format, they are known by the codes that they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables.geometry import read_layers, refuse_unfit_geometry
+
+geopandas = pytest.importorskip("geopandas")
+shapely = pytest.importorskip("shapely")
+
+TRACTS = [f"4400700{n:04d}" for n in range(4)]
+PLACES = ["4412345", "4467890"]
+LEVELS = {"050": ["44007"], "140": TRACTS, "160": PLACES}
+
+
+def layer(codes: list[str], **columns: list[str]):
+    shapes = [shapely.box(i, 0, i + 1, 1) for i in range(len(codes))]
+    return geopandas.GeoDataFrame(
+        {**columns, "GEOID20": codes, "geometry": shapes}, crs="EPSG:4269"
+    )
+
+
+def test_a_folder_has_a_layer_for_each_of_its_files(tmp_path: Path) -> None:
+    layer(TRACTS, NAME=["a", "b", "c", "d"]).to_file(tmp_path / "tract.shp")
+    layer(PLACES).to_file(tmp_path / "place.shp")
+    layer(["99", "98"]).to_file(tmp_path / "unknown.shp")
+    refuse_unfit_geometry(str(tmp_path))
+    found = {read.level: read for read in read_layers(tmp_path, LEVELS)}
+    assert set(found) == {"140", "160"}
+    assert set(found["140"].areas) == set(TRACTS) and found["140"].in_degrees
+    (ring,) = found["140"].areas[TRACTS[2]].rings
+    assert ring.min() == 0 and ring[:, 0].max() == 3
+
+
+def test_geoparquet_of_a_whole_nation_gives_the_areas_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "tracts.parquet"
+    layer([*TRACTS, *(f"3600100{n:04d}" for n in range(50))]).to_parquet(path)
+    (read,) = read_layers(path, LEVELS)
+    assert read.level == "140" and set(read.areas) == set(TRACTS)
+
+
+def test_features_of_one_code_are_one_area_and_holes_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "tracts.parquet"
+    frame = layer([*TRACTS, TRACTS[0]])
+    holed = shapely.box(0, 0, 4, 4).difference(shapely.box(1, 1, 2, 2))
+    frame.loc[1, "geometry"] = shapely.union_all([holed, shapely.box(8, 8, 9, 9)])
+    frame.to_crs(3857).to_parquet(path)
+    (read,) = read_layers(path, LEVELS)
+    assert len(read.areas[TRACTS[0]].rings) == 2 and len(read.areas[TRACTS[1]].rings) == 3
+    assert not read.in_degrees
+
+
+def test_geometry_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    refuse_unfit_geometry(None)
+    for place in (tmp_path, tmp_path / "none.parquet"):
+        with pytest.raises(InputRefused, match="neither a file of areas nor a folder"):
+            refuse_unfit_geometry(str(place))
+
+
+def test_files_that_hold_no_areas_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "tracts.parquet"
+    path.write_text("no parquet")
+    with pytest.raises(InputRefused, match="tracts.parquet cannot be read as areas"):
+        read_layers(tmp_path, LEVELS)
