@@ -11,9 +11,6 @@ zcdp     the same sizes, epsilon of discrete Laplace noise beside the rho of dis
 once     levels with the same regions: measured each, as version 0.1.0 did, and measured once
 sizes    seconds by the number of sizes N, at the regions of the taxi-like data
 regions  seconds by the number of counties, at N = 16
-figures  the paper's figures 8 and 9 on one page (`--page FILE.html`): seconds and error against
-         epsilon, all mechanisms, the taxi-like data at 3,973 zones; at full size and, where the
-         relaxed programs end too, at the sizes of `small`
 rows     error and seconds where the counties' numbers of groups are public
 release  seconds and memory from noise to the release's files, of the default mechanism
 
@@ -54,8 +51,6 @@ from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy  # noqa: E402
 from spineflow.tasks.noise.draws import UnchargedNoise  # noqa: E402
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom  # noqa: E402
-from spineflow.tasks.pages.document import Document, Figure, Section, to_html  # noqa: E402
-from spineflow.tasks.pages.figures import line_chart  # noqa: E402
 from spineflow.tasks.runs.errors import SolveFailed  # noqa: E402
 from spineflow.tasks.tables.tally import RuleTally  # noqa: E402
 
@@ -235,59 +230,6 @@ def exact_rows(replicates: int) -> Iterator[str]:
             yield f"| {counties} | {largest} | {public} | {cells} | {taken:.2f} |"
 
 
-def figures(
-    cases: dict[str, list[Case]], replicates: int, limit: float, page: Path
-) -> Iterator[str]:
-    """Error and seconds of an estimation against epsilon, as charts on one page and as a table."""
-    sections = []
-    yield "| data | mechanism | epsilon | error | finest level | #CV | seconds |"
-    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
-    for size, own in cases.items():
-        chosen = MECHANISMS if size == "small" else FAST
-        for case in own:
-            points: dict[str, list[tuple[float, float, float]]] = {}
-            for mechanism, calibration in chosen:
-                for epsilon in EPSILONS:
-                    plan = case.plan(mechanism, calibration, epsilon)
-                    found, wrong, taken = [], [], []
-                    for replicate in range(replicates):
-                        key = (case.name, plan.vector, calibration, str(epsilon), str(replicate))
-                        noisy = case.noisy(plan, SeededRandom(1, *key))
-                        start = time.process_time()
-                        levels = case.estimate(plan, noisy, limit)
-                        taken.append(time.process_time() - start)
-                        found.append(l1_error(levels, case.truth))
-                        wrong.append(case.violations(levels))
-                    means = np.mean(found, axis=0) / 1000
-                    name = shown(mechanism, calibration)
-                    points.setdefault(name, []).append(
-                        (float(epsilon), float(means.sum()), float(np.mean(taken)))
-                    )
-                    yield (
-                        f"| {case.name}, {size} | {name} | {float(epsilon)} | {means.sum():.4g} | "
-                        f"{means[-1]:.4g} | {np.mean(wrong):.0f} | {np.mean(taken):.3g} |"
-                    )
-            charts = []
-            for position, label in ((1, "error, thousands"), (2, "seconds of an estimation")):
-                series = {
-                    name: ([p[0] for p in own_points], [max(p[position], 1e-4) for p in own_points])
-                    for name, own_points in points.items()
-                }
-                chart = line_chart(
-                    series, title=label, x_label="epsilon", y_label=label, log_x=True, log_y=True
-                )
-                charts.append(Figure(chart, f"{label[:1].upper()}{label[1:]}, against epsilon."))
-            regions = ", ".join(f"{n:,}" for n in case.hierarchy.n_regions)
-            about = f"{case.groups:,} groups, regions {regions}, {case.truth[0].shape[1]:,} sizes."
-            sections.append(Section(f"{case.name}, {size}", (about, *charts)))
-    document = Document(
-        "Group sizes: error and time against epsilon",
-        (f"Means over {replicates} replicates; error is summed over all levels.",),
-        tuple(sections),
-    )
-    page.write_text(to_html(document), encoding="utf-8")
-
-
 def seconds(case: Case, mechanism: str, limit: float) -> float:
     """Best time of an estimation, infinite if it passes the limit; one try of what is slow."""
     plan = case.plan(mechanism, PROVEN, Fraction(1))
@@ -358,9 +300,7 @@ def small_cases() -> list[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = ("error", "small", "figures", "zcdp", "once", "sizes", "regions", "rows", "release")
-    parser.add_argument("--page", type=Path, default=Path("group_sizes.html"))
-    parser.add_argument("--zones", type=int, default=3973, help="of the taxi-like figures")
+    parts = ("error", "small", "zcdp", "once", "sizes", "regions", "rows", "release")
     parser.add_argument("--part", choices=parts, action="append", help="default: all of them")
     parser.add_argument("--replicates", type=int, default=10)
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds a relaxed program")
@@ -377,10 +317,6 @@ def main() -> None:
             lines = errors(cases, FAST, options.replicates, options.limit)
         elif part == "small":
             lines = errors(small_cases(), MECHANISMS, options.replicates, options.limit)
-        elif part == "figures":
-            full = [Case(taxi_like(zones=options.zones)), Case(census_like())]
-            wanted = {"full size": full, "small": small_cases()}
-            lines = figures(wanted, options.replicates, options.limit, options.page)
         elif part == "zcdp":
             lines = by_noise(small_cases(), options.replicates)
         elif part == "once":

@@ -1,0 +1,97 @@
+"""What benchmarks of figures share: rows that are kept as they are measured, and charts of them.
+
+Figures take longer than one sitting. Every replicate's rows are appended to a CSV file as soon as
+they are measured, and a command that is given again measures what the file lacks. The page and the
+charts are drawn from all rows that are there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.pages.document import Document, Figure, Section, Table, to_html
+from spineflow.tasks.pages.figures import line_chart
+
+KEYS = ["data", "mechanism", "epsilon", "replicate", "level"]
+"""What every row is of; all other columns are figures."""
+
+SMALLEST = 1e-4
+"""What a logarithmic axis shows of a 0."""
+
+
+class Rows:
+    """The rows of a file, and which replicates it has."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.table = pd.read_csv(path, dtype={"epsilon": str}) if path.exists() else None
+
+    def has(self, data: str, mechanism: str, epsilon: str, replicate: int) -> bool:
+        """Whether a replicate has been measured."""
+        if self.table is None:
+            return False
+        of = (data, mechanism, epsilon, replicate)
+        is_it = [self.table[key] == value for key, value in zip(KEYS[:4], of, strict=True)]
+        return bool(pd.concat(is_it, axis=1).all(axis=1).any())
+
+    def add(self, rows: pd.DataFrame) -> None:
+        """Append the rows of a replicate, to the file too."""
+        rows.to_csv(self.path, mode="a", header=self.table is None, index=False)
+        self.table = rows if self.table is None else pd.concat([self.table, rows])
+
+    def means(self) -> pd.DataFrame:
+        """Means over replicates by data, mechanism, epsilon and level, and how many there were."""
+        if self.table is None:
+            raise SystemExit(f"{self.path} has no rows yet.")
+        keys = [key for key in KEYS if key != "replicate"]
+        by_key = self.table.groupby(keys, sort=False)
+        means = by_key.mean(numeric_only=True).drop(columns="replicate")
+        return means.join(by_key.size().rename("replicates")).reset_index()
+
+
+def chart(
+    means: pd.DataFrame, x: str, y: str, title: str, y_label: str, *, log_y: bool = True
+) -> str:
+    """A line for each mechanism; epsilon is on a logarithmic axis."""
+    series: dict[str, tuple[list[float], list[float]]] = {}
+    for name, own in means.groupby("mechanism", sort=False):
+        ys = own[y].clip(lower=SMALLEST) if log_y else own[y]
+        series[str(name)] = (own[x].astype(float).tolist(), ys.tolist())
+    return line_chart(
+        series, title=title, x_label=x, y_label=y_label, log_x=x == "epsilon", log_y=log_y
+    )
+
+
+def write_charts(
+    folder: Path,
+    title: str,
+    about: str,
+    charts: Mapping[str, Mapping[str, str]],
+    tables: Mapping[str, Table],
+) -> None:
+    """One page of all charts and tables, `figures.html`, and every chart as an SVG file.
+
+    `charts` has the charts by data and title, `tables` the numbers by data.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sections = []
+    for data, own in charts.items():
+        figures = [Figure(svg, f"{name}.") for name, svg in own.items()]
+        sections.append(Section(data, (*figures, tables[data])))
+        for name, svg in own.items():
+            stem = re.sub(r"\W+", "_", f"{data} {name}".lower()).strip("_")
+            (folder / f"{stem}.svg").write_text(svg + "\n", encoding="utf-8")
+    document = Document(title, (about,), tuple(sections))
+    (folder / "figures.html").write_text(to_html(document), encoding="utf-8")
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table in Markdown; text to the left, numbers to the right."""
+    is_text = [isinstance(cell, str) for cell in rows[0]]
+    print(f"| {' | '.join(headers)} |")
+    print(f"| {' | '.join('---' if text else '---:' for text in is_text)} |")
+    for row in rows:
+        print(f"| {' | '.join(str(cell) for cell in row)} |")
