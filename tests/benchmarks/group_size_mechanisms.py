@@ -215,7 +215,13 @@ def exact_rows(replicates: int) -> Iterator[str]:
     """Counties' numbers of groups public or not, at growing numbers of counts."""
     yield "| counties | sizes | numbers public | nation | state | county | seconds |"
     yield "| ---: | ---: | --- | ---: | ---: | ---: | ---: |"
-    for counties, states, largest in ((5, 1, 1000), (60, 6, 12), (60, 6, 100), (250, 5, 100)):
+    for counties, states, largest in (
+        (5, 1, 1000),
+        (60, 6, 12),
+        (60, 6, 100),
+        (250, 5, 100),
+        (250, 5, 1000),
+    ):
         dataset = census_like(
             groups=40_000 * counties, counties=counties, states=states, largest=largest
         )

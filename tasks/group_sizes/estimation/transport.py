@@ -12,15 +12,24 @@ and the size, from there to the node of the next region above and the same size,
 root's node, and over a last arc into a sink. An arc carries the count of a region and size, at the
 convex cost of its level. Flows of least convex cost are integral where supplies are.
 
-They are found by cost scaling with relabelling (Goldberg and Tarjan 1990; for convex costs
-Bertsekas 1998, chapter 9). Nodes have prices; at a tolerance e, every unit that could be moved
-saves at most e. The tolerance is divided until, in costs multiplied by one more than the number of
-nodes, it is 1: then no cycle of moves saves a whole unit, and the flow is optimal.
+They are found in two steps. Nodes have prices; a unit that moves from node i to node j saves the
+difference of their prices, less its cost.
+
+- Cost scaling with relabelling (Goldberg and Tarjan 1990; for convex costs Bertsekas 1998, chapter
+  9): at a tolerance e, every unit that could be moved saves at most e. The tolerance is divided
+  until it is 1. It begins where prices have to go: at what the first excesses cost if a node's
+  arcs share them. At a larger one, flows at the prices of a pass leave a thousand times as much to
+  move in the next.
+- Shortest paths (Ford and Fulkerson's primal-dual method): with the flow that no move improves at
+  these prices, few units of most nodes are too many or too few. All excesses are sent along
+  shortest paths at once, again and again. Moves never save anything, so that at the end no cycle
+  of them does, and the flow is optimal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -71,8 +80,7 @@ def hierarchical_optimum_of_rows(
     reach = max(float(np.abs(level).max()) for level in noisy) + float(totals.sum())
     if 8 * reach * max(weights) * len(noisy) * (n_nodes + 1) >= LARGEST_COST:
         raise OverflowError("the weighted noisy counts do not fit 64 bits")
-    flow = np.zeros(len(network.tail), dtype=np.int64)
-    _scale_costs(network, flow, n_nodes + 1, int(2 * reach * max(weights) * (n_nodes + 1)))
+    flow = _least_cost_flow(network)
     n_sizes = noisy[0].shape[1]
     return flow[: hierarchy.n_leaves * n_sizes].reshape(hierarchy.n_leaves, n_sizes)
 
@@ -132,37 +140,163 @@ def _ancestors(hierarchy: RegionHierarchy, depth: int, above: int) -> np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def _scale_costs(network: _Network, flow: np.ndarray, factor: int, largest: int) -> None:
-    """Send the supplies along arcs at least cost; `flow` is the result.
-
-    Costs are multiplied by `factor`, above the number of nodes; none is above `largest`.
-    """
+def _least_cost_flow(network: _Network) -> np.ndarray:
+    """Send the supplies along arcs at least cost: the flow of every arc."""
     n = network.supply.size
     price = np.zeros(n, np.int64)
-    excess = np.zeros(n, np.int64)
+    flow = np.maximum(network.target, 0)
+    excess = np.empty(n, np.int64)
+    tolerance = np.int64(1)
+    _find_excess(network, flow, excess)
+    while tolerance < _shared_cost(network, excess):
+        tolerance *= FACTOR
     queue = np.empty(n + 1, np.int64)
     waits = np.zeros(n, np.bool_)
-    tolerance = np.int64(1)
-    while tolerance < largest:
-        tolerance *= FACTOR
-    while tolerance > 1:
+    while True:
+        _discharge(network, flow, price, excess, queue, waits, tolerance)
+        _take_what_is_wanted(network, flow, price)
+        _find_excess(network, flow, excess)
+        if tolerance == 1:
+            break
         tolerance //= FACTOR
-        for i in range(n):
-            excess[i] = network.supply[i]
-        for arc in range(flow.size):
-            i, j = network.tail[arc], network.head[arc]
-            flow[arc] = _wanted(network, arc, price[i] - price[j], factor)
-            excess[i] -= flow[arc]
-            excess[j] += flow[arc]
-        _discharge(network, flow, price, excess, queue, waits, factor, tolerance)
+    _send_along_shortest_paths(network, flow, price, excess)
+    return flow
 
 
 @njit(cache=True, nogil=True)
-def _wanted(network: _Network, arc: int, gain: int, factor: int) -> int:
-    """The least-cost flow of an arc whose units gain the difference of its ends' prices."""
-    weight, target = network.weight[arc], network.target[arc]
-    # The largest x whose last unit costs no more than it gains: w (2 (x - a) - 1) factor <= gain.
-    return max(np.int64(0), target + (gain // factor + weight) // (2 * weight))
+def _shared_cost(network: _Network, excess: np.ndarray) -> int:
+    """The largest marginal cost of a node's excess that all of its arcs share."""
+    largest = np.int64(0)
+    heaviest = 2 * network.weight.max()
+    for i in range(excess.size):
+        n_arcs = network.first[i + 1] - network.first[i]
+        largest = max(largest, heaviest * abs(excess[i]) // n_arcs)
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _find_excess(network: _Network, flow: np.ndarray, excess: np.ndarray) -> None:
+    """What comes to each node and does not leave it."""
+    excess[:] = network.supply
+    for arc in range(flow.size):
+        excess[network.tail[arc]] -= flow[arc]
+        excess[network.head[arc]] += flow[arc]
+
+
+@njit(cache=True, nogil=True)
+def _take_what_is_wanted(network: _Network, flow: np.ndarray, price: np.ndarray) -> None:
+    """Change flows, as little as that takes, to some that no single move improves."""
+    for arc in range(flow.size):
+        gain = price[network.tail[arc]] - price[network.head[arc]]
+        weight, target = network.weight[arc], network.target[arc]
+        # The largest x whose last unit costs no more than it gains, w (2 (x - a) - 1) <= gain, and
+        # the largest whose last unit costs less.
+        most = target + (gain + weight) // (2 * weight)
+        least = target + (gain + weight - 1) // (2 * weight)
+        flow[arc] = max(min(max(flow[arc], least), most), 0)
+
+
+@njit(cache=True, nogil=True)
+def _send_along_shortest_paths(
+    network: _Network, flow: np.ndarray, price: np.ndarray, excess: np.ndarray
+) -> None:
+    """Send all excesses to where flow lacks, along paths that cost least and have fewest arcs.
+
+    The flow is such that no single move improves it at the prices, and stays so.
+    """
+    n = price.size
+    hop = np.int64(1)
+    cost_of_one = np.int64(n + 1)
+    onward = np.empty(n, np.int64)
+    path = np.empty(n, np.int64)
+    while True:
+        # Distances are costs times n + 1, plus the number of arcs.
+        distance = _distances(network, flow, price, excess, cost_of_one)
+        if distance.size == 0:
+            return
+        for i in range(n):
+            price[i] -= distance[i] // cost_of_one
+            distance[i] %= cost_of_one
+        # A blocking flow: depth first along moves that cost nothing and go one arc further.
+        onward[:] = network.first[:-1]
+        for source in range(n):
+            while excess[source] > 0:
+                i, length = source, 0
+                while excess[i] >= 0:
+                    if onward[i] == network.first[i + 1]:
+                        if length == 0:
+                            break
+                        length -= 1
+                        i = _other_end(network, path[length], i)
+                        onward[i] += 1
+                        continue
+                    arc = network.touching[onward[i]]
+                    j = _other_end(network, arc, i)
+                    is_next = distance[j] == distance[i] + hop
+                    if is_next and _reduced_cost(network, flow, price, arc, i) == 0:
+                        path[length] = arc
+                        length += 1
+                        i = j
+                    else:
+                        onward[i] += 1
+                if excess[i] >= 0:
+                    break
+                excess[i] += 1
+                excess[source] -= 1
+                for step in range(length - 1, -1, -1):
+                    j = i
+                    i = _other_end(network, path[step], j)
+                    flow[path[step]] += 1 if network.tail[path[step]] == i else -1
+
+
+@njit(cache=True, nogil=True)
+def _distances(
+    network: _Network, flow: np.ndarray, price: np.ndarray, excess: np.ndarray, cost_of_one: int
+) -> np.ndarray:
+    """Distance of every node from the nearest that has too much; empty if none has.
+
+    The cost of a move counts `cost_of_one` times, and every arc once.
+    """
+    n = price.size
+    distance = np.full(n, np.int64(1) << 62)
+    heap = [(np.int64(0), np.int64(0)) for _ in range(0)]
+    for i in range(n):
+        if excess[i] > 0:
+            distance[i] = 0
+            heap.append((np.int64(0), np.int64(i)))
+    if len(heap) == 0:
+        return np.empty(0, np.int64)
+    while len(heap) > 0:
+        so_far, i = heappop(heap)
+        if so_far > distance[i]:
+            continue
+        for place in range(network.first[i], network.first[i + 1]):
+            arc = network.touching[place]
+            cost = _reduced_cost(network, flow, price, arc, i)
+            if cost < 0:
+                continue
+            j = _other_end(network, arc, i)
+            reached = so_far + cost * cost_of_one + 1
+            if reached < distance[j]:
+                distance[j] = reached
+                heappush(heap, (reached, np.int64(j)))
+    return distance
+
+
+@njit(cache=True, nogil=True)
+def _other_end(network: _Network, arc: int, i: int) -> int:
+    """The node that an arc joins to node i."""
+    return network.head[arc] if network.tail[arc] == i else network.tail[arc]
+
+
+@njit(cache=True, nogil=True)
+def _reduced_cost(network: _Network, flow: np.ndarray, price: np.ndarray, arc: int, i: int) -> int:
+    """What moving a unit from node i over an arc costs more than it saves; -1 if it cannot move."""
+    gain = price[network.tail[arc]] - price[network.head[arc]]
+    weight, away = network.weight[arc], flow[arc] - network.target[arc]
+    if network.tail[arc] == i:
+        return weight * (2 * away + 1) - gain
+    return gain - weight * (2 * away - 1) if flow[arc] > 0 else np.int64(-1)
 
 
 @njit(cache=True, nogil=True)
@@ -173,7 +307,6 @@ def _discharge(
     excess: np.ndarray,
     queue: np.ndarray,
     waits: np.ndarray,
-    factor: int,
     tolerance: np.integer,
 ) -> None:
     """Push every excess along moves that save, raising prices where none does."""
@@ -198,12 +331,9 @@ def _discharge(
                     continue
                 gain = price[i] - price[j]
                 weight, away = network.weight[arc], flow[arc] - network.target[arc]
-                if is_out:
-                    cost = factor * weight * (2 * away + 1)
-                else:
-                    cost = factor * weight * (1 - 2 * away)
+                cost = weight * (2 * away + 1) if is_out else weight * (1 - 2 * away)
                 if cost - gain < 0 and excess[i] > 0:
-                    units = min(excess[i], 1 + (gain - cost - 1) // (2 * weight * factor))
+                    units = min(excess[i], 1 + (gain - cost - 1) // (2 * weight))
                     if is_out:
                         flow[arc] += units
                     else:
@@ -217,7 +347,7 @@ def _discharge(
                         stop = stop + 1 if stop < n else 0
                     if not is_out and flow[arc] == 0:
                         continue
-                    cost += 2 * weight * factor * units
+                    cost += 2 * weight * units
                 least = min(least, cost + price[j])
             if excess[i] > 0:
                 price[i] = least + tolerance

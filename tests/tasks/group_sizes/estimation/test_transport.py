@@ -7,7 +7,11 @@ import pytest
 from spineflow.tasks.group_sizes.estimation.cumulative import cumulative_estimate
 from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
 from spineflow.tasks.group_sizes.estimation.rows import Rows
-from spineflow.tasks.group_sizes.estimation.transport import hierarchical_optimum_of_rows
+from spineflow.tasks.group_sizes.estimation.transport import (
+    _least_cost_flow,
+    _network,
+    hierarchical_optimum_of_rows,
+)
 
 
 def instance(rng: np.random.Generator, reference, *, children, sizes, total, noise):
@@ -91,6 +95,36 @@ def test_no_exchange_between_sizes_and_regions_pays_in_a_large_instance(referenc
         other[[r, t], b] += [-1, 1]
         if other.min() >= 0:
             assert reference.hierarchical_cost(other, noisy, hierarchy, [1, 2, 3]) >= least
+
+
+@pytest.mark.parametrize(
+    ("noise", "times", "weights"),
+    [(2, 1, [1, 1, 1]), (300, 1, [7, 3, 2]), (20, 50, [1, 2, 1]), (3_000, 1, [0, 1, 4])],
+)
+def test_no_cycle_of_moves_saves_anything(noise, times, weights, reference) -> None:
+    """A flow is optimal where its residual network has no cycle of negative cost."""
+    rng = np.random.default_rng(6)
+    hierarchy = reference.hierarchy_of([4], [7, 12, 3, 9])
+    truth = hierarchy.sum_up(rng.poisson(np.outer(rng.lognormal(3, 1, 31), 0.9 ** np.arange(40))))
+    noisy = [level + np.rint(rng.normal(0, noise, level.shape)).astype(int) for level in truth]
+    network = _network(noisy, hierarchy, 2, truth[2].sum(axis=1) * times, weights)
+    flow = _least_cost_flow(network)
+    assert flow.min() >= 0
+    sent = np.bincount(network.tail, flow, len(network.supply))
+    sent -= np.bincount(network.head, flow, len(network.supply))
+    assert (sent == network.supply).all()
+    away = flow - network.target
+    moves = np.concatenate([network.tail, network.head[flow > 0]])
+    ends = np.concatenate([network.head, network.tail[flow > 0]])
+    cost = np.concatenate([2 * away + 1, (1 - 2 * away)[flow > 0]])
+    cost *= np.concatenate([network.weight, network.weight[flow > 0]])
+    distance = np.zeros(len(network.supply))
+    for _ in range(len(distance)):
+        before = distance.copy()
+        np.minimum.at(distance, ends, before[moves] + cost)
+        if (distance == before).all():
+            return
+    pytest.fail("a cycle of moves saves something")
 
 
 def test_without_noise_the_counts_come_back(reference) -> None:
