@@ -21,6 +21,9 @@ KEYS = ["data", "mechanism", "epsilon", "replicate", "level"]
 SMALLEST = 1e-4
 """What a logarithmic axis shows of a 0."""
 
+PAPER = '<rect width="100%" height="100%" fill="white"/>'
+"""Behind a chart that stands alone, where a reader's page may be dark."""
+
 
 class Rows:
     """The rows of a file, and which replicates it has."""
@@ -83,7 +86,8 @@ def write_charts(
         sections.append(Section(data, (*figures, tables[data])))
         for name, svg in own.items():
             stem = re.sub(r"\W+", "_", f"{data} {name}".lower()).strip("_")
-            (folder / f"{stem}.svg").write_text(svg + "\n", encoding="utf-8")
+            file = svg.replace("</title>", f"</title>{PAPER}", 1)
+            (folder / f"{stem}.svg").write_text(file + "\n", encoding="utf-8")
     document = Document(title, (about,), tuple(sections))
     (folder / "figures.html").write_text(to_html(document), encoding="utf-8")
 

@@ -205,7 +205,6 @@ def _send_along_shortest_paths(
     The flow is such that no single move improves it at the prices, and stays so.
     """
     n = price.size
-    hop = np.int64(1)
     cost_of_one = np.int64(n + 1)
     onward = np.empty(n, np.int64)
     path = np.empty(n, np.int64)
@@ -232,7 +231,7 @@ def _send_along_shortest_paths(
                         continue
                     arc = network.touching[onward[i]]
                     j = _other_end(network, arc, i)
-                    is_next = distance[j] == distance[i] + hop
+                    is_next = distance[j] == distance[i] + 1
                     if is_next and _reduced_cost(network, flow, price, arc, i) == 0:
                         path[length] = arc
                         length += 1
@@ -259,6 +258,7 @@ def _distances(
     """
     n = price.size
     distance = np.full(n, np.int64(1) << 62)
+    # Empty, but of a type that the compiler sees.
     heap = [(np.int64(0), np.int64(0)) for _ in range(0)]
     for i in range(n):
         if excess[i] > 0:
