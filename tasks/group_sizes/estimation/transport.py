@@ -146,7 +146,7 @@ def _least_cost_flow(network: _Network) -> np.ndarray:
     price = np.zeros(n, np.int64)
     flow = np.maximum(network.target, 0)
     excess = np.empty(n, np.int64)
-    tolerance = np.int64(1)
+    tolerance = 1
     _find_excess(network, flow, excess)
     while tolerance < _shared_cost(network, excess):
         tolerance *= FACTOR
@@ -166,7 +166,7 @@ def _least_cost_flow(network: _Network) -> np.ndarray:
 @njit(cache=True, nogil=True)
 def _shared_cost(network: _Network, excess: np.ndarray) -> int:
     """The largest marginal cost of a node's excess that all of its arcs share."""
-    largest = np.int64(0)
+    largest = 0
     heaviest = 2 * network.weight.max()
     for i in range(excess.size):
         n_arcs = network.first[i + 1] - network.first[i]
@@ -205,7 +205,7 @@ def _send_along_shortest_paths(
     The flow is such that no single move improves it at the prices, and stays so.
     """
     n = price.size
-    cost_of_one = np.int64(n + 1)
+    cost_of_one = n + 1
     onward = np.empty(n, np.int64)
     path = np.empty(n, np.int64)
     while True:
@@ -259,17 +259,19 @@ def _distances(
     n = price.size
     distance = np.full(n, np.int64(1) << 62)
     # Empty, but of a type that the compiler sees.
-    heap = [(np.int64(0), np.int64(0)) for _ in range(0)]
-    for i in range(n):
-        if excess[i] > 0:
-            distance[i] = 0
-            heap.append((np.int64(0), np.int64(i)))
+    heap = [(0, 0) for _ in range(0)]
+    for source in range(n):
+        if excess[source] > 0:
+            distance[source] = 0
+            heap.append((0, source))
     if len(heap) == 0:
         return np.empty(0, np.int64)
+    farthest = 0
     while len(heap) > 0:
         so_far, i = heappop(heap)
         if so_far > distance[i]:
             continue
+        farthest = so_far
         for place in range(network.first[i], network.first[i + 1]):
             arc = network.touching[place]
             cost = _reduced_cost(network, flow, price, arc, i)
@@ -279,8 +281,9 @@ def _distances(
             reached = so_far + cost * cost_of_one + 1
             if reached < distance[j]:
                 distance[j] = reached
-                heappush(heap, (reached, np.int64(j)))
-    return distance
+                heappush(heap, (reached, j))
+    # Where nothing gets to, such as rows without groups, prices change with the farthest.
+    return np.minimum(distance, farthest)
 
 
 @njit(cache=True, nogil=True)
@@ -296,7 +299,7 @@ def _reduced_cost(network: _Network, flow: np.ndarray, price: np.ndarray, arc: i
     weight, away = network.weight[arc], flow[arc] - network.target[arc]
     if network.tail[arc] == i:
         return weight * (2 * away + 1) - gain
-    return gain - weight * (2 * away - 1) if flow[arc] > 0 else np.int64(-1)
+    return gain - weight * (2 * away - 1) if flow[arc] > 0 else -1
 
 
 @njit(cache=True, nogil=True)
@@ -307,7 +310,7 @@ def _discharge(
     excess: np.ndarray,
     queue: np.ndarray,
     waits: np.ndarray,
-    tolerance: np.integer,
+    tolerance: int,
 ) -> None:
     """Push every excess along moves that save, raising prices where none does."""
     n = network.supply.size

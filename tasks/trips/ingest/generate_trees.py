@@ -3,7 +3,8 @@
 Two partitions: *binary*, eight levels in which every area is cut in two, and *random*, four levels
 in which every area is cut into two to ten. Three densities: of all pairs of finest areas, all have
 trips (*complete*), half (*dense*), or one in a hundred (*sparse*). Flows are drawn from a Pareto
-distribution and rounded. Nobody's data are in them.
+distribution and rounded; their means are those of the paper's table 1, and their quantiles those of
+the two tables that the authors have published. Nobody's data are in them.
 """
 
 from __future__ import annotations
@@ -24,8 +25,17 @@ FEWEST, MOST = 2, 10
 RANDOM_AREAS = 435
 """Finest areas of the random partition: those of the authors' published tables."""
 
-PARETO_EXPONENT = 1.2
-LARGEST_FLOW = 10_000
+PARETO_EXPONENT = 3.0
+LARGEST_FLOW = 1_000
+MEAN_FLOWS = {
+    "binary": {"complete": 1_051_271 / 65_536, "dense": 734_688 / 32_768, "sparse": 23_302 / 655},
+    "random": {
+        "complete": 2_019_580 / 189_225,
+        "dense": 1_003_943 / 95_612,
+        "sparse": 67_840 / 1_892,
+    },
+}
+"""Trips for each pair that has any."""
 
 SETTINGS = """\
 [input]
@@ -61,13 +71,16 @@ def generate_tree(
     n = parents[-1].size
     n_pairs = round(n * n * DENSITIES[density])
     pairs = np.sort(random.choice(n * n, size=n_pairs, replace=False))
-    flow = np.minimum(1 + random.pareto(PARETO_EXPONENT, n_pairs), LARGEST_FLOW)
+    # Rounding up adds a half; a Pareto variable from 0 has a mean of one over its exponent less 1.
+    scale = (MEAN_FLOWS[partition][density] - 0.5) * (PARETO_EXPONENT - 1)
+    flow = np.ceil(scale * random.pareto(PARETO_EXPONENT, n_pairs))
+    flow = np.clip(flow, 1, LARGEST_FLOW)
     codes = np.array([_code(len(parents), i) for i in range(n)])
     table = pa.table(
         {
             "origin": pa.array(codes[pairs // n]),
             "destination": pa.array(codes[pairs % n]),
-            "count": pa.array(np.rint(flow).astype(np.int64)),
+            "count": pa.array(flow.astype(np.int64)),
         }
     )
     pq.write_table(table, folder / "trips.parquet", compression="zstd")

@@ -27,3 +27,13 @@ def test_partition_and_density(partition: str, density: str, tmp_path: Path) -> 
     tree = public_shape(load_settings(TripsSettings, file, presets=tmp_path)).tree
     assert tree.depth == (16 if partition == "binary" else 8)
     assert tree.n_nodes(tree.depth) == n * n
+
+
+@pytest.mark.parametrize("density", ["complete", "sparse"])
+def test_flows_are_like_the_published_ones(density: str, shared: Path, tmp_path: Path) -> None:
+    generate_tree(tmp_path, "random", density)
+    found = pd.read_parquet(tmp_path / "trips.parquet")["count"]
+    published = pd.read_parquet(shared / "data" / "trips" / f"random_{density}.parquet")["COUNT"]
+    assert found.mean() == pytest.approx(published.mean(), rel=0.1)
+    for part in (0.25, 0.5, 0.75, 0.9, 0.99):
+        assert found.quantile(part) == pytest.approx(published.quantile(part), rel=0.15, abs=1)
