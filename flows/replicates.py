@@ -9,14 +9,12 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 from spineflow.flows.console import page
 from spineflow.flows.detailed_groups import write_targets
-from spineflow.flows.order import run_in_process
 from spineflow.flows.running import Errors, Product
+from spineflow.flows.searched import run_under_seed
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.settings_files import dump_settings
 
 ERRORS = "errors.csv"
 
@@ -39,7 +37,10 @@ def write_replicates(
             "if these data may be disclosed."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    found = [_replicate(product, settings, seed, folder) for seed in range(1, n + 1)]
+    found = []
+    for seed in range(1, n + 1):
+        with TemporaryDirectory(dir=folder) as temporary:
+            found.append(run_under_seed(product, settings, seed, Path(temporary) / "run"))
     table = mean_errors(found)
     with replacing(folder / ERRORS) as part:
         table.to_csv(part, index=False)
@@ -61,17 +62,3 @@ def mean_errors(found: list[Errors]) -> pd.DataFrame:
     by_key = together.groupby(keys, sort=False)[figures]
     deviation = by_key.std().add_suffix(", s.d.")
     return by_key.mean().join(deviation).reset_index()
-
-
-def _replicate(product: Product, settings: ProductSettings, seed: int, folder: Path) -> Errors:
-    if product.order is None or product.errors is None:
-        raise InputRefused(f"There are no replicates of {product.name}.")
-    privacy = settings.privacy.model_copy(update={"seed": seed})
-    seeded = settings.model_copy(update={"privacy": privacy})
-    with TemporaryDirectory(dir=folder) as temporary:
-        run = RunDirectory(Path(temporary) / "run")
-        run.root.mkdir()
-        text = dump_settings(seeded)
-        start_run(run, product=product.name, settings_text=text, stamp=seeded.stamp)
-        run_in_process(run, product.order(run, seeded))
-        return product.errors(run, seeded)

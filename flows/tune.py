@@ -14,11 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import pandas as pd
 from prefect import flow
+from rich.table import Table
+from spineflow.flows.console import page
 from spineflow.flows.form import NO_TUNE, TuneForm
 from spineflow.flows.order import finish
+from spineflow.flows.registry import product
 from spineflow.flows.results import show_result
 from spineflow.flows.running import (
     Product,
@@ -27,28 +31,22 @@ from spineflow.flows.running import (
     settings_run_name,
     stages_run_name,
 )
-from spineflow.flows.topdown import PRODUCT as TOPDOWN
+from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings
-from spineflow.tasks.topdown.trials import TRIALS
 from spineflow.tasks.tune.criterion import described, is_better, is_met
 from spineflow.tasks.tune.grid import loss_grid, search_geolevels, search_weights, smallest
-from spineflow.tasks.tune.report import release_settings, write_tuning_report
-from spineflow.tasks.tune.searched import Losses, SearchedProduct
-from spineflow.tasks.tune.settings import TuneSettings
+from spineflow.tasks.tune.report import (
+    ERRORS,
+    VARIANTS,
+    release_settings,
+    write_tuning_report,
+)
+from spineflow.tasks.tune.searched import Losses
+from spineflow.tasks.tune.settings import Criterion, TuneSettings
 from spineflow.tasks.tune.steps import prepare, read_tuning_data, replicate
 from spineflow.tasks.tune.trials import TrialOutcome, new_trial, values_of
-
-
-class TopdownTuneSettings(TuneSettings):
-    """All settings of a search for budgets of topdown."""
-
-    SEARCHED: ClassVar[SearchedProduct] = TRIALS
-
-    input: CensusTables
-    variants: dict[str, TopdownSettings]
 
 
 @flow(
@@ -84,7 +82,7 @@ def tune(
 @flow(name="tune-stages", flow_run_name=stages_run_name, persist_result=False)
 def tune_stages(run_directory: str) -> str:
     """The whole search; finished replicates are reused. Returns the release's folder."""
-    with entered(run_directory, TopdownTuneSettings) as (run, settings):
+    with entered(run_directory, AnyTuneSettings) as (run, settings):
         finish(run, {"ingest": [read_tuning_data.submit(str(run.root), type(settings))]})
         search = _Search(run, settings)
         found = {
@@ -93,7 +91,7 @@ def tune_stages(run_directory: str) -> str:
             if (outcome := search.best_of(name)) is not None
         }
         if found:
-            release_settings(run, settings, min(found.values(), key=lambda best: best.trial.total))
+            release_settings(run, settings, found)
         write_tuning_report(run, settings, search.outcomes, found)
         if not found:
             raise CheckFailed(
@@ -172,30 +170,32 @@ class _Search:
 
 
 def check(settings: TuneSettings) -> None:
-    """Check the input by the rules of the topdown flow, once for all variants."""
-    TOPDOWN.check(next(iter(settings.variants.values())))
+    """Check the input by the rules of the product's flow, once for all variants."""
+    product(settings.product).check(next(iter(settings.variants.values())))
 
 
 def refuse(settings: TuneSettings) -> None:
-    """The further checks of every variant's settings."""
+    """The further checks of every variant's settings, which must spend something."""
     for choice in settings.choices.values():
-        TOPDOWN.refuse(choice)
+        settings.SEARCHED.losses(choice, settings.criterion.universe)
+        product(settings.product).refuse(choice)
 
 
 def costs(settings: TuneSettings) -> dict[str, Any]:
     """What each variant would cost as it is set, by name."""
-    return {name: TOPDOWN.costs(choice) for name, choice in settings.choices.items()}
+    searched = product(settings.product)
+    return {name: searched.costs(choice) for name, choice in settings.choices.items()}
 
 
 def print_costs(settings: TuneSettings) -> None:
     """The same as tables."""
     for name, choice in settings.choices.items():
         print(f"{name}:")
-        TOPDOWN.print_costs(choice)
+        product(settings.product).print_costs(choice)
 
 
 def finished(run: RunDirectory, settings: TuneSettings) -> None:
-    """What was found, and where it is."""
+    """What was found, its errors by level, and where it is."""
     trials = [stage for stage in run.read_manifest()["stages"] if stage.startswith("trial ")]
     searched, universe = settings.SEARCHED, settings.criterion.universe
     file = run.release / "settings.toml"
@@ -203,14 +203,46 @@ def finished(run: RunDirectory, settings: TuneSettings) -> None:
     losses = searched.losses(found, universe)
     total = sum(losses.values(), Fraction(0))
     print(f"{len(trials)} trials of {settings.search.replicates} replicates")
-    print(
-        f"found: a loss of {float(total):.4g} for {universe} meets the criterion that "
-        f"{described(settings.criterion)}"
-    )
+    print(f"the criterion: {described(settings.criterion)}")
+    print(f"found: a loss of {float(total):.4g} for {universe}")
     for geolevel, loss in losses.items():
         print(f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})")
+    # A search of an earlier version has its settings alone.
+    if (run.release / VARIANTS).exists():
+        _print_variants(pd.read_csv(run.release / VARIANTS))
+        _print_errors(pd.read_csv(run.release / ERRORS, dtype={"level": str}), settings.criterion)
     print(f"settings, with [input] and [privacy] to be replaced by yours: {file}")
     print(f"report: {run.report}")
+
+
+def _print_variants(variants: pd.DataFrame) -> None:
+    """What was found for each variant, the best one first; its settings are released."""
+    table = Table("variant, best first", "loss", "criterion", "s.e.")
+    for row in variants.itertuples():
+        figures = (row.total, row.criterion, row.standard_error)
+        table.add_row(str(row.variant), *(_number(figure) for figure in figures))
+    page().print(table)
+
+
+def _print_errors(errors: pd.DataFrame, criterion: Criterion) -> None:
+    """The criterion's statistic of its quantity at every level, with standard errors."""
+    statistic = criterion.statistic
+    names = list(dict.fromkeys(errors["variant"]))
+    errors = errors[errors["quantity"] == criterion.quantity]
+    title = f"{statistic.replace('_', ' ')} of {criterion.quantity}"
+    table = Table("level", *names, title=title)
+    for level, own in errors.groupby("level", sort=False):
+        by_name = own.set_index("variant").reindex(names)
+        means, spread = by_name[statistic], by_name[f"{statistic}, s.e."]
+        cells = (
+            f"{_number(mean)} ± {_number(error)}" for mean, error in zip(means, spread, strict=True)
+        )
+        table.add_row(str(level), *cells)
+    page().print(table)
+
+
+def _number(value: float) -> str:
+    return "–" if value != value else f"{value:,.4g}"
 
 
 def report(run: RunDirectory, settings: TuneSettings) -> Path:
@@ -219,7 +251,7 @@ def report(run: RunDirectory, settings: TuneSettings) -> Path:
 
 
 PRODUCT = Product(
-    settings=TopdownTuneSettings,
+    settings=AnyTuneSettings,
     flow=tune,
     stages=tune_stages,
     check=check,

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from spineflow.flows.demo import COUNTRY
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.running import PRESETS
-from spineflow.flows.tune import TopdownTuneSettings
+from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -62,7 +62,7 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "products": ProductsSettings,
     "published_measurements": EstimateSettings,
     "trips": TripsSettings,
-    "tuning": TopdownTuneSettings,
+    "tuning": AnyTuneSettings,
 }
 
 FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, TopdownSettings)

@@ -190,6 +190,13 @@ class ProductSettings(Section):
         return None if why is None else f"{NOT_PRIVATE}: {why}; for testing only"
 
     @classmethod
+    def chosen_by(cls, tree: Mapping[str, Any]) -> type[Self]:
+        """The model of a settings file's tables, or of those that a run has frozen; by default this
+        one, whatever they are.
+        """
+        return cls
+
+    @classmethod
     def completed(cls, own: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
         """A settings file's table with what it leaves to the files it names; by default, nothing.
 

@@ -73,6 +73,7 @@ def load_settings(
             )
         return merged_tables(of.without_replaced(_read_toml(file), own), own)
 
+    model = model.chosen_by(merged)
     completed = model.completed(merged, path.resolve().parent)
     settings = _validated(model, model.expanded(completed, with_preset), path)
     settings.refuse_what_does_nothing(merged, refuse_in(path.name))
@@ -81,7 +82,8 @@ def load_settings(
 
 def frozen_settings(model: type[Settings], path: Path) -> Settings:
     """Settings that a run has frozen in its directory: merged already, paths absolute."""
-    return _validated(model, _read_toml(path), path)
+    tree = _read_toml(path)
+    return _validated(model.chosen_by(tree), tree, path)
 
 
 def settings_tree(text: str) -> dict[str, Any]:

@@ -96,6 +96,7 @@ class TopdownTrials:
     """Trials of topdown settings, on data that are not confidential."""
 
     settings: type[TopdownSettings] = TopdownSettings
+    methods: tuple[str, ...] = ("fixed", "total", "geolevels", "queries")
 
     def universes(self, settings: TopdownSettings) -> tuple[str, ...]:
         """The universes that the settings measure; none of a declared census, whose quantities a

@@ -36,7 +36,7 @@ def is_met(value: float, criterion: Criterion) -> bool:
     """Whether the mean over replicates is good enough."""
     if criterion.kind == "redistricting":
         return value >= float(criterion.share)
-    return criterion.at_most is not None and value <= criterion.at_most
+    return criterion.at_most is None or value <= criterion.at_most
 
 
 def is_better(value: float, other: float, criterion: Criterion) -> bool:
@@ -51,7 +51,7 @@ def described(criterion: Criterion) -> str:
             f"the largest group's share is within 5 points for {float(criterion.share):.1%} of "
             "the targeted entities of 500 people or more"
         )
-    return (
-        f"{criterion.statistic.replace('_', ' ')} of {criterion.quantity} at {criterion.level} "
-        f"of at most {criterion.at_most:g}"
-    )
+    error = f"{criterion.statistic.replace('_', ' ')} of {criterion.quantity} at {criterion.level}"
+    if criterion.at_most is None:
+        return f"{error} is the least of all variants"
+    return f"{error} is at most {criterion.at_most:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,20 +26,50 @@ from spineflow.tasks.tune.grid import EXACT
 from spineflow.tasks.tune.settings import TuneSettings
 from spineflow.tasks.tune.trials import KEYS, Trial, TrialOutcome, errors_of, settings_of
 
-SETTINGS = "settings.toml"
+SETTINGS, VARIANTS, ERRORS = "settings.toml", "variants.csv", "errors.csv"
 HEADER = """\
 # Settings that a search found; the criterion was that {criterion}.
 # Replace [input] and [privacy] by those of the data to be released.
 """
 
 
-def release_settings(run: RunDirectory, settings: TuneSettings, best: TrialOutcome) -> Path:
-    """Write the settings of the best outcome to the release, ready to run."""
-    found = settings_of(settings, best.trial)
+def best_of(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> TrialOutcome:
+    """The outcome of the smallest total, or, where nothing is to be met, of the least error."""
+    if settings.criterion.kind == "error" and settings.criterion.at_most is None:
+        return min(found.values(), key=lambda outcome: outcome.mean)
+    return min(found.values(), key=lambda outcome: outcome.trial.total)
+
+
+def release_settings(
+    run: RunDirectory, settings: TuneSettings, found: Mapping[str, TrialOutcome]
+) -> Path:
+    """Write the settings of the best outcome to the release, ready to run.
+
+    Beside them: `variants.csv`, what was found for each variant, the best one first, and
+    `errors.csv`, its errors by level, with standard errors over the replicates.
+    """
+    best = best_of(settings, found)
+    seeds = range(1, settings.search.replicates + 1)
+    variants = [
+        (name, float(outcome.trial.total), outcome.mean, outcome.standard_error)
+        for name, outcome in sorted(found.items(), key=lambda item: item[1] is not best)
+    ]
+    errors = []
+    for name, outcome in found.items():
+        means, spread = errors_of(run, outcome.trial.name, seeds)
+        both = means.merge(spread, on=KEYS, suffixes=("", ", s.e."))
+        both.insert(0, "variant", name)
+        errors.append(both)
+    text = HEADER.format(criterion=described(settings.criterion))
+    text += dump_settings(settings_of(settings, best.trial))
     run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / SETTINGS) as part:
-        text = HEADER.format(criterion=described(settings.criterion)) + dump_settings(found)
         part.write_text(text, encoding="utf-8")
+    with replacing(run.unchecked_release / VARIANTS) as part:
+        columns = ["variant", "total", "criterion", "standard_error"]
+        pd.DataFrame(variants, columns=columns).to_csv(part, index=False)
+    with replacing(run.unchecked_release / ERRORS) as part:
+        pd.concat(errors).to_csv(part, index=False)
     if not run.release.exists():
         os.rename(run.unchecked_release, run.release)
     return run.release / SETTINGS
@@ -61,7 +92,8 @@ def write_tuning_report(
         (
             f"The criterion: {described(settings.criterion)}, on average over "
             f"{settings.search.replicates} replicates. The search was by "
-            f"{settings.search.method!r}, for {settings.criterion.universe}.",
+            f"{settings.search.method!r}, for {settings.criterion.universe} of "
+            f"{settings.product}.",
         ),
         tuple(section for section in sections if section is not None),
         f"{NOT_PRIVATE}: tuned on data that may be disclosed; for choosing settings only",
@@ -129,9 +161,9 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
     return Section(
         "What was found",
         (
-            "The smallest total of each variant that meets the criterion, and its geolevels.",
+            "The smallest total of each variant that meets the criterion, and its levels.",
             Table(("variant", "total", "epsilon", "criterion", "standard error"), tuple(rows)),
-            Table(("variant", "geolevel", "loss", "share"), tuple(losses)),
+            Table(("variant", "level", "loss", "share"), tuple(losses)),
             *changed,
         ),
     )
@@ -140,29 +172,43 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
 def _accuracy(
     run: RunDirectory, settings: TuneSettings, found: Mapping[str, TrialOutcome]
 ) -> Section | None:
-    """Mean absolute errors of each variant at what was found for it."""
+    """Errors of each variant at what was found for it, with their standard errors."""
     if not found:
         return None
     seeds = range(1, settings.search.replicates + 1)
     errors = {name: errors_of(run, outcome.trial.name, seeds) for name, outcome in found.items()}
-    first = next(iter(errors.values()))
+    first = next(iter(errors.values()))[0]
+    shown = (
+        "mean_absolute_error" if "mean_absolute_error" in first else settings.criterion.statistic
+    )
     rows = []
-    for quantity, level in first[["quantity", "level"]].itertuples(index=False):
-        cells = [
-            frame.loc[
-                (frame["quantity"] == quantity) & (frame["level"] == level), "mean_absolute_error"
-            ]
-            for frame in errors.values()
-        ]
-        rows.append((quantity, level, *(float(c.iloc[0]) if len(c) else NONE for c in cells)))
+    for quantity, level in first[KEYS].itertuples(index=False):
+        cells = (_with_spread(both, quantity, level, shown) for both in errors.values())
+        rows.append((quantity, level, *cells))
+    words = shown.replace("_", " ")
     return Section(
         "Accuracy at what was found",
         (
-            "Mean absolute error of the same entities, averaged over the replicates.",
+            f"{words[:1].upper()}{words[1:]}, averaged over the replicates, and its standard "
+            "error.",
             Table(("quantity", "level", *found), tuple(rows)),
-            *(block for name, frame in errors.items() for block in _statistics(name, frame)),
+            *(block for name, (mean, _) in errors.items() for block in _statistics(name, mean)),
         ),
     )
+
+
+def _with_spread(
+    both: tuple[pd.DataFrame, pd.DataFrame], quantity: str, level: str, statistic: str
+) -> str:
+    """A mean and its standard error, in one cell."""
+    found = [
+        frame.loc[(frame["quantity"] == quantity) & (frame["level"] == level), statistic]
+        for frame in both
+    ]
+    if not len(found[0]) or math.isnan(found[0].iloc[0]):
+        return NONE
+    mean, error = (float(column.iloc[0]) for column in found)
+    return f"{mean:,.4g}" if math.isnan(error) else f"{mean:,.4g} ± {error:.2g}"
 
 
 _PER_TABLE = 9

@@ -46,6 +46,10 @@ class SearchedProduct(Protocol):
     def settings(self) -> type[ProductSettings]:
         """Model of the product's settings."""
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods of a search that have a meaning for the product."""
+
     def universes(self, settings: Any) -> tuple[str, ...]:
         """The universes that a run of these settings measures."""
 

@@ -1,5 +1,7 @@
 """Settings of the tune flow: what is varied, what must be met, and how it is searched for.
 
+The table of a product names it; here it is topdown.
+
 [input]                          # as for topdown; confidential = false
 [privacy]
 dataset = "published-2010"
@@ -55,12 +57,11 @@ class Criterion(Section):
     size_class: str = "all"
     statistic: str = "mean_absolute_error"
     at_most: float | None = None
-    """For error: the largest value of the statistic that will do."""
+    """For error: the largest value of the statistic that will do; None compares variants at their
+    own budgets, and the best is found."""
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Self:
-        if self.kind == "error" and self.at_most is None:
-            raise ValueError("needs at_most, the largest error that will do")
         if self.kind == "redistricting" and self.universe != "persons":
             raise ValueError("of kind redistricting is about persons")
         return self
@@ -91,9 +92,11 @@ class Search(Section):
 
 
 class TuneSettings(ProductSettings):
-    """All settings of a search; in the file the variants are what they change in [topdown].
+    """All settings of a search; in the file the variants are what they change in the product's
+    table.
 
-    A flow names the product in `SEARCHED` and gives the fields `input` and `variants` its types.
+    A flow names the product in `SEARCHED` and gives the fields `input`, `variants` and, where its
+    errors are of other things, `criterion` its types.
     """
 
     PRODUCT: ClassVar[str] = "tune"
@@ -105,6 +108,8 @@ class TuneSettings(ProductSettings):
     SEARCHED: ClassVar[SearchedProduct]
     """The product whose budget is searched for; its name is that of the table of its settings."""
 
+    product: str = "topdown"
+    """The product whose settings are compared."""
     criterion: Criterion = Criterion()
     search: Search = Search()
     variants: Mapping[str, ProductSettings]
@@ -142,12 +147,13 @@ class TuneSettings(ProductSettings):
         base = merged_tables(shared, common)
         rest = {name: value for name, value in own.items() if name != model.PRODUCT}
         return rest | {
+            "product": model.PRODUCT,
             "variants": {
                 name: with_preset(model, merged_tables(base, change))
                 if isinstance(change, Mapping)
                 else change
                 for name, change in changes.items()
-            }
+            },
         }
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
@@ -162,6 +168,14 @@ class TuneSettings(ProductSettings):
         if not 0 < self.criterion.share <= 1:
             refuse("criterion.share must be positive and at most 1")
         searched, universe = self.SEARCHED, self.criterion.universe
+        if search.method not in searched.methods:
+            refuse(f"search.method must be one of {', '.join(searched.methods)} for {self.product}")
+        if self.criterion.kind == "error" and self.criterion.at_most is None:
+            if search.method != "fixed":
+                refuse(
+                    "criterion.at_most is missing: the largest error that will do; without it "
+                    'only search.method = "fixed" finds anything, the best of the variants'
+                )
         first = next(iter(self.variants.values()))
         for name, variant in self.variants.items():
             where = f"variants.{name}"

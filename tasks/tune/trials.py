@@ -132,10 +132,19 @@ def values_of(run: RunDirectory, name: str, seeds: Sequence[int]) -> tuple[float
     return float(values.mean()), float(values.std() / math.sqrt(len(values)))
 
 
-def errors_of(run: RunDirectory, name: str, seeds: Sequence[int]) -> pd.DataFrame:
-    """Errors averaged over replicates, by quantity and level, in the order of the report."""
-    frames = [pd.DataFrame(_read(run, name, seed)["errors"]) for seed in seeds]
-    return pd.concat(frames).groupby(KEYS, sort=False).mean().reset_index()
+def errors_of(
+    run: RunDirectory, name: str, seeds: Sequence[int]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Errors averaged over replicates, and standard errors of these means, NaN for one replicate.
+
+    Rows by quantity and level, in the order of the report. A row that only some replicates have
+    counts where it is.
+    """
+    together = pd.concat([pd.DataFrame(_read(run, name, seed)["errors"]) for seed in seeds])
+    statistics = [column for column in together.columns if column not in KEYS]
+    together[statistics] = together[statistics].astype(float)
+    by_key = together.groupby(KEYS, sort=False)[statistics]
+    return by_key.mean().reset_index(), by_key.sem().reset_index()
 
 
 def _read(run: RunDirectory, name: str, seed: int) -> dict:

@@ -1,0 +1,224 @@
+"""What products that are run whole offer to a search: runs under a seed, and the errors of each.
+
+topdown has trials of its own, which lay out a spine once for all replicates. The other products are
+run from their input to their checked release, in the process of the task, as a command would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from spineflow.flows.order import run_in_process
+from spineflow.flows.registry import product
+from spineflow.flows.running import Errors, Product
+from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings_files import dump_settings
+from spineflow.tasks.trips.settings import TripsSettings
+
+EVERYTHING = "all"
+"""What errors are of that are of no answer, size of areas or table in particular."""
+
+
+def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Errors:
+    """Run settings in a folder, in this process and under a seed, and return the errors.
+
+    Raises InputRefused for a product whose steps follow no order or that has no errors.
+    """
+    if asked.order is None or asked.errors is None:
+        raise InputRefused(f"There are no replicates of {asked.name}.")
+    privacy = settings.privacy.model_copy(update={"seed": seed})
+    seeded = settings.model_copy(update={"privacy": privacy})
+    run = RunDirectory(folder)
+    run.root.mkdir()
+    start_run(run, product=asked.name, settings_text=dump_settings(seeded), stamp=seeded.stamp)
+    run_in_process(run, asked.order(run, seeded))
+    return asked.errors(run, seeded)
+
+
+@dataclass(frozen=True, eq=False)
+class RunFigures:
+    """The errors of one run: universe, quantity, answer, level, size_class, then its figures."""
+
+    errors: pd.DataFrame
+
+    @property
+    def reported(self) -> pd.DataFrame:
+        """quantity, level, then all figures."""
+        return self.errors.drop(columns=["universe", "answer", "size_class"])
+
+    def named(self, name: str) -> float:
+        """Raises KeyError: no figure of these products has a name of its own."""
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class RunTrials:
+    """Trials of a product that is run whole, on data that are not confidential.
+
+    universe : what the errors are of, in a word.
+    own_losses, spending : the losses of settings, and settings that spend such losses.
+    placed : quantity and level of every row of a run's errors, and rows over several of these.
+    """
+
+    settings: type[ProductSettings]
+    universe: str
+    own_losses: Callable[[Any], dict[str, Fraction]]
+    spending: Callable[[Any, Mapping[str, Fraction]], Any]
+    placed: Callable[[pd.DataFrame], pd.DataFrame]
+    methods: tuple[str, ...] = ("fixed", "total")
+
+    def universes(self, settings: ProductSettings) -> tuple[str, ...]:
+        """The one that there is."""
+        return (self.universe,)
+
+    def attributes(self, settings: ProductSettings, universe: str) -> tuple[str, ...]:
+        """None: variants may count other things, and are compared by what they are asked for."""
+        return ()
+
+    def losses(self, settings: ProductSettings, universe: str) -> dict[str, Fraction]:
+        """What is spent; raises InputRefused where noise is switched off."""
+        if settings.privacy.infinite:
+            raise InputRefused("A search is for noise; remove privacy.infinite.")
+        return self.own_losses(settings)
+
+    def with_losses(
+        self, settings: ProductSettings, universe: str, losses: Mapping[str, Fraction]
+    ) -> ProductSettings:
+        """The settings with what is spent replaced."""
+        return self.spending(settings, losses)
+
+    def queries(self, settings: ProductSettings, universe: str) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def with_weights(
+        self, settings: ProductSettings, universe: str, weights: Mapping[str, Fraction]
+    ) -> ProductSettings:
+        """The settings: there are no queries to weigh."""
+        return settings
+
+    def variations(
+        self,
+        settings: ProductSettings,
+        universe: str,
+        *,
+        estimators: Sequence[str],
+        bypass: Sequence[bool],
+        strategies: Sequence[str],
+    ) -> dict[str, ProductSettings]:
+        """The settings alone; raises ValueError where others are named."""
+        if estimators or bypass or strategies:
+            raise ValueError(
+                "tries estimators, bypass or strategies, which belong to topdown; write a variant "
+                "for each alternative"
+            )
+        return {"": settings}
+
+    def measuring_only(self, settings: ProductSettings, universe: str) -> ProductSettings:
+        """The settings: a run measures one universe."""
+        return settings
+
+    def epsilon(self, settings: ProductSettings, universe: str) -> float | str:
+        """The largest tight epsilon of what a run costs."""
+        costs = product(settings.PRODUCT).costs(settings).values()
+        return max(cost["epsilon"]["tight"] for cost in costs)
+
+    def read_input(self, settings: ProductSettings, folder: Path) -> None:
+        """Nothing: every run reads its input, as it would by itself."""
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def lay_out(self, dataset: Path, settings: ProductSettings, folder: Path) -> None:
+        """Nothing, for the same reason."""
+        folder.mkdir(parents=True)
+
+    def replicate(
+        self, layout: Path, settings: ProductSettings, seed: int, folder: Path
+    ) -> RunFigures:
+        """Run the settings under a seed, and place the errors of the release."""
+        errors = run_under_seed(product(settings.PRODUCT), settings, seed, folder / "run")
+        table = self.placed(errors.table)
+        figures = [name for name in errors.figures if name in table]
+        placed = table[["quantity", "level", *figures]].assign(
+            universe=self.universe, answer=EVERYTHING, size_class=EVERYTHING
+        )
+        return RunFigures(placed)
+
+
+def _loss_of_all_levels(settings: Any) -> dict[str, Fraction]:
+    """rho or epsilon, whichever is given."""
+    privacy = settings.privacy
+    return {"all levels": privacy.rho if privacy.epsilon is None else privacy.epsilon}
+
+
+def _spending_on_all_levels(settings: Any, losses: Mapping[str, Fraction]) -> Any:
+    name = "rho" if settings.privacy.epsilon is None else "epsilon"
+    privacy = settings.privacy.model_copy(update={name: sum(losses.values(), Fraction(0))})
+    return settings.model_copy(update={"privacy": privacy})
+
+
+def _budgets(settings: DetailedGroupsSettings) -> dict[str, Fraction]:
+    """Budget of every measured level of population groups, such as TRACT:2."""
+    budgets = parameters_of(settings).budgets
+    return {f"{item.region_type}:{item.level}": item.budget for item in budgets}
+
+
+def _with_budgets(
+    settings: DetailedGroupsSettings, losses: Mapping[str, Fraction]
+) -> DetailedGroupsSettings:
+    budgets = {name: dict(levels) for name, levels in settings.mechanism.budgets.items()}
+    for place, loss in losses.items():
+        region_type, _, level = place.partition(":")
+        budgets.setdefault(region_type, {})[level] = loss
+    mechanism = settings.mechanism.model_copy(update={"budgets": budgets})
+    return settings.model_copy(update={"mechanism": mechanism})
+
+
+def _of_every_table(errors: pd.DataFrame) -> pd.DataFrame:
+    """Errors of detailed groups by level and table, and over all tables of a level.
+
+    Figures that are means weigh as many groups as are shown.
+    """
+    errors = errors.assign(
+        level=errors["region_type"] + ":" + errors["level"].astype(str), quantity=errors["table"]
+    )
+    means = [name for name in errors if str(name).startswith("mean_")]
+    counts = ["groups", "shown", "somebody_suppressed", "nobody_shown"]
+    whole = []
+    for level, own in errors.groupby("level", sort=False):
+        row: dict[str, Any] = {"level": level, "quantity": EVERYTHING}
+        row |= own[counts].sum().to_dict()
+        for name in means:
+            known = own[own[name].notna() & (own["shown"] > 0)]
+            weight = known["shown"].sum()
+            row[name] = (known[name] * known["shown"]).sum() / weight if weight else None
+        whole.append(row)
+    return pd.concat([errors, pd.DataFrame(whole)], ignore_index=True)
+
+
+GROUP_SIZES = RunTrials(
+    GroupSizesSettings,
+    "groups",
+    _loss_of_all_levels,
+    _spending_on_all_levels,
+    lambda errors: errors.assign(quantity="groups"),
+)
+TRIPS = RunTrials(
+    TripsSettings,
+    "trips",
+    _loss_of_all_levels,
+    _spending_on_all_levels,
+    lambda errors: errors.assign(quantity="trips", level=errors["level"].astype(str)),
+)
+DETAILED_GROUPS = RunTrials(
+    DetailedGroupsSettings, "persons", _budgets, _with_budgets, _of_every_table
+)

@@ -1,0 +1,121 @@
+"""Settings of the tune flow, by the product whose settings are compared.
+
+[input]                          # as for the product; confidential = false
+[privacy]
+dataset = "commuters-2011"
+rho = "1/50"
+[trips]                          # the rest of its settings file; the table's name is the product's
+[variants.uniform]
+[variants.optimised]
+mechanism = { shares = "optimised" }
+[criterion]
+level = "8"
+[search]
+method = "fixed"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from spineflow.flows.searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, GroupsInput
+from spineflow.tasks.group_sizes.settings import GroupPrivacy, GroupSizesSettings, GroupTables
+from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings
+from spineflow.tasks.topdown.trials import TRIALS
+from spineflow.tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
+from spineflow.tasks.tune.searched import SearchedProduct
+from spineflow.tasks.tune.settings import Criterion, TuneSettings
+
+
+class AnyTuneSettings(TuneSettings):
+    """All settings of a search for any product: a file's tables choose the model."""
+
+    @classmethod
+    def chosen_by(cls, tree: Mapping[str, Any]) -> type[TuneSettings]:
+        """The model of the product whose table there is, or that a run has frozen."""
+        named = [name for name in MODELS if name in tree]
+        return MODELS.get(tree.get("product", named[0] if named else ""), TopdownTuneSettings)
+
+
+class TopdownTuneSettings(AnyTuneSettings):
+    """All settings of a search for budgets of topdown."""
+
+    SEARCHED: ClassVar[SearchedProduct] = TRIALS
+
+    input: CensusTables
+    variants: dict[str, TopdownSettings]
+
+
+class TripsCriterion(Criterion):
+    """A figure of a level's errors, as comparisons of runs of trips show them."""
+
+    kind: Literal["error"] = "error"
+    universe: Literal["trips"] = "trips"
+    quantity: Literal["trips"] = "trips"
+    level: str
+
+
+class TripsTuneSettings(AnyTuneSettings):
+    """All settings of a search among those of trips."""
+
+    SEARCHED: ClassVar[SearchedProduct] = TRIPS
+
+    input: TripsInput
+    privacy: TripsPrivacy
+    criterion: TripsCriterion
+    variants: dict[str, TripsSettings]
+
+
+class GroupSizesCriterion(Criterion):
+    """A figure of a level's errors, as comparisons of runs of group sizes show them."""
+
+    kind: Literal["error"] = "error"
+    universe: Literal["groups"] = "groups"
+    quantity: Literal["groups"] = "groups"
+    level: str
+    statistic: str = "absolute_error"
+
+
+class GroupSizesTuneSettings(AnyTuneSettings):
+    """All settings of a search among those of group sizes."""
+
+    SEARCHED: ClassVar[SearchedProduct] = GROUP_SIZES
+
+    input: GroupTables
+    privacy: GroupPrivacy
+    criterion: GroupSizesCriterion
+    variants: dict[str, GroupSizesSettings]
+
+
+class DetailedGroupsCriterion(Criterion):
+    """A figure of a level's errors, as comparisons of runs of detailed groups show them."""
+
+    kind: Literal["error"] = "error"
+    quantity: str = "all"
+    """A table, or all of them together."""
+    level: str
+    """Region type and iteration level, such as TRACT:2."""
+
+
+class DetailedGroupsTuneSettings(AnyTuneSettings):
+    """All settings of a search among those of detailed groups."""
+
+    SEARCHED: ClassVar[SearchedProduct] = DETAILED_GROUPS
+
+    input: GroupsInput
+    criterion: DetailedGroupsCriterion
+    variants: dict[str, DetailedGroupsSettings]
+
+
+MODELS: dict[str, type[AnyTuneSettings]] = {
+    model.SEARCHED.settings.PRODUCT: model
+    for model in (
+        TopdownTuneSettings,
+        TripsTuneSettings,
+        GroupSizesTuneSettings,
+        DetailedGroupsTuneSettings,
+    )
+}
+"""The models by the product that is compared."""

@@ -1,0 +1,193 @@
+"""Searches among settings of trips, group sizes and detailed groups."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from copy import deepcopy
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+from spineflow.flows.cli import main
+from spineflow.flows.searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS, RunTrials
+from spineflow.flows.tune import PRODUCT as TUNE
+from spineflow.tasks.detailed_groups.ingest.generate import (
+    generate_persons,
+    generate_specification,
+)
+from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+from spineflow.tasks.tune.grid import loss_grid
+
+Tree = dict[str, Any]
+
+
+def trips(folder: Path) -> Tree:
+    """A search among trips, where one variant has a hundred times the budget of the other."""
+    file = generate_country(folder, CountrySize(2, 4, 20, 100, 5_000))
+    own = tomllib.loads(file.read_text())
+    return {
+        "input": own["input"],
+        "privacy": {"dataset": "d", "delta": "1e-8", "conversion": "tight"},
+        "trips": {"mechanism": {"shares": "geometric", "share_ratio": "2"}},
+        "variants": {
+            "poor": {"privacy": {"epsilon": "1/10"}},
+            "rich": {"privacy": {"epsilon": "10"}},
+        },
+        "criterion": {"level": "6"},
+        "search": {"method": "fixed", "replicates": 2},
+    }
+
+
+def group_sizes(folder: Path) -> Tree:
+    """A search for the smallest rho of group sizes."""
+    file = write_dataset(folder, census_like(groups=3_000, counties=6, states=2, largest=20))
+    own = tomllib.loads(file.read_text())
+    return {
+        "input": own["input"],
+        "privacy": {"dataset": "d", "rho": "1"},
+        "group-sizes": {"invariants": own["invariants"], "mechanism": {"largest_size": 20}},
+        "criterion": {"level": "county", "at_most": 300.0},
+        "search": {
+            "method": "total",
+            "replicates": 2,
+            "lowest": "1/1000",
+            "highest": "10",
+            "step": "4",
+        },
+    }
+
+
+def detailed_groups(folder: Path) -> Tree:
+    """A search among thresholds and stages of detailed groups."""
+    generate_specification(folder / "params", detailed=6, ethnicities=2, states=("44",))
+    codes = list(read_specification(str(folder / "params")).names)
+    generate_persons(folder / "data", codes, persons=300, tracts=4)
+    return {
+        "input": {"parameters": "params", "data": "data", "confidential": False},
+        "privacy": {"dataset": "d"},
+        "detailed-groups": {},
+        "variants": {
+            "as configured": {},
+            "less of stage 1": {"mechanism": {"stage_1_fraction": "1/20"}},
+            "low thresholds": {"mechanism": {"thresholds": {"COUNTY": {"1": [5, 10, 20]}}}},
+        },
+        "criterion": {"level": "COUNTY:1"},
+        "search": {"method": "fixed", "replicates": 1},
+    }
+
+
+def written(folder: Path, tree: Tree) -> Path:
+    file = folder / "tune.toml"
+    file.write_text(tomli_w.dumps(tree), encoding="utf-8")
+    return file
+
+
+@pytest.mark.slow
+def test_the_better_variant_is_found_and_ready_to_run(prefect_server, tmp_path, capsys) -> None:
+    file, run = written(tmp_path, trips(tmp_path)), tmp_path / "run"
+    assert main(["run", "tune", str(file), "--run-dir", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "is the least of all variants" in said
+    variants = pd.read_csv(run / "release" / "variants.csv")
+    assert variants["variant"].tolist() == ["rich", "poor"]
+    assert variants["criterion"].is_monotonic_increasing
+    errors = pd.read_csv(run / "release" / "errors.csv")
+    values = [
+        json.loads(path.read_text())["value"]
+        for trial in sorted((run / "trials").iterdir())
+        if '"10"' in (trial / "settings.toml").read_text()
+        for path in sorted(trial.glob("*.json"))
+    ]
+    rich = errors[(errors["variant"] == "rich") & (errors["level"] == 6)].iloc[0]
+    assert len(values) == 2
+    assert rich["mean_absolute_error"] == pytest.approx(sum(values) / 2)
+    assert rich["mean_absolute_error, s.e."] == pytest.approx(abs(values[0] - values[1]) / 2)
+    report = (run / "report" / "report.html").read_text()
+    assert "mean absolute error of trips at 6" in report and "±" in report
+    found = run / "release" / "settings.toml"
+    assert tomllib.loads(found.read_text())["privacy"]["epsilon"] == "10"
+    assert main(["check", "trips", str(found)]) == 0
+
+
+@pytest.mark.slow
+def test_the_smallest_total_is_found(prefect_server, tmp_path: Path) -> None:
+    tree = group_sizes(tmp_path)
+    run = tmp_path / "run"
+    assert main(["run", "tune", str(written(tmp_path, tree)), "--run-dir", str(run)]) == 0
+    tried = {}
+    for trial in (run / "trials").iterdir():
+        own = tomllib.loads((trial / "settings.toml").read_text())
+        values = [json.loads(path.read_text())["value"] for path in trial.glob("*.json")]
+        tried[Fraction(own["privacy"]["rho"])] = sum(values) / len(values)
+    found = tomllib.loads((run / "release" / "settings.toml").read_text())
+    rho = Fraction(found["privacy"]["rho"])
+    grid = loss_grid(Fraction(1, 1000), Fraction(10), Fraction(4))
+    below = grid[grid.index(rho) - 1]
+    assert rho > grid[0] and tried[rho] <= 300 < tried[below]
+
+
+@pytest.mark.slow
+def test_detailed_groups_are_compared_over_their_tables(prefect_server, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    file = written(tmp_path, detailed_groups(tmp_path))
+    assert main(["run", "tune", str(file), "--run-dir", str(run)]) == 0
+    errors = pd.read_csv(run / "release" / "errors.csv")
+    assert set(errors["variant"]) == {"as configured", "less of stage 1", "low thresholds"}
+    for _, own in errors.groupby(["variant", "level"]):
+        whole, parts = own[own["quantity"] == "all"], own[own["quantity"] != "all"]
+        assert whole["groups"].tolist() == [parts["groups"].sum()]
+        weighted = (parts["mean_absolute_error"] * parts["shown"]).sum()
+        shown = parts["shown"].sum()
+        if shown:
+            assert whole["mean_absolute_error"].item() == pytest.approx(weighted / shown)
+
+
+@pytest.mark.parametrize(
+    ("searched", "write"),
+    [(TRIPS, trips), (GROUP_SIZES, group_sizes), (DETAILED_GROUPS, detailed_groups)],
+    ids=["trips", "group-sizes", "detailed-groups"],
+)
+def test_what_is_spent_can_be_scaled(
+    searched: RunTrials, write: Callable[[Path], Tree], tmp_path: Path
+) -> None:
+    settings = TUNE.load(written(tmp_path, write(tmp_path)))
+    variant = next(iter(settings.variants.values()))
+    own = searched.losses(variant, searched.universe)
+    assert searched.losses(
+        searched.with_losses(variant, searched.universe, own), searched.universe
+    ) == dict(own)
+    double = {name: 2 * loss for name, loss in own.items()}
+    richer = searched.with_losses(variant, searched.universe, double)
+    assert searched.losses(richer, searched.universe) == double
+    before, after = (searched.epsilon(one, searched.universe) for one in (variant, richer))
+    assert after > before
+
+
+REFUSED = {
+    "confidential input": ({"input": {"confidential": True}}, "input.confidential = false"),
+    "no noise": ({"privacy": {"infinite": True}}, "remove privacy.infinite"),
+    "geolevels": ({"search": {"method": "geolevels"}}, "search.method must be one of fixed, total"),
+    "estimators": ({"search": {"estimators": ["topdown"]}}, "belong to topdown"),
+    "nothing to meet": ({"search": {"method": "total"}}, "criterion.at_most is missing"),
+    "a share of entities": ({"criterion": {"share": "1/2"}}, "criterion.share does nothing"),
+    "another quantity": ({"criterion": {"quantity": "persons"}}, "criterion.quantity"),
+    "another product's": ({"group-sizes": {}}, "unknown setting 'group-sizes'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_searches_that_make_no_sense_are_refused(case: str, tmp_path: Path) -> None:
+    change, words = REFUSED[case]
+    tree = deepcopy(trips(tmp_path))
+    for section, table in change.items():
+        tree[section] = {**tree.get(section, {}), **table}
+    with pytest.raises(InputRefused, match=words):
+        TUNE.load(written(tmp_path, tree))
