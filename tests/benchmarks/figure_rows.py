@@ -92,10 +92,14 @@ def write_charts(
     (folder / "figures.html").write_text(to_html(document), encoding="utf-8")
 
 
+def number(value: float) -> str:
+    """A figure of a table, in four digits or, from a thousand on, whole."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table in Markdown; text to the left, numbers to the right."""
-    is_text = [isinstance(cell, str) for cell in rows[0]]
+    """A table in Markdown; all but the mechanisms' names are numbers."""
     print(f"| {' | '.join(headers)} |")
-    print(f"| {' | '.join('---' if text else '---:' for text in is_text)} |")
+    print(f"| {' | '.join('---' if name == 'mechanism' else '---:' for name in headers)} |")
     for row in rows:
         print(f"| {' | '.join(str(cell) for cell in row)} |")

@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
-from figure_rows import KEYS, Rows, chart, print_table, write_charts
+from figure_rows import KEYS, Rows, chart, number, print_table, write_charts
 from group_size_mechanisms import (
     FAST,
     MECHANISMS,
@@ -114,7 +114,7 @@ def draw(rows: Rows, folder: Path) -> None:
             (
                 row.epsilon,
                 f"`{row.mechanism}`",
-                *(f"{error / 1000:,.4g}" for error in by_level.loc[row.mechanism, row.epsilon]),
+                *(number(error / 1000) for error in by_level.loc[row.mechanism, row.epsilon]),
                 f"{row.violated:.0f}",
                 f"{row.seconds:.3g}",
                 int(row.replicates),

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
-from figure_rows import KEYS, Rows, chart, print_table, write_charts
+from figure_rows import KEYS, Rows, chart, number, print_table, write_charts
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.settings_files import load_settings
@@ -134,7 +134,7 @@ def draw(rows: Rows, folder: Path) -> None:
             (
                 row.epsilon,
                 f"`{row.mechanism}`",
-                *(f"{error:,.3g}" for error in by_level.loc[row.mechanism, row.epsilon]),
+                *(number(error) for error in by_level.loc[row.mechanism, row.epsilon]),
                 f"{row.false_discovery_percent:.1f}",
                 f"{row.seconds:.3g}",
                 int(row.replicates),
