@@ -16,6 +16,7 @@ import pandas as pd
 from spineflow.flows.order import run_in_process
 from spineflow.flows.registry import product
 from spineflow.flows.running import Errors, Product
+from spineflow.tasks.detailed_groups.checks.comparison import with_all_tables
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
@@ -183,28 +184,6 @@ def _with_budgets(
     return settings.model_copy(update={"mechanism": mechanism})
 
 
-def _of_every_table(errors: pd.DataFrame) -> pd.DataFrame:
-    """Errors of detailed groups by level and table, and over all tables of a level.
-
-    Figures that are means weigh as many groups as are shown.
-    """
-    errors = errors.assign(
-        level=errors["region_type"] + ":" + errors["level"].astype(str), quantity=errors["table"]
-    )
-    means = [name for name in errors if str(name).startswith("mean_")]
-    counts = ["groups", "shown", "somebody_suppressed", "nobody_shown"]
-    whole = []
-    for level, own in errors.groupby("level", sort=False):
-        row: dict[str, Any] = {"level": level, "quantity": EVERYTHING}
-        row |= own[counts].sum().to_dict()
-        for name in means:
-            known = own[own[name].notna() & (own["shown"] > 0)]
-            weight = known["shown"].sum()
-            row[name] = (known[name] * known["shown"]).sum() / weight if weight else None
-        whole.append(row)
-    return pd.concat([errors, pd.DataFrame(whole)], ignore_index=True)
-
-
 GROUP_SIZES = RunTrials(
     GroupSizesSettings,
     "groups",
@@ -220,5 +199,12 @@ TRIPS = RunTrials(
     lambda errors: errors.assign(quantity="trips", level=errors["level"].astype(str)),
 )
 DETAILED_GROUPS = RunTrials(
-    DetailedGroupsSettings, "persons", _budgets, _with_budgets, _of_every_table
+    DetailedGroupsSettings,
+    "persons",
+    _budgets,
+    _with_budgets,
+    lambda errors: with_all_tables(errors).assign(
+        level=lambda placed: placed["region_type"] + ":" + placed["level"].astype(str),
+        quantity=lambda placed: placed["table"],
+    ),
 )

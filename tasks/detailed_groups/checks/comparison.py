@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 from spineflow.tasks.detailed_groups.checks.accuracy import (
     has_truth,
     read_accuracy,
@@ -24,6 +25,9 @@ FIGURES = {
     "nobody_shown": "groups of nobody that are shown",
 }
 
+ALL_TABLES = "all"
+"""The table of errors over all tables of a level."""
+
 
 def compared(run: RunDirectory, settings: DetailedGroupsSettings) -> Compared:
     """A run with its errors; raises InputRefused if truth and errors are both gone."""
@@ -37,3 +41,22 @@ def compared(run: RunDirectory, settings: DetailedGroupsSettings) -> Compared:
         "postprocessing": ", ".join(stages_of(settings)),
     }
     return Compared(run, settings, facts, errors_or_refused(run, read_accuracy(run)))
+
+
+def with_all_tables(errors: pd.DataFrame) -> pd.DataFrame:
+    """Errors by level and table, and below them those of each level over all of its tables.
+
+    Figures that are means weigh as many groups as are shown; the others add up.
+    """
+    means = [name for name in FIGURES if name.startswith("mean_")]
+    counts = [name for name in FIGURES if name not in means]
+    whole = []
+    for (region_type, level), own in errors.groupby(["region_type", "level"], sort=False):
+        row = {"region_type": region_type, "level": level, "table": ALL_TABLES}
+        row |= own[counts].sum().to_dict()
+        for name in means:
+            known = own[own[name].notna() & (own["shown"] > 0)]
+            weight = known["shown"].sum()
+            row[name] = (known[name] * known["shown"]).sum() / weight if weight else None
+        whole.append(row)
+    return pd.concat([errors, pd.DataFrame(whole)], ignore_index=True)
