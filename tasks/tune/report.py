@@ -33,11 +33,18 @@ HEADER = """\
 """
 
 
-def best_of(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> TrialOutcome:
-    """The outcome of the smallest total, or, where nothing is to be met, of the least error."""
-    if settings.criterion.kind == "error" and settings.criterion.at_most is None:
-        return min(found.values(), key=lambda outcome: outcome.mean)
-    return min(found.values(), key=lambda outcome: outcome.trial.total)
+def ranked(
+    settings: TuneSettings, found: Mapping[str, TrialOutcome]
+) -> list[tuple[str, TrialOutcome]]:
+    """What was found for each variant, best first: the smallest total, or, where nothing is to be
+    met, the least error.
+    """
+    is_comparison = settings.criterion.kind == "error" and settings.criterion.at_most is None
+
+    def rank(item: tuple[str, TrialOutcome]) -> float:
+        return item[1].mean if is_comparison else float(item[1].trial.total)
+
+    return sorted(found.items(), key=rank)
 
 
 def release_settings(
@@ -48,20 +55,20 @@ def release_settings(
     Beside them: `variants.csv`, what was found for each variant, the best one first, and
     `errors.csv`, its errors by level, with standard errors over the replicates.
     """
-    best = best_of(settings, found)
+    best_first = ranked(settings, found)
     seeds = range(1, settings.search.replicates + 1)
     variants = [
         (name, float(outcome.trial.total), outcome.mean, outcome.standard_error)
-        for name, outcome in sorted(found.items(), key=lambda item: item[1] is not best)
+        for name, outcome in best_first
     ]
     errors = []
-    for name, outcome in found.items():
+    for name, outcome in best_first:
         means, spread = errors_of(run, outcome.trial.name, seeds)
         both = means.merge(spread, on=KEYS, suffixes=("", ", s.e."))
         both.insert(0, "variant", name)
         errors.append(both)
     text = HEADER.format(criterion=described(settings.criterion))
-    text += dump_settings(settings_of(settings, best.trial))
+    text += dump_settings(settings_of(settings, best_first[0][1].trial))
     run.unchecked_release.mkdir(exist_ok=True)
     with replacing(run.unchecked_release / SETTINGS) as part:
         part.write_text(text, encoding="utf-8")
