@@ -33,7 +33,7 @@ class AnyTuneSettings(TuneSettings):
     """All settings of a search for any product: a file's tables choose the model."""
 
     @classmethod
-    def chosen_by(cls, tree: Mapping[str, Any]) -> type[TuneSettings]:
+    def chosen_by(cls, tree: Mapping[str, Any]) -> type[AnyTuneSettings]:
         """The model of the product whose table there is, or that a run has frozen."""
         named = [name for name in MODELS if name in tree]
         return MODELS.get(tree.get("product", named[0] if named else ""), TopdownTuneSettings)
