@@ -43,9 +43,13 @@ HEAD = ("universe", "quantity", "answer", "level", "on_spine", "size_class")
 
 @dataclass(frozen=True, eq=False)
 class TrialFigures:
-    """The accuracy figures of one replicate."""
+    """The accuracy figures of one replicate.
+
+    targets : levels of the fixed entities that the redistricting criterion is about.
+    """
 
     accuracy: AccuracyFigures
+    targets: tuple[str, ...] = TARGETS
 
     @property
     def errors(self) -> pd.DataFrame:
@@ -67,7 +71,8 @@ class TrialFigures:
 
     def named(self, name: str) -> float:
         """`redistricting`: the share of the entities of 500 people or more, over all summary levels
-        that are no digits of the block's geocode, in which the largest group's share is within 5
+        that are no digits of the block's geocode, or no geolevels of a declared census, in which
+        the largest group's share is within 5
         points. These entities are the same for every spine, whether or not one has them.
 
         Raises InputRefused if there are no such entities, KeyError for another name.
@@ -77,15 +82,16 @@ class TrialFigures:
         rows = self.accuracy.criterion
         if rows.empty:
             raise InputRefused(
-                "The schema has no race and ethnicity; choose a criterion of kind error."
+                "The schema has no race and ethnicity, or the census declares no groups under "
+                "census.redistricting; choose a criterion of kind error."
             )
         whole = rows["population"].iloc[0]
-        rows = rows[rows["level"].isin(TARGETS) & (rows["population"] == whole)]
+        rows = rows[rows["level"].isin(self.targets) & (rows["population"] == whole)]
         entities = rows["entities"].to_numpy()
         if not entities.sum():
             raise InputRefused(
                 "The data have no entity of 500 people or more at the levels "
-                f"{', '.join(TARGETS)}, which the redistricting criterion is about; choose a "
+                f"{', '.join(self.targets)}, which the redistricting criterion is about; choose a "
                 "criterion of kind error."
             )
         return float(np.average(rows["share_within"].fillna(0).to_numpy(), weights=entities))
@@ -99,10 +105,15 @@ class TopdownTrials:
     methods: tuple[str, ...] = ("fixed", "total", "geolevels", "queries")
 
     def universes(self, settings: TopdownSettings) -> tuple[str, ...]:
-        """The universes that the settings measure; none of a declared census, whose quantities a
-        search does not know.
+        """The universes that the settings measure, but for those that are held to what others
+        release: a trial measures one universe alone.
         """
-        return () if settings.is_declared else tuple(settings.run.universes)
+        census = settings.compiled_census
+        return tuple(
+            name
+            for name in settings.run.universes
+            if not any(relation.others for relation in census.universes[name].relations)
+        )
 
     def attributes(self, settings: TopdownSettings, universe: str) -> tuple[str, ...]:
         """The attributes of a universe's schema."""
@@ -215,7 +226,16 @@ class TopdownTrials:
         seeded = with_seed(settings, seed)
         measured = measure(RunDirectory(layout), seeded, folder / "measured")
         estimated = estimate(measured, seeded, folder / "estimated")
-        return TrialFigures(compute_figures(estimated, seeded))
+        return TrialFigures(compute_figures(estimated, seeded), _targets(seeded))
+
+
+def _targets(settings: TopdownSettings) -> tuple[str, ...]:
+    """Levels of fixed entities: of a declared census, those of its tables that are no geolevels."""
+    if not settings.is_declared:
+        return TARGETS
+    census = settings.compiled_census
+    levels = dict.fromkeys(level for table in census.tables for level in table.levels)
+    return tuple(level for level in levels if level not in census.geolevels)
 
 
 def _with_bypass(settings: TopdownSettings, is_on: bool) -> TopdownSettings:

@@ -39,6 +39,9 @@ from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.measurement.constraints import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.paths import (
+    geography_file,
+    held_file,
+    invariants_file,
     spine_folder,
     state_totals_file,
 )
@@ -82,10 +85,14 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     The settings may differ from those that the dataset was read with in all that does not concern
     the input, the universes and the attributes of their schemas.
     """
-    public = ("spine/geography.parquet", "spine/invariants.parquet")
-    run = _linked(dataset, folder, "confidential", *public)
-    totals = read_state_totals(state_totals_file(dataset))
-    write_state_totals(state_totals_file(run), {} if settings.blocks_only else totals)
+    public = [geography_file(dataset), invariants_file(dataset)]
+    public += [held_file(dataset)] if settings.is_held else []
+    public += [state_totals_file(dataset)] if settings.is_declared else []
+    names = [path.relative_to(dataset.root).as_posix() for path in public]
+    run = _linked(dataset, folder, "confidential", *names)
+    if not settings.is_declared:
+        totals = read_state_totals(state_totals_file(dataset))
+        write_state_totals(state_totals_file(run), {} if settings.blocks_only else totals)
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
         constrain_universe(run, settings, universe)

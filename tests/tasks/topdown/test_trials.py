@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import tomllib
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import tomli_w
 from spineflow.flows.running import PRESETS
 from spineflow.flows.tune import TopdownTuneSettings
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.ingest.generate_country import generate_country
 from spineflow.tasks.topdown.settings import ESTIMATORS
 from spineflow.tasks.topdown.trials import TRIALS
 from spineflow.tasks.topdown.workload.strategies import STRATEGIES, strategy_shares
+from spineflow.tasks.tune.criterion import value_of
+from spineflow.tasks.tune.settings import Criterion
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
 
 SETTINGS = """\
 [input]
@@ -61,8 +70,6 @@ def test_strategies_go_by_the_number_of_answers(
 
 
 def test_an_unknown_choice_is_refused(tmp_path: Path, county: Path) -> None:
-    from spineflow.tasks.runs.errors import InputRefused
-
     with pytest.raises(InputRefused, match="'best'"):
         settings_of(tmp_path, county, '[search]\nstrategies = ["best"]\n')
 
@@ -90,3 +97,68 @@ def test_every_choice_is_judged_on_the_same_entities(tmp_path: Path, county: Pat
     assert len(entities) == 12
     assert len(set(entities.values())) == 1
     assert all(0 <= value <= 1 for value in values.values()) and len(set(values.values())) > 1
+
+
+def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:
+    """A search on the generated country abroad, for its persons."""
+    tree = tomllib.loads(COUNTRY)
+    tree["census"].update(changes.get("census", {}))
+    rest = {name: tree.pop(name) for name in ("census", "geography", "budget")}
+    search = {"estimators": ["topdown", "full_information"], "bypass": [True, False]}
+    criterion = {"kind": "error", "quantity": "total", "level": "school", "at_most": 9.0}
+    tree |= {"topdown": rest, "search": search, "criterion": criterion}
+    tree["variants"] = {
+        "conventional": {},
+        "optimized": {"geography": {"spine": "optimized"}},
+    }
+    tree |= {name: change for name, change in changes.items() if name != "census"}
+    (folder / "tune.toml").write_text(tomli_w.dumps(tree))
+    return load_settings(TopdownTuneSettings, folder / "tune.toml", presets=PRESETS)
+
+
+@pytest.mark.slow
+def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: Path) -> None:
+    """Two spines and two estimators; the criterion's groups are declared, too."""
+    groups = {
+        "universe": "persons",
+        "populations": {"everyone": {}},
+        "groups": [{"each": "citizenship"}],
+    }
+    (tmp_path / "input").mkdir()
+    generate_country(tmp_path / "input")
+    settings = declared(tmp_path, census={"redistricting": groups})
+    entities, values, implied = {}, {}, {}
+    for number, (name, choice) in enumerate(settings.choices.items()):
+        losses = TRIALS.losses(choice, "persons")
+        tried = TRIALS.measuring_only(choice, "persons")
+        if number == 0:
+            tried = TRIALS.with_losses(tried, "persons", {k: 4 * v for k, v in losses.items()})
+        TRIALS.read_input(tried, tmp_path / "dataset")
+        TRIALS.lay_out(tmp_path / "dataset", tried, tmp_path / f"layout-{number}")
+        layout = tmp_path / f"layout-{number}"
+        figures = TRIALS.replicate(layout, tried, 1, tmp_path / f"run-{number}")
+        keys = ["quantity", "answer", "level", "size_class", "entities", "pairs"]
+        entities[name] = frozenset(figures.errors[keys].itertuples(index=False, name=None))
+        values[name] = value_of(figures, settings.criterion)
+        assert 0 <= figures.named("redistricting") <= 1
+        statistic = {"statistic": "predicted_standard_deviation"}
+        asked = Criterion(**(settings.criterion.model_dump() | statistic))
+        implied[name] = value_of(figures, asked)
+    assert len(entities) == 8 and len(set(entities.values())) == 1
+    assert len(set(values.values())) > 4
+    first, *_ = implied
+    same = implied["conventional, full information, bypass on"]
+    assert implied[first] == pytest.approx(same / 2, rel=0.02)
+
+
+def test_a_search_refuses_a_universe_that_is_held_to_another(tmp_path: Path) -> None:
+    relation = {
+        "name": "heads",
+        "left": [{"where": {"marital": ["married"]}}],
+        "sign": ">=",
+        "right": [{"universe": "dwellings", "where": {"size": ["large"]}}],
+    }
+    census = tomllib.loads(COUNTRY)["census"]
+    census["universes"]["persons"]["relations"] = [relation]
+    with pytest.raises(InputRefused, match="persons cannot be measured alone"):
+        declared(tmp_path, census=census)
