@@ -166,7 +166,7 @@ class Run:
         run's `intervals/`. Returns them, as `intervals` does. Raises SpineflowError for a run that
         is not of topdown, and for what it does not have.
 
-        Example: `run.make_intervals("votingage", "County")`.
+        Example: `run.make_intervals("hispanic", "County")`.
         """
         from spineflow.tasks.runs.conditions import refuse_altered
         from spineflow.tasks.topdown.intervals.report import write_run_intervals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,3 +175,36 @@ def test_release_stages_never_name_the_confidential_folder() -> None:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
             assert not used & {"run.confidential", "run.histogram"}, path
+
+
+KNOWS_2020 = (
+    "flows/settings/",
+    "tasks/census/presets/",
+    # The Census Edited File: its columns, and the rules on them.
+    "tasks/tables/cef_layout.py",
+    "validation/census/cef_rules.toml",
+    # The P.L. 94-171 format that a release is read from as fictional input.
+    "tasks/topdown/release/tabulations/input_tables.py",
+    "tasks/topdown/release/tabulations/published.py",
+    # The layout of the noisy measurements that the Census Bureau publishes.
+    "tasks/topdown/published/layout.py",
+    # SafeTab-P reads files of its own, and its regions are those of the United States.
+    "tasks/detailed_groups/",
+    "validation/detailed_groups/",
+)
+"""Where names of the 2020 Census may stand; everywhere else they come from declarations."""
+
+
+def test_no_other_code_knows_the_names_of_one_census() -> None:
+    names = re.compile("cenrace|hhgq|votingage|tabblk|aiannh", re.IGNORECASE)
+    found, needed = [], set()
+    for package in (*PACKAGES, "library"):
+        for path in sorted((REPOSITORY / package).rglob("*")):
+            if path.suffix not in (".py", ".toml") or "__pycache__" in path.parts:
+                continue
+            place = path.relative_to(REPOSITORY).as_posix()
+            if names.search(path.read_text(encoding="utf-8")):
+                needed |= {part for part in KNOWS_2020 if place.startswith(part)}
+                found += [place] if not place.startswith(KNOWS_2020) else []
+    assert not found, "declare these names, or read them from a declaration"
+    assert needed == set(KNOWS_2020), "an exception that nothing needs"

@@ -21,8 +21,8 @@ from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.tables.cef_layout import LAYOUTS
 from spineflow.tasks.tables.findings import Finding
-from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 from spineflow.tasks.topdown.settings import (

@@ -29,14 +29,14 @@ from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.histograms import HistogramSum
 from spineflow.tasks.census.recodes import UNKNOWN
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
-from spineflow.tasks.tables.layouts import (
+from spineflow.tasks.tables.cef_layout import (
     BLOCK_KEY,
     GEOCODE_FIELDS,
     GEOGRAPHY_LAYOUT,
     PERSONS_LAYOUT,
     UNITS_LAYOUT,
 )
+from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.census.input_rules import NURSING_FACILITY

@@ -15,8 +15,8 @@ from spineflow.tasks.detailed_groups.ingest.persons import (
     coded_persons,
     person_evidence,
 )
+from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn, is_blank_key
-from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
 from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS

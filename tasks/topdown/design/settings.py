@@ -3,7 +3,7 @@
 [design.persons]
 objective = "largest_ratio"
 [design.persons.targets.tracts]
-query = "hispanic * cenrace"
+query = "hispanic * race_groups"
 level = "tract"
 margin = "25"
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from spineflow.tasks.census.cef_2020 import TYPE_OF_CODE
-from spineflow.tasks.tables.layouts import (
+from spineflow.tasks.tables.cef_layout import (
     AIAN_COLUMN,
     BLOCK_KEY,
     GEOCODE_FIELDS,

@@ -14,8 +14,8 @@ from spineflow.tasks.census.cef_2020 import (
     recode_of,
 )
 from spineflow.tasks.census.recodes import UNKNOWN
+from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
 from spineflow.validation.census.input_rules import RULES
 
 CANDIDATES = [None, "", "x", "-1", "1.0", "²", *map(str, range(1200)), "9" * 30]

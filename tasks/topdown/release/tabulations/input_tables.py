@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT
+from spineflow.tasks.tables.cef_layout import GEOGRAPHY_LAYOUT
 from spineflow.tasks.topdown.release.tabulations.published import PUBLISHED_PERSONS, PublishedBlocks
 from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
 
