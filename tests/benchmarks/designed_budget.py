@@ -1,0 +1,151 @@
+"""A designed budget against that of production: predicted margins, and errors over replicates.
+
+Run `python tests/benchmarks/designed_budget.py [--replicates N] [--generated PERSONS]` from the
+repository's root. The county is that of ../shared/data/ri2010_bristol_fixed_width, or a generated
+one. The persons budget of production is split anew, at the same rho, for totals and for race by
+Hispanic origin at tracts, block groups and county subdivisions. Both budgets are then measured and
+estimated with full information under fixed seeds. `predicted` is the root of the mean variance of
+best linear unbiased estimates, `realised` the root of the mean squared error of the release, with
+its standard error over the replicates. Writes the table that docs/design_of_a_budget.md shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
+BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
+LEVELS = ("tract", "block group", "county subdivision")
+QUERIES = ("total", "hispanic * cenrace")
+NORMAL_95 = 1.959963984540054
+SETTINGS = """
+preset = "pl94_2020_us"
+[input]
+persons = "{persons}"
+units = "{units}"
+geography = "{geography}"
+confidential = false
+[privacy]
+dataset = "benchmark"
+[run]
+universes = ["persons"]
+estimator = "full_information"
+[design.persons.targets]
+"""
+
+
+def main() -> None:
+    """Print the table; see the module's docstring."""
+    from spineflow.tasks.census.inputs import read_addresses
+    from spineflow.tasks.runs.settings_files import load_settings
+    from spineflow.tasks.topdown.checks.replicate import study
+    from spineflow.tasks.topdown.design.design import design_universe, designed_settings
+    from spineflow.tasks.topdown.design.settings import DesignSettings
+    from spineflow.tasks.topdown.ingest.generate import generate_county
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicates", type=int, default=20)
+    parser.add_argument("--generated", type=int, metavar="PERSONS")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        persons, units, geography = (BRISTOL / file for file in BRISTOL_FILES)
+        if asked.generated:
+            made = generate_county(folder / "county", persons=asked.generated, seed=1)
+            persons, units, geography = made.persons, made.units, made.geography
+        text = SETTINGS.format(persons=persons, units=units, geography=geography)
+        for level in LEVELS:
+            for query in QUERIES:
+                text += f'"{level}, {query}" = {{ query = "{query}", level = "{level}" }}\n'
+        (folder / "settings.toml").write_text(text)
+        presets = REPOSITORY / "flows" / "settings"
+        settings = load_settings(DesignSettings, folder / "settings.toml", presets=presets)
+        started = time.perf_counter()
+        design = design_universe(
+            settings, "persons", *read_addresses(units=units, geography=geography)
+        )
+        print(f"designed in {time.perf_counter() - started:.0f} s; {design.certificate}")
+        print(f"rho {float(design.before.total):.3f}; margins of now at {design.rho_for_now:.3f}\n")
+        choices = {
+            "production": settings.topdown,
+            "designed": designed_settings(settings, {"persons": design}),
+        }
+        started = time.perf_counter()
+        seeds = range(1, asked.replicates + 1)
+        frame = pd.concat(study(choices, seeds, folder / "study", squared_errors))
+        seconds = time.perf_counter() - started
+    print("| query | areas | | production | designed | ratio |")
+    print("|---|---|---|---|---|---|")
+    for target in design.targets:
+        of_target = frame[(frame["query"] == target.query) & (frame["level"] == target.where)]
+        realised = {
+            choice: _root(of_target[of_target["choice"] == choice]["mean_squared_error"])
+            for choice in choices
+        }
+        areas = f"{target.n_areas} {target.where}s"
+        now, then = target.now / NORMAL_95, target.designed / NORMAL_95
+        print(
+            f"| {target.query} | {areas} | predicted | {now:.3g} | {then:.3g} | {then / now:.2f} |"
+        )
+        shown = " | ".join(f"{mean:.3g} ± {error:.1g}" for mean, error in realised.values())
+        ratio = realised["designed"][0] / realised["production"][0]
+        print(f"| | | realised | {shown} | {ratio:.2f} |")
+    print(f"\n{asked.replicates} replicates in {seconds:.0f} s")
+
+
+def squared_errors(run, settings) -> pd.DataFrame:
+    """query, level, mean_squared_error of a replicate, over the areas of each level."""
+    from spineflow.tasks.census.histograms import read_histogram
+    from spineflow.tasks.census.invariants import (
+        inhabitable,
+        read_geography,
+        read_invariants,
+    )
+    from spineflow.tasks.census.queries import marginal_query
+    from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+    from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
+    from spineflow.tasks.topdown.release.microdata import read_block_estimates
+    from spineflow.tasks.topdown.spine.files import read_spine
+
+    spine, schema = read_spine(spine_folder(run, "persons")), settings.schema_of("persons")
+    geography = read_geography(geography_file(run))
+    geography = geography[inhabitable(read_invariants(invariants_file(run)))]
+    truth = read_histogram(
+        run.histogram("persons"), spine.block_geocode, n_cells=schema.n_cells
+    ).tocoo()
+    table = read_block_estimates(run.root, "persons")
+    row = pd.Index(spine.block_geocode).get_indexer(table["block_geocode"].to_numpy())
+    cell, count = table["cell"].to_numpy(), table["count"].to_numpy()
+    rows = []
+    for level in entity_levels(spine, geography.reset_index(drop=True)):
+        if level.name not in LEVELS:
+            continue
+        for name in QUERIES:
+            query = marginal_query(schema, name)
+            error = np.zeros((level.n_entities + 1, query.n_rows))
+            np.add.at(error, (level.entity[row], query.row_of_cell[cell]), count)
+            np.add.at(error, (level.entity[truth.row], query.row_of_cell[truth.col]), -truth.data)
+            # Blocks of no area were added to the last row.
+            squared = float((error[: level.n_entities] ** 2).mean())
+            rows.append({"query": name, "level": level.name, "mean_squared_error": squared})
+    return pd.DataFrame(rows)
+
+
+def _root(squared: pd.Series) -> tuple[float, float]:
+    """Root of a mean over replicates, and its standard error."""
+    root = float(np.sqrt(squared.mean()))
+    return root, float(squared.std(ddof=1) / np.sqrt(len(squared)) / (2 * root))
+
+
+if __name__ == "__main__":
+    main()
