@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from argparse import Namespace
 from pathlib import Path
 
 from spineflow.flows.running import Product
+from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.reports import write_page
 from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.topdown.design.forecast import forecast_document, forecasts, simulated
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
+
+
+def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -> None:
+    """What the command `budget` prints and writes, by its options."""
+    if options.curve is not None:
+        draw_curve(settings, Path(options.curve))
+    if options.forecast is not None:
+        write_forecast(settings, Path(options.forecast), options.replicates)
+    for target in options.target:
+        print(f"{needed(asked, settings, target)}.")
+    if options.target:
+        return
+    if options.json:
+        print(json.dumps(asked.costs(settings), indent=2))
+    else:
+        asked.print_costs(settings)
 
 
 def needed(asked: Product, settings: ProductSettings, target: str) -> str:
@@ -29,3 +51,30 @@ def draw_curve(settings: ProductSettings, file: Path) -> None:
     if curve is None:
         raise InputRefused("Without noise there is no curve to draw; leave --curve out.")
     file.write_text(curve.svg, encoding="utf-8")
+
+
+def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:
+    """Write the page of what a budget will give; with replicates, a simulation of releases too.
+
+    Raises InputRefused for other products, for declared censuses, for pure differential privacy,
+    and for replicates on confidential input.
+    """
+    if not isinstance(settings, TopdownSettings) or settings.is_declared:
+        raise InputRefused(
+            "--forecast: there are forecasts for topdown on the census of 2020 only."
+        )
+    budgets = [settings.budget_of(universe) for universe in settings.run.universes]
+    if any(budget.is_pure or budget.infinite for budget in budgets):
+        raise InputRefused("--forecast: there are forecasts for discrete Gaussian noise only.")
+    errors = None
+    if replicates:
+        with tempfile.TemporaryDirectory() as folder:
+            errors = simulated(settings, replicates, Path(folder))
+    tables = settings.input.paths()
+    addresses = read_addresses(
+        units=tables["units"],
+        geography=tables["geography"],
+        names={name: path.rpartition("/")[2] for name, path in tables.items()},
+        with_counts=not settings.input.confidential,
+    )
+    write_page(file, forecast_document(settings, forecasts(settings, *addresses), errors))

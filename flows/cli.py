@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -278,6 +277,12 @@ def parser() -> argparse.ArgumentParser:
     budget.add_argument(
         "--curve", metavar="FILE.svg", help="also draw epsilon against delta into this file"
     )
+    budget.add_argument(
+        "--forecast", metavar="FILE.html", help="also write what topdown's estimates will be like"
+    )
+    budget.add_argument(
+        "--replicates", type=int, default=0, metavar="N", help="simulate releases for the forecast"
+    )
 
     design = add(
         "design",
@@ -517,20 +522,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _budget(options: argparse.Namespace) -> int:
-    from spineflow.flows.budgets import draw_curve, needed
+    from spineflow.flows.budgets import show_budget
 
     asked = product(options.flow)
-    settings = asked.load(options.settings, options.overrides)
-    if options.curve is not None:
-        draw_curve(settings, Path(options.curve))
-    for target in options.target:
-        print(f"{needed(asked, settings, target)}.")
-    if options.target:
-        return 0
-    if options.json:
-        print(json.dumps(asked.costs(settings), indent=2))
-    else:
-        asked.print_costs(settings)
+    show_budget(asked, asked.load(options.settings, options.overrides), options)
     return 0
 
 

@@ -40,12 +40,12 @@ class Kinds:
     def precision(self, p: np.ndarray) -> np.ndarray:
         """(t, Q) of an allocation (L, Q), for rho = 1."""
         of_geolevel = p.sum(axis=1)
-        return p[self.depth] * (self.shares @ of_geolevel / of_geolevel[self.depth])[:, None]
+        return p[self.depth] * self._times(of_geolevel)[:, None]
 
     def by_allocation(self, p: np.ndarray, by_precision: np.ndarray) -> np.ndarray:
         """Derivatives (..., L, Q) by an allocation from those (..., t, Q) by the precisions."""
         of_geolevel = p.sum(axis=1)
-        times = self.shares @ of_geolevel / of_geolevel[self.depth]
+        times = self._times(of_geolevel)
         found = np.zeros((*by_precision.shape[:-2], *p.shape))
         for kind, depth in enumerate(self.depth):
             slope = by_precision[..., kind, :]
@@ -54,6 +54,11 @@ class Kinds:
             found += along[..., None, None] * self.shares[kind][:, None]
             found[..., depth, :] -= times[kind] * along[..., None]
         return found
+
+    def _times(self, of_geolevel: np.ndarray) -> np.ndarray:
+        """(t,) what a kind has to spend, as a multiple of what its geolevel has."""
+        own = of_geolevel[self.depth]
+        return np.divide(self.shares @ of_geolevel, own, out=np.zeros_like(own), where=own > 0)
 
 
 def as_fractions(p: np.ndarray, denominator: int) -> list[list[Fraction]]:

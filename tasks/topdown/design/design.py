@@ -134,8 +134,8 @@ def design_universe(
             target.level or Path(str(target.areas)).name,
             problem.n_areas[place],
             None if target.margin is None else float(target.margin),
-            _margin(now[place], before.total),
-            _margin(then[place], total),
+            margin_of(now[place], before.total),
+            margin_of(then[place], total),
         )
         for place, (name, target) in enumerate(design.targets.items())
     )
@@ -177,7 +177,8 @@ def _percent(share: float) -> str:
     return f"{100 * max(share, 0.0):.2g} %"
 
 
-def _margin(variance: float, rho: Fraction) -> float:
+def margin_of(variance: float, rho: Fraction) -> float:
+    """The 95 % margin at a rho of what has the variance at a rho of 1."""
     return NORMAL_95 * math.sqrt(max(float(variance), 0.0) / float(rho))
 
 

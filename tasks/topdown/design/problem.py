@@ -8,8 +8,9 @@ start from. Non-negativity, bounds and rounding come later, and are not in the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,7 @@ class UniverseProblem:
         frame = geography.iloc[inhabited].reset_index(drop=True)
         classed = _classed(settings.topdown, universe, spine, algebra, blocks)
         housing_units = blocks["housing_units"].to_numpy()
+        levels = cache(lambda: {x.name.lower(): x.entity for x in entity_levels(spine, frame)})
         partitions: dict[tuple[object, ...], np.ndarray] = {}
         asked: dict[tuple[object, ...], Asked] = {}
         weights: list[tuple[tuple[object, ...], np.ndarray]] = []
@@ -105,7 +107,7 @@ class UniverseProblem:
             where = f"design.{universe}.targets.{name}"
             place = (target.level, target.areas, target.smallest_housing_units)
             if place not in partitions:
-                partitions[place] = _areas(target, where, spine, frame, housing_units)
+                partitions[place] = _areas(target, where, spine, levels, housing_units)
             answers = ProductAnswers.of_query(algebra, query)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
@@ -225,7 +227,7 @@ def _areas(
     target: Target,
     where: str,
     spine: Spine,
-    geography: pd.DataFrame,
+    levels: Callable[[], Mapping[str, np.ndarray]],
     housing_units: np.ndarray,
 ) -> np.ndarray:
     """(n_blocks,) area of each block of the spine, -1 for none; raises InputRefused for none at
@@ -239,14 +241,13 @@ def _areas(
         area = np.full(spine.n_blocks, -1)
         area[named.blocks.block] = named.blocks.area
     else:
-        levels = {level.name.lower(): level.entity for level in entity_levels(spine, geography)}
         name = str(target.level).lower().replace("_", " ")
-        if name not in levels:
+        if name not in levels():
             raise InputRefused(
                 f"{where}.level is {target.level!r}, which this geography does not have"
-                f"{did_you_mean(name, levels)}; there are {', '.join(levels)}."
+                f"{did_you_mean(name, levels())}; there are {', '.join(levels())}."
             )
-        area = levels[name].copy()
+        area = levels()[name].copy()
     inside = area >= 0
     units = np.bincount(area[inside], housing_units[inside])
     area[inside] = np.where(units[area[inside]] >= target.smallest_housing_units, area[inside], -1)

@@ -189,7 +189,10 @@ def _measured(
         np.bincount(children.parent, minlength=len(level))[children.parent] == 1
         for level, children in zip(spine.geolevels, spine.geolevels[1:], strict=False)
     ]
-    if any(level.bypassed.any() for level in spine.geolevels):
+    # A geolevel without a share is not bypassed, but not measured.
+    if any(
+        share and level.bypassed.any() for share, level in zip(shares, spine.geolevels, strict=True)
+    ):
         for depth in range(len(spine.geolevels) - 1, 0, -1):
             single = is_single[depth - 1]
             masks[depth - 1][spine.geolevels[depth].parent[single]] |= masks[depth][single]

@@ -1,0 +1,208 @@
+"""What a budget will give before it is spent: margins of every query at every level, and a page.
+
+For unbiased estimates the margins follow from the budget, the geography and declared invariants
+alone (`tasks.topdown.design.problem`). What non-negativity and rounding add to that depends on
+counts: on input that may be disclosed, replicates of the whole release tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from spineflow.tasks.census.invariants import inhabitable
+from spineflow.tasks.census.queries import TOTAL
+from spineflow.tasks.pages.document import NONE, Details, Document, Figure, Section, Table
+from spineflow.tasks.pages.figures import bar_chart
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE
+from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS
+from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+from spineflow.tasks.topdown.checks.replicate import study, with_estimator
+from spineflow.tasks.topdown.design.allocation import allocation_of
+from spineflow.tasks.topdown.design.design import EXACT, UNDETERMINED, margin_of
+from spineflow.tasks.topdown.design.problem import UniverseProblem
+from spineflow.tasks.topdown.design.settings import DesignSettings, Target, UniverseDesign
+from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
+from spineflow.tasks.topdown.spine.build import universe_spine
+
+FULL, BLOCKS = "full_information", "block_by_block"
+"""Estimators whose unbiased estimates are those of a linear problem."""
+SIMULATED = (
+    "pairs",
+    "root_mean_square_error",
+    "predicted_standard_deviation",
+    "bias",
+    "mean_absolute_error",
+    "false_zeros",
+    "false_positives",
+)
+"""Statistics of the errors that a simulation tells."""
+STAMP = f"{NOT_PRIVATE}: simulated on data that may be disclosed; for choosing settings only"
+KEYS = ("estimator", "universe", "quantity", "level", "size_class")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The 95 % margin of a query's answers at a level, root mean square; 0 for what is exact, None
+    for what nothing measured determines. By estimator, without non-negativity and rounding."""
+
+    universe: str
+    query: str
+    level: str
+    n_areas: int
+    margins: Mapping[str, float | None]
+
+
+def forecasts(
+    settings: TopdownSettings, geography: pd.DataFrame, invariants: pd.DataFrame
+) -> list[Forecast]:
+    """Of every universe, measured query and level, from the tables of
+    `tasks.census.inputs.read_addresses`."""
+    found = []
+    frame = geography[inhabitable(invariants)].reset_index(drop=True)
+    for universe in settings.run.universes:
+        asked = settings.budget_of(universe).query_shares.values()
+        queries = dict.fromkeys((TOTAL, *(query for shares in asked for query in shares)))
+        spine = universe_spine(settings, universe, geography, invariants)
+        levels = [level.name for level in entity_levels(spine, frame)]
+        rows = [(query, level) for query in queries for level in levels]
+        margins: list[dict[str, float | None]] = [{} for _ in rows]
+        for estimator in (FULL, BLOCKS):
+            estimated = with_estimator(settings, estimator)
+            targets = {
+                str(place): Target(query=query, level=level)
+                for place, (query, level) in enumerate(rows)
+            }
+            fields = {name: getattr(estimated, name) for name in TopdownSettings.model_fields}
+            design = {universe: UniverseDesign(targets=targets)}
+            asking = DesignSettings.model_construct(**fields, design=design)
+            problem = UniverseProblem.of(asking, universe, geography, invariants)
+            budget = estimated.budget_of(universe)
+            p = allocation_of(budget.geolevel_shares, budget.query_shares, problem.queries)
+            variances, _ = problem.variances(problem.kinds.precision(p))
+            for of_row, variance in zip(margins, variances.tolist(), strict=True):
+                is_known, is_exact = variance < UNDETERMINED, variance < EXACT
+                of_row[estimator] = (
+                    None if not is_known else 0.0 if is_exact else margin_of(variance, budget.total)
+                )
+        found += [
+            Forecast(universe, query, level, problem.n_areas[place], margins[place])
+            for place, (query, level) in enumerate(rows)
+        ]
+    return found
+
+
+def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
+    """Errors of the whole release by every estimator on input that is not confidential, with the
+    columns `KEYS` and `SIMULATED`, averaged over replicates in `folder`.
+
+    Raises InputRefused for confidential input.
+    """
+    choices: dict[str, TopdownSettings] = {
+        name: with_estimator(settings, name) for name in ESTIMATORS
+    }
+
+    def figures(run: RunDirectory, own: TopdownSettings) -> pd.DataFrame:
+        errors = compute_figures(run, own).errors
+        return errors[errors["answer"] == ALL_ANSWERS]
+
+    frames = pd.concat(study(choices, range(1, replicates + 1), folder, figures))
+    frames = frames.rename(columns={"choice": "estimator"})
+    squared = ["root_mean_square_error", "predicted_standard_deviation"]
+    frames[squared] **= 2
+    means = frames.groupby(list(KEYS), sort=False)[list(SIMULATED)].mean().reset_index()
+    means[squared] **= 0.5
+    return means
+
+
+def forecast_document(
+    settings: TopdownSettings, rows: Sequence[Forecast], errors: pd.DataFrame | None
+) -> Document:
+    """The page: margins by query and level, and what a simulation has told."""
+    sections = []
+    for universe in settings.run.universes:
+        of_universe = [row for row in rows if row.universe == universe]
+        sections.append(_margins(universe, of_universe))
+        if errors is not None:
+            sections.append(_simulation(universe, errors[errors["universe"] == universe]))
+    totals = ", ".join(
+        f"rho {float(settings.budget_of(name).total):.4g} for {name}"
+        for name in settings.run.universes
+    )
+    return Document(
+        "What the budget will give",
+        (
+            f"Forecast for {settings.privacy.dataset}: {totals}. Nothing has been spent.",
+            "Margins hold for 95 of 100 counts, and are the root mean square over all areas of a "
+            "level. They are those of unbiased estimates. What a release does to small counts, "
+            "which cannot be negative, is told by a simulation alone.",
+        ),
+        tuple(sections),
+        None if errors is None else STAMP,
+    )
+
+
+_NAMES = {FULL: "all measurements", BLOCKS: "blocks alone"}
+
+
+def _margins(universe: str, rows: Sequence[Forecast]) -> Section:
+    levels = [row for row in rows if row.query == TOTAL]
+    blocks: list[str | Table | Figure | Details] = []
+    drawn = [row for row in levels if all(value for value in row.margins.values())]
+    if drawn:
+        series = {
+            words: [float(row.margins[name] or 0.0) for row in drawn]
+            for name, words in _NAMES.items()
+        }
+        title = f"Margins of the total of {universe}"
+        names = [row.level for row in drawn]
+        svg = bar_chart(names, series, title=title, value_label="95 % margin")
+        blocks.append(Figure(svg, f"{title}, with the budget as it is and spent on blocks alone."))
+    for query in dict.fromkeys(row.query for row in rows):
+        table = Table(
+            ("level", "areas", *(f"margin, {words}" for words in _NAMES.values())),
+            tuple(
+                (row.level, row.n_areas, *(_shown(row.margins[name]) for name in _NAMES))
+                for row in rows
+                if row.query == query
+            ),
+        )
+        blocks.append(table if query == TOTAL else Details(query, (table,)))
+    return Section(f"Margins of {universe}", tuple(blocks))
+
+
+def _shown(margin: float | None) -> str | float:
+    if margin is None:
+        return "not determined"
+    return "exact" if margin == 0 else margin
+
+
+def _simulation(universe: str, errors: pd.DataFrame) -> Section:
+    words = tuple(name.replace("_", " ") for name in SIMULATED)
+    blocks: list[str | Table | Figure | Details] = [
+        "Mean figures over replicates of the whole release, on this input, by estimator. The "
+        "predicted standard deviation is that of unbiased estimates."
+    ]
+    for quantity, of_quantity in errors.groupby("quantity", sort=False):
+        table = Table(
+            ("estimator", "level", "size", *words),
+            tuple(
+                (
+                    row["estimator"],
+                    row["level"],
+                    row["size_class"],
+                    *map(_number, row[[*SIMULATED]]),
+                )
+                for _, row in of_quantity.iterrows()
+            ),
+        )
+        blocks.append(Details(str(quantity), (table,)))
+    return Section(f"Simulated releases of {universe}", tuple(blocks))
+
+
+def _number(value: float) -> float | str:
+    return NONE if value != value else float(value)

@@ -1,0 +1,116 @@
+"""Forecasts against what releases of a generated county turn out to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.running import PRESETS
+from spineflow.tasks.census.inputs import read_addresses
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.accuracy.errors import ALL_SIZES
+from spineflow.tasks.topdown.checks.replicate import with_estimator
+from spineflow.tasks.topdown.design import forecast
+from spineflow.tasks.topdown.design.forecast import BLOCKS, FULL, forecasts, simulated
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+SETTINGS = """\
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = false
+[privacy]
+dataset = "county"
+[run]
+universes = ["persons"]
+"""
+NORMAL_95 = 1.959963984540054
+REPLICATES = 40
+
+
+def county(folder: Path, persons: int) -> TopdownSettings:
+    generate_county(folder, persons=persons, seed=5)
+    (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+    return load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
+
+
+def margins_of(settings: TopdownSettings) -> dict[tuple[str, str], dict[str, float | None]]:
+    tables = settings.input.paths()
+    addresses = read_addresses(units=tables["units"], geography=tables["geography"])
+    return {(row.query, row.level): row.margins for row in forecasts(settings, *addresses)}
+
+
+@pytest.mark.soak
+def test_predicted_errors_of_totals_are_those_of_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root mean square errors of totals at block groups and above, within a tenth or, where there
+    are few areas, within what so many replicates can tell."""
+    settings = county(tmp_path, 6_000)
+    monkeypatch.setattr(forecast, "ESTIMATORS", (FULL,))
+    errors = simulated(settings, REPLICATES, tmp_path / "study")
+    errors = errors[
+        (errors["quantity"] == "total population") & (errors["size_class"] == ALL_SIZES)
+    ]
+    margins = margins_of(settings)
+    compared = 0
+    for row in errors.itertuples():
+        margin = margins["total", row.level][FULL]
+        if row.level == "block" or not margin:
+            continue
+        predicted = margin / NORMAL_95
+        assert row.predicted_standard_deviation == pytest.approx(predicted, rel=1e-3)
+        if row.level in ("tract", "block group", "county subdivision", "place"):
+            compared += 1
+            tolerance = max(0.1, 3 / np.sqrt(2 * REPLICATES * row.pairs))
+            assert row.root_mean_square_error == pytest.approx(predicted, rel=tolerance), row.level
+    assert compared >= 3
+
+
+def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(tmp_path: Path) -> None:
+    settings = county(tmp_path, 1_500)
+    margins = margins_of(settings)
+    whole, block = margins["total", "state"][BLOCKS], margins["total", "block"][BLOCKS]
+    assert margins["total", "state"][FULL] == 0
+    n_blocks = pd.read_csv(tmp_path / "grfc.txt", sep="|").shape[0]
+    # Every block is measured alike, but those with group quarters have more cells.
+    assert whole is not None and block is not None
+    assert 0.5 * n_blocks < (whole / block) ** 2 <= n_blocks
+    alone = with_estimator(settings, BLOCKS)
+    assert np.isclose(margins_of(alone)["total", "state"][BLOCKS], whole)
+
+
+@pytest.mark.slow
+def test_the_page_has_every_level_and_spends_nothing(tmp_path: Path, capsys) -> None:
+    county(tmp_path, 1_500)
+    page = tmp_path / "forecast.html"
+    command = ["budget", "topdown", str(tmp_path / "settings.toml"), "--forecast", str(page)]
+    assert main([*command, "--replicates", "1"]) == 0
+    text = page.read_text(encoding="utf-8")
+    for words in ("What the budget will give", "block group", "false zeros", "NOT PRIVATE"):
+        assert words in text
+    assert not (tmp_path / "ledger.db").exists()
+
+
+@pytest.mark.parametrize(
+    "override, sentence",
+    [
+        ("input.confidential=true", "set input.confidential = false"),
+        ("privacy.infinite=true", "discrete Gaussian noise only"),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused(
+    override: str, sentence: str, tmp_path: Path, capsys
+) -> None:
+    county(tmp_path, 1_500)
+    page = tmp_path / "forecast.html"
+    command = ["budget", "topdown", str(tmp_path / "settings.toml"), "--forecast", str(page)]
+    assert main([*command, "--replicates", "1", "--set", override]) == 2
+    out, error = capsys.readouterr()
+    assert sentence in error and not out and not page.exists()
