@@ -26,6 +26,7 @@ PLACES = {
     "CoarseningDeclaration": "`[census.coarsenings.<name>]`",
     "UniverseDeclaration": "`[census.universes.<name>]`",
     "Step": "`through`, or an entry of it",
+    "OccupantDeclaration": "`[census.universes.<name>.occupants.<name>]`",
     "StructuralZeroDeclaration": "`[[census.universes.<name>.structural_zeros]]`",
     "InvariantDeclaration": "`[[census.universes.<name>.invariants]]`",
     "BoundDeclaration": "`[[census.universes.<name>.bounds]]`",

@@ -178,6 +178,7 @@ class Census:
         names = [] if self.geography is None else [self.geography.table]
         for universe in self.universes.values():
             names += [universe.declared.table, *(step.table for step in universe.steps)]
+            names += [occupant.table for occupant in universe.declared.occupants.values()]
         return tuple(dict.fromkeys([*names, *self.earlier_releases]))
 
     @property
@@ -327,6 +328,12 @@ def _universe(
     geolevels = census.geography.geolevels if census.geography else None
     if census.layout == DECLARED and declared.area is None:
         raise ValueError(f"{where} needs area, the column with the code of a record's area")
+    through = (declared.through,) if isinstance(declared.through, Step) else declared.through
+    for step in through:
+        if step.table in declared.occupants:
+            raise ValueError(
+                f"{where} has occupants named as the table {step.table!r}; rename them"
+            )
     zeros = tuple(
         Zero(zero.name or f"zero_{number}", zero.where)
         for number, zero in enumerate(declared.structural_zeros, 1)
@@ -474,18 +481,32 @@ def names_of_table(table: TableDeclaration) -> set[str]:
     return names | {rows.each for rows in table.rows if rows.each}
 
 
-def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
-    """Masks `(n_cells,)` of the cells that each variable of a table counts, in their order."""
+def table_variables(table: TableDeclaration, schema: Schema) -> list[tuple[str, np.ndarray]]:
+    """The variables of a table in their order: what each counts in words, and the mask `(n_cells,)`
+    of its cells.
+
+    Example of words: "adult: adult; sex: male", and "all records" where there is no condition.
+    """
     everyone = schema.cells_where(table.where)
-    masks = []
+    found = []
     for rows in table.rows:
         inside = everyone & schema.cells_where(rows.where)
+        conditions = [f"{name}: {', '.join(map(str, v))}" for name, v in rows.where.items()]
         if rows.each is None:
-            masks.append(inside)
+            found.append(("; ".join(conditions) or "all records", inside))
             continue
+        coarsening = schema.coarsening(rows.each)
+        levels = coarsening.levels if coarsening else schema.labels(rows.each)
         row_of_cell = marginal_query(schema, rows.each).row_of_cell
-        masks += [inside & (row_of_cell == row) for row in np.unique(row_of_cell[inside])]
-    return masks
+        for row in np.unique(row_of_cell[inside]).tolist():
+            label = "; ".join([*conditions, f"{rows.each}: {levels[row]}"])
+            found.append((label, inside & (row_of_cell == row)))
+    return found
+
+
+def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
+    """Masks `(n_cells,)` of the cells that each variable of a table counts, in their order."""
+    return [mask for _, mask in table_variables(table, schema)]
 
 
 def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -47,14 +47,16 @@ class LevelRule(Part):
     level: str
     """Label of the level; several rules may lead to one."""
     where: dict[str, Codes] = {}
-    """By column of the universe's table, or `table.column` of one that `through` leads to."""
+    """By column of the universe's table, `table.column` of one that `through` leads to, or
+    `<name>.column` of occupants."""
 
 
 class AttributeDeclaration(Part):
     """How the records of a table are told apart: one column recoded, or rules over several."""
 
     column: str | None = None
-    """Column of the universe's table, or `table.column` of one that `through` leads to."""
+    """Column of the universe's table, `table.column` of one that `through` leads to, or
+    `<name>.column` of occupants."""
     levels: dict[str, Codes] | None = None
     """Codes of every level, by its label."""
     numbers: tuple[int, int] | None = None
@@ -108,6 +110,23 @@ class Step(Part):
     """Table that the way leads to."""
     key: str
     """Column that tells its rows apart."""
+
+
+class OccupantDeclaration(Part):
+    """Rows of another table that refer to the records of a universe, as persons to their household.
+
+    Attributes read their columns as `<name>.column`, which needs one row for each record at most,
+    and how many there are as `<name>.number`. All columns of a record without any are blank.
+    """
+
+    table: str
+    """Table of the rows."""
+    column: str
+    """Column of that table that says which record a row belongs to."""
+    key: str
+    """Column of the universe's table that has the same value."""
+    where: dict[str, Codes] = {}
+    """Rows that are meant, such as those of householders; by default all."""
 
 
 class StructuralZeroDeclaration(Part):
@@ -269,6 +288,8 @@ class UniverseDeclaration(Part):
     geolevels below the root; of the table that `through` leads to, if there is any."""
     through: Step | tuple[Step, ...] = ()
     """Tables on the way to the area."""
+    occupants: dict[str, OccupantDeclaration] = {}
+    """Rows of other tables that tell attributes of the records, by names for them."""
     count: str | None = None
     """Column that says how many records a row stands for; by default one."""
     structural_zeros: tuple[StructuralZeroDeclaration, ...] = ()

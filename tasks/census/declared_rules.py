@@ -110,6 +110,15 @@ def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
             f"{declared.count} must be a whole number from 0",
             "correct the column",
         )
+    for entry, occupant in declared.occupants.items():
+        yield _never(
+            name,
+            occupant.table,
+            occupant.column,
+            f"repeated_{entry}",
+            f"of the rows that are {entry} of one row of {declared.table} there must be only one",
+            f"correct the rows, or declare which are meant under {name}.occupants.{entry}.where",
+        )
     for recode in universe.recodes.values():
         columns = ", ".join(recode.columns)
         yield _never(

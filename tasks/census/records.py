@@ -17,11 +17,14 @@ from spineflow.tasks.census.census import Universe
 from spineflow.tasks.census.declarations import Step
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.histograms import HistogramSum
-from spineflow.tasks.census.recodes import UNKNOWN, whole_number
+from spineflow.tasks.census.recodes import UNKNOWN, CodeSet, whole_number
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
 from spineflow.tasks.tables.readers import Batch, Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
+
+NUMBER = "number"
+"""Column of occupants that says how many there are."""
 
 Files = Mapping[str, Sequence[InputFile]]
 """Files of every input table."""
@@ -54,15 +57,20 @@ def count_universe(
     place = _placing(files, universe, areas, evidence)
     recodes = [universe.recodes[attribute] for attribute in schema.attributes]
     asked = [column for recode in recodes for column in recode.columns] + list(universe.rows)
-    own = tuple(dict.fromkeys(column for column in asked if not _is_joined(column, steps)))
+    occupants = [load_occupants(files, universe, entry, evidence) for entry in declared.occupants]
+    told = {f"{entry}." for entry in declared.occupants} | {f"{step.table}." for step in steps}
+    own = tuple(dict.fromkeys(column for column in asked if not column.startswith(tuple(told))))
     counted = (declared.count,) if declared.count else ()
     texts = tuple(dict.fromkeys((*own, *place.area_columns, *counted)))
     zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
     sums = HistogramSum(len(areas), schema.n_cells)
-    for batch in _batches(files[declared.table], declared.table, texts, place.keys):
+    keys = tuple(dict.fromkeys((*place.keys, *(one.key for one in occupants))))
+    for batch in _batches(files[declared.table], declared.table, texts, keys):
         columns = _coded(batch, texts)
         n_rows = len(next(iter(batch.values())))
         placed = place.of(batch, columns, evidence)
+        for one in occupants:
+            columns |= one.of(batch[one.key])
         is_member = np.ones(n_rows, dtype=bool)
         for column, codes in universe.rows.items():
             is_member &= columns[column].lookup(codes.holds, bool)
@@ -184,14 +192,67 @@ def load_joined(
     return JoinedTable(index, np.where(row >= 0, behind.area[row], -1), carried)
 
 
+@dataclass(frozen=True, eq=False)
+class Occupants:
+    """What rows of another table tell of the records that they belong to, by `<name>.column`.
+
+    key : column of the records that `index`, of the rows' references, is asked for.
+    number : by row, how many have its reference.
+    """
+
+    key: str
+    index: KeyIndex
+    columns: Mapping[str, CodedColumn]
+    number_name: str
+    number: np.ndarray
+
+    def of(self, keys: pa.Array) -> dict[str, CodedColumn]:
+        """The columns of records with these keys."""
+        row = self.index.positions(keys)
+        found = {name: _taken(column, row) for name, column in self.columns.items()}
+        number = np.where(row >= 0, self.number[row], 0) if len(self.number) else np.zeros_like(row)
+        texts = tuple(str(n) for n in range(int(number.max(initial=0)) + 1))
+        return found | {self.number_name: CodedColumn(number, texts)}
+
+
+def load_occupants(
+    files: Files, universe: Universe, name: str, evidence: EvidenceTally
+) -> Occupants:
+    """The rows of a universe's occupants.
+
+    Evidence: rows that are not alone of one record, where attributes read their columns.
+    """
+    declared = universe.declared.occupants[name]
+    conditions = {column: CodeSet.of(codes) for column, codes in declared.where.items()}
+    wanted = tuple(column for column in _columns_of(universe, name) if column != NUMBER)
+    texts, keys = tuple(dict.fromkeys((*wanted, *conditions))), (declared.column,)
+    parts: dict[str, list] = {column: [] for column in (*wanted, *keys)}
+    for batch in _batches(files[declared.table], declared.table, texts, keys):
+        columns = _coded(batch, texts)
+        fits = np.ones(len(batch[declared.column]), dtype=bool)
+        for column, codes in conditions.items():
+            fits &= columns[column].lookup(codes.holds, bool)
+        for column, part in parts.items():
+            part.append(batch[column].filter(pa.array(fits)))
+    arrays = {column: _whole(part) for column, part in parts.items()}
+    index = KeyIndex(arrays[declared.column])
+    if wanted:
+        evidence.add_mask(universe.name, f"repeated_{name}", index.is_repeated)
+    first = index.positions(arrays[declared.column])
+    number = np.bincount(first[first >= 0], minlength=len(first))
+    told = {f"{name}.{column}": values for column, values in _coded(arrays, wanted).items()}
+    return Occupants(declared.key, index, told, f"{name}.{NUMBER}", number)
+
+
 def _is_joined(column: str, steps: Sequence[Step]) -> bool:
     """Whether a column is of a table on the way to the area."""
     return any(column.startswith(f"{step.table}.") for step in steps)
 
 
 def _columns_of(universe: Universe, table: str) -> tuple[str, ...]:
-    """Columns of a table that the universe's recodes read."""
+    """Columns of a table, or of occupants, that the universe's recodes and conditions read."""
     names = [column for recode in universe.recodes.values() for column in recode.columns]
+    names += universe.rows
     prefix = f"{table}."
     return tuple(
         dict.fromkeys(name.removeprefix(prefix) for name in names if name.startswith(prefix))

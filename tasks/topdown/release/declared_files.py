@@ -7,7 +7,8 @@ column that counts them. Rows are ordered by area, then by cell.
 
 `tables/<name>.parquet` and `.csv` have a row for each entity of each summary level of the table and
 each answer to its query, zeros included: `level`, `code` (the path of a geounit, the value of any
-other column), a label for each attribute or coarsening that the query names, and `count`.
+other column), a label for each attribute or coarsening that the query names, and `count`. A table
+of variables has their numbers from 1, `variable`, and what they count, `label`, in place of these.
 
 Both are text with pipes between the fields and a header, and follow from the estimates of the last
 geolevel alone. A run that is not private is stamped as its other files are: the Parquet metadata
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 from spineflow.geography.declared import declared_units
 from spineflow.tasks.answers.estimates import read_estimates
-from spineflow.tasks.census.census import label_parts
+from spineflow.tasks.census.census import label_parts, table_variables
 from spineflow.tasks.census.declarations import TableDeclaration
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
@@ -40,7 +41,7 @@ from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 
 TABLES = "tables"
-COUNT = "count"
+COUNT, VARIABLE, LABEL = "count", "variable", "label"
 ROWS_PER_BATCH = 1 << 18
 
 
@@ -165,7 +166,17 @@ class TableAnswers:
 
     @classmethod
     def of(cls, schema: Schema, table: TableDeclaration) -> TableAnswers:
-        """Those that the table's query and its universe leave."""
+        """Those that the table's query and its conditions leave, or its variables."""
+        if table.rows:
+            labels, masks = zip(*table_variables(table, schema), strict=True)
+            number = np.arange(len(masks))
+            return cls(
+                sparse.csr_array(np.array(masks).astype(np.int64)),
+                {
+                    VARIABLE: (number, [str(1 + i) for i in number]),
+                    LABEL: (number, labels),
+                },
+            )
         query = marginal_query(schema, table.query)
         inside = schema.cells_where(table.where)
         rows = np.unique(query.row_of_cell[inside])

@@ -1,0 +1,185 @@
+"""Universes of units told by their occupants, and tables of variables, compared with pandas."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
+
+from tests.tasks.topdown.declared import load, run_declared
+
+PLACE = ["region", "area"]
+AGES = ["15-39", "40-64", "65-99"]
+TREE: dict[str, Any] = {
+    "census": {
+        "geography": {"table": "areas", "geolevels": ["all", *PLACE]},
+        "attributes": {
+            "householder": {"column": "head.age", "bins": [15, 40, 65], "largest": 99},
+            "size": {
+                "column": "member.number",
+                "levels": {"one": ["1"], "more": [{"from": 2, "to": 9}]},
+            },
+            "with_children": {
+                "rules": [
+                    {"level": "no", "where": {"child.number": ["0"]}},
+                    {"level": "yes", "where": {}},
+                ]
+            },
+            "tenure": {"column": "tenure", "levels": {"owned": ["o"], "rented": ["r"]}},
+        },
+        "coarsenings": {
+            "old": {"attribute": "householder", "levels": {"old": ["65-99"], "young": []}}
+        },
+        "universes": {
+            "households": {
+                "table": "homes",
+                "where": {"member.number": [{"from": 1, "to": 99}]},
+                "attributes": ["householder", "size", "with_children", "tenure"],
+                "area": PLACE,
+                "occupants": {
+                    "head": {
+                        "table": "people",
+                        "column": "home",
+                        "key": "id",
+                        "where": {"role": ["head"]},
+                    },
+                    "member": {"table": "people", "column": "home", "key": "id"},
+                    "child": {
+                        "table": "people",
+                        "column": "home",
+                        "key": "id",
+                        "where": {"age": [{"from": 0, "to": 14}]},
+                    },
+                },
+            }
+        },
+        "tables": [
+            {
+                "name": "H",
+                "universe": "households",
+                "where": {"tenure": ["owned"]},
+                "levels": ["region", "zone"],
+                "rows": [
+                    {},
+                    {"where": {"with_children": ["yes"]}},
+                    {"where": {"with_children": ["yes"]}, "each": "householder"},
+                    {"where": {"size": ["one"]}, "each": "old"},
+                ],
+            }
+        ],
+    },
+    "input": {
+        "areas": "areas.csv",
+        "homes": "homes.parquet",
+        "people": "people.parquet",
+        "confidential": False,
+    },
+    "privacy": {"dataset": "h", "infinite": True},
+    "geography": {"spine": "conventional"},
+    "budget": {
+        "households": {"rho": "1", "delta": "1e-10", "queries": {"other": {"detailed": "1"}}}
+    },
+}
+
+
+def write_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Areas, and one row a household as pandas has it."""
+    rng = np.random.default_rng(2)
+    areas = pd.DataFrame([(r, f"{i}") for r in "ab" for i in range(3)], columns=PLACE)
+    areas["zone"] = ["x", "y", "", "x", "y", "y"]
+    areas.to_csv(folder / "areas.csv", index=False)
+    homes, people = [], []
+    for region, area, _ in areas.itertuples(index=False):
+        for _ in range(12):
+            home = f"h{len(homes)}"
+            homes.append(
+                {"id": home, "region": region, "area": area, "tenure": rng.choice(["o", "r"])}
+            )
+            for member in range(int(rng.integers(0, 5))):
+                age = int(rng.integers(15, 90)) if member == 0 else int(rng.integers(0, 60))
+                role = "head" if member == 0 else "other"
+                people.append({"home": home, "age": age, "role": role})
+    rng.shuffle(people)
+    frames = pd.DataFrame(homes), pd.DataFrame(people)
+    for name, frame in zip(("homes", "people"), frames, strict=True):
+        frame.to_parquet(folder / f"{name}.parquet")
+    members = (
+        frames[1].groupby("home").agg(n=("age", "size"), children=("age", lambda a: (a < 15).any()))
+    )
+    heads = frames[1][frames[1]["role"] == "head"].set_index("home")["age"]
+    found = frames[0].merge(members, left_on="id", right_index=True)
+    found["householder"] = pd.cut(found["id"].map(heads), [14, 39, 64, 99], labels=AGES).astype(str)
+    found["size"] = np.where(found["n"] == 1, "one", "more")
+    found["with_children"] = np.where(found["children"], "yes", "no")
+    found["tenure"] = found["tenure"].map({"o": "owned", "r": "rented"})
+    return areas, found
+
+
+def settings_of(folder: Path, tree: dict[str, Any] = TREE):
+    (folder / "settings.toml").write_text(tomli_w.dumps(tree), encoding="utf-8")
+    return load(folder / "settings.toml")
+
+
+def test_households_are_told_by_their_occupants(tmp_path: Path) -> None:
+    areas, truth = write_tables(tmp_path)
+    assert len(truth) < 72, "some homes should be empty"
+    run, outcomes = run_declared(settings_of(tmp_path), tmp_path / "run")
+    assert not [outcome for outcome in outcomes if not outcome.passed]
+    released = pd.read_parquet(run.unchecked_release / "mdf_households.parquet")
+    keys = [*PLACE, "householder", "size", "with_children", "tenure"]
+    pd.testing.assert_series_equal(
+        released.astype(str).groupby(keys).size(), truth.groupby(keys).size()
+    )
+
+    table = pd.read_parquet(run.unchecked_release / "tables" / "H.parquet")
+    assert list(table) == ["level", "code", "variable", "label", "count"]
+    owned = truth[truth["tenure"] == "owned"].merge(areas, on=PLACE)
+    has, alone = owned["with_children"] == "yes", owned["size"] == "one"
+    is_old = owned["householder"] == "65-99"
+    masks = {"all records": has | ~has, "with_children: yes": has}
+    masks |= {
+        f"with_children: yes; householder: {age}": has & (owned["householder"] == age)
+        for age in AGES
+    }
+    masks |= {"size: one; old: old": alone & is_old, "size: one; old: young": alone & ~is_old}
+    for level, codes in (("region", ["a", "b"]), ("zone", ["x", "y"])):
+        for code in codes:
+            found = table[(table["level"] == level) & (table["code"] == code)]
+            assert found["variable"].tolist() == [str(i) for i in range(1, 8)]
+            assert found["label"].tolist() == list(masks)
+            here = owned[level] == code
+            assert found["count"].tolist() == [int((mask & here).sum()) for mask in masks.values()]
+
+
+def test_two_heads_of_one_household_are_refused(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    people = pd.read_parquet(tmp_path / "people.parquet")
+    people.loc[people["home"] == people["home"].value_counts().index[0], "role"] = "head"
+    people.to_parquet(tmp_path / "people.parquet")
+    with pytest.raises(InputRefused, match="head of one row of homes there must be only one"):
+        check_input_of(settings_of(tmp_path)).accepted()
+
+
+def test_an_occupied_home_without_a_head_is_refused(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    people = pd.read_parquet(tmp_path / "people.parquet")
+    people[people.index != people.index[people["role"] == "head"][0]].to_parquet(
+        tmp_path / "people.parquet"
+    )
+    with pytest.raises(InputRefused, match="head.age must have a level of the attribute household"):
+        check_input_of(settings_of(tmp_path)).accepted()
+
+
+def test_occupants_need_a_name_of_their_own(tmp_path: Path) -> None:
+    tree = deepcopy(TREE)
+    universe = tree["census"]["universes"]["households"]
+    universe["through"] = {"column": "id", "table": "head", "key": "id"}
+    with pytest.raises(InputRefused, match="occupants named as the table 'head'"):
+        settings_of(tmp_path, tree)
