@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spineflow.runs import Run
 
 ENDS = ("lower", "upper")
-AT_MOST = 40
+AT_MOST = 30
 """Rows of a figure of margins: more cannot be read."""
 
 SMALLEST_BAR = 1e-3
@@ -50,7 +50,7 @@ def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
         start = start + shares.to_numpy()
     axes.invert_yaxis()
     axes.set_xlabel("share of the universe's budget")
-    axes.legend(fontsize="x-small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
+    axes.legend(fontsize="small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
     return _finished(axes)
 
 
@@ -81,14 +81,17 @@ def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
         axes.plot(geolevels, errors, marker="o", markersize=4, color=color, label=name)
     axes.set_yscale("log")
     axes.set_ylabel("mean absolute error of an answer")
-    axes.legend(fontsize="x-small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
+    axes.legend(fontsize="small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
     return _finished(axes)
 
 
 def plot_margins(run: Run, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
-    """Released counts of a table with their margins: intervals that hold the truth at 90 %.
+    """Margins of a table's counts, as far as they reach below and above what was released.
 
-    The first 40 rows are drawn.
+    A margin is an interval that holds the truth with a probability of 90 % at least. It need not
+    hold the released count, which has to fit all others.
+
+    The first 30 rows are drawn.
 
     Args:
         run: A run of topdown.
@@ -114,18 +117,18 @@ def plot_margins(run: Run, table: str, count: str | None = None, ax: Axes | None
     keys = [n for n in released.columns if n in margins.columns and n not in ends]
     if "GEOID" in keys:
         keys = ["GEOCODE"]
-    rows = released[keys].astype(str).agg(", ".join, axis=1)[:AT_MOST]
-    low, high = (margins[end].to_numpy(dtype=float)[:AT_MOST] for end in ends)
+    released = released[:AT_MOST]
+    counts = released[value].to_numpy(dtype=float)
+    low, high = (margins[end].to_numpy(dtype=float)[:AT_MOST] - counts for end in ends)
+    names = released[keys].astype(str).agg(", ".join, axis=1)
+    rows = [f"{name}: {count:,.0f}" for name, count in zip(names, counts, strict=True)]
     axes = _axes(ax, len(rows))
     places = np.arange(len(rows))
-    axes.hlines(
-        places, low, high, color=_colors(1)[0], linewidth=5, alpha=0.35, label="margin, 90 %"
-    )
-    axes.plot(released[value][:AT_MOST], places, "|", color="black", markersize=9, label="released")
+    axes.hlines(places, low, high, color=_colors(1)[0], linewidth=6, alpha=0.4)
+    axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_yticks(places, rows)
     axes.invert_yaxis()
-    axes.set_xlabel(value)
-    axes.legend(fontsize="x-small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
+    axes.set_xlabel(f"margin of 90 %, from the released {value}")
     return _finished(axes)
 
 
@@ -149,10 +152,10 @@ def _axes(ax: Axes | None, n_rows: int) -> Axes:
 
 
 def _colors(n: int) -> list[Any]:
-    """Colours that are told apart whatever kind of sight a reader has."""
+    """Colours of n lines or bars, told apart as well as so many can be."""
     import matplotlib
 
-    return list(matplotlib.colormaps["viridis"](np.linspace(0.05, 0.9, max(n, 1))))
+    return list(matplotlib.colormaps["tab10" if n <= 10 else "tab20"](range(n)))
 
 
 def _finished(axes: Axes) -> Axes:
