@@ -1,12 +1,14 @@
 """A designed budget against that of production: predicted margins, and errors over replicates.
 
-Run `python tests/benchmarks/designed_budget.py [--replicates N] [--generated PERSONS]` from the
-repository's root. The county is that of ../shared/data/ri2010_bristol_fixed_width, or a generated
-one. The persons budget of production is split anew, at the same rho, for totals and for race by
-Hispanic origin at tracts, block groups and county subdivisions. Both budgets are then measured and
-estimated with full information under fixed seeds. `predicted` is the root of the mean variance of
-best linear unbiased estimates, `realised` the root of the mean squared error of the release, with
-its standard error over the replicates. Writes the table that docs/design_of_a_budget.md shows.
+Run `python tests/benchmarks/designed_budget.py [--replicates N] [--state | --generated PERSONS]
+[--queries Q ...]` from the repository's root. The county is that of
+../shared/data/ri2010_bristol_fixed_width, or a generated one; --state takes ../shared/data/ri2010.
+The persons budget of production is split anew, at the same rho, for the queries (totals, and race
+by Hispanic origin) at tracts, block groups, county subdivisions and, where there are any, places.
+Both budgets are then measured and estimated with full information under fixed seeds. `predicted`
+is the root of the mean variance of best linear unbiased estimates, `realised` the root of the mean
+squared error of the release, with its standard error over the replicates. Writes the tables that
+docs/design_of_a_budget.md shows.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -25,7 +28,10 @@ import pandas as pd  # noqa: E402
 REPOSITORY = Path(__file__).resolve().parents[2]
 BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
 BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
+STATE = BRISTOL.with_name("ri2010")
+STATE_FILES = ("persons.parquet", "units.parquet", "grfc.txt")
 LEVELS = ("tract", "block group", "county subdivision")
+LEVELS_OF_STATE = (*LEVELS, "place")
 QUERIES = ("total", "hispanic * cenrace")
 NORMAL_95 = 1.959963984540054
 SETTINGS = """
@@ -55,17 +61,22 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=20)
-    parser.add_argument("--generated", type=int, metavar="PERSONS")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--generated", type=int, metavar="PERSONS")
+    where.add_argument("--state", action="store_true")
+    parser.add_argument("--queries", nargs="+", default=QUERIES, metavar="Q")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         persons, units, geography = (BRISTOL / file for file in BRISTOL_FILES)
+        if asked.state:
+            persons, units, geography = (STATE / file for file in STATE_FILES)
         if asked.generated:
             made = generate_county(folder / "county", persons=asked.generated, seed=1)
             persons, units, geography = made.persons, made.units, made.geography
         text = SETTINGS.format(persons=persons, units=units, geography=geography)
-        for level in LEVELS:
-            for query in QUERIES:
+        for level in LEVELS_OF_STATE if asked.state else LEVELS:
+            for query in asked.queries:
                 text += f'"{level}, {query}" = {{ query = "{query}", level = "{level}" }}\n'
         (folder / "settings.toml").write_text(text)
         presets = REPOSITORY / "flows" / "settings"
@@ -82,28 +93,36 @@ def main() -> None:
         }
         started = time.perf_counter()
         seeds = range(1, asked.replicates + 1)
-        frame = pd.concat(study(choices, seeds, folder / "study", squared_errors))
+        frames = (
+            []
+            if not asked.replicates
+            else list(
+                study(
+                    choices, seeds, folder / "study", partial(squared_errors, queries=asked.queries)
+                )
+            )
+        )
         seconds = time.perf_counter() - started
     print("| query | areas | | production | designed | ratio |")
     print("|---|---|---|---|---|---|")
     for target in design.targets:
-        of_target = frame[(frame["query"] == target.query) & (frame["level"] == target.where)]
-        realised = {
-            choice: _root(of_target[of_target["choice"] == choice]["mean_squared_error"])
-            for choice in choices
-        }
-        areas = f"{target.n_areas} {target.where}s"
         now, then = target.now / NORMAL_95, target.designed / NORMAL_95
+        areas = f"{target.n_areas} {target.where}s"
         print(
             f"| {target.query} | {areas} | predicted | {now:.3g} | {then:.3g} | {then / now:.2f} |"
         )
-        shown = " | ".join(f"{mean:.3g} ± {error:.1g}" for mean, error in realised.values())
-        ratio = realised["designed"][0] / realised["production"][0]
-        print(f"| | | realised | {shown} | {ratio:.2f} |")
+        if frames:
+            frame = pd.concat(frames)
+            of_target = frame[(frame["query"] == target.query) & (frame["level"] == target.where)]
+            of_choice = of_target.groupby("choice")["mean_squared_error"]
+            realised = {choice: _root(of_choice.get_group(choice)) for choice in choices}
+            shown = " | ".join(f"{mean:.3g} ± {error:.1g}" for mean, error in realised.values())
+            ratio = realised["designed"][0] / realised["production"][0]
+            print(f"| | | realised | {shown} | {ratio:.2f} |")
     print(f"\n{asked.replicates} replicates in {seconds:.0f} s")
 
 
-def squared_errors(run, settings) -> pd.DataFrame:
+def squared_errors(run, settings, queries=QUERIES) -> pd.DataFrame:
     """query, level, mean_squared_error of a replicate, over the areas of each level."""
     from spineflow.tasks.census.histograms import read_histogram
     from spineflow.tasks.census.invariants import (
@@ -128,9 +147,9 @@ def squared_errors(run, settings) -> pd.DataFrame:
     cell, count = table["cell"].to_numpy(), table["count"].to_numpy()
     rows = []
     for level in entity_levels(spine, geography.reset_index(drop=True)):
-        if level.name not in LEVELS:
+        if level.name not in LEVELS_OF_STATE:
             continue
-        for name in QUERIES:
+        for name in queries:
             query = marginal_query(schema, name)
             error = np.zeros((level.n_entities + 1, query.n_rows))
             np.add.at(error, (level.entity[row], query.row_of_cell[cell]), count)
