@@ -185,6 +185,8 @@ def parser() -> argparse.ArgumentParser:
         "folder, and in its report folder too if no input is confidential.",
     )
     report.add_argument("run_directories", metavar="RUN_DIR", nargs="+", help=RUN_DIR)
+    expected = "also simulate N releases from each of topdown: errors to be expected, public"
+    report.add_argument("--expected", type=int, default=0, metavar="N", help=expected)
 
     replicates = add(
         "replicates",
@@ -425,9 +427,11 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from spineflow.flows.reports import write_comparison, write_report
+    from spineflow.flows.reports import write_comparison, write_expected_errors, write_report
 
     existing = [_existing(folder) for folder in options.run_directories]
+    for run, _, settings in existing if options.expected else ():
+        print(f"expected errors: {write_expected_errors(run, settings, options.expected)}")
     if len(existing) > 1:
         print(f"comparison: {write_comparison(existing)}")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,8 @@ from spineflow.tasks.runs.directory import RunDirectory, secure_confidential
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.gate import stamp_files
 from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.topdown.checks.expected import write_expected
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 
 def write_report(run: RunDirectory, product: Product, settings: ProductSettings) -> Path:
@@ -25,6 +28,19 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
         path = product.report(run, settings)
         _stamp(run, settings)
     return path
+
+
+def write_expected_errors(run: RunDirectory, settings: ProductSettings, replicates: int) -> Path:
+    """Write the errors to be expected of a finished topdown run, by simulation on its release.
+
+    Raises InputRefused for runs of other products, without a release, or not as charged.
+    """
+    if not isinstance(settings, TopdownSettings) or not settings.draws_noise:
+        raise InputRefused(f"{run.root} is no run of topdown; errors are expected of those only.")
+    _refuse_unfinished(run)
+    with run.locked(), tempfile.TemporaryDirectory() as folder:
+        _refuse_altered(run, settings)
+        return write_expected(run, settings, replicates, Path(folder))
 
 
 def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSettings]]) -> Path:

@@ -89,7 +89,7 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     public += [held_file(dataset)] if settings.is_held else []
     public += [state_totals_file(dataset)] if settings.is_declared else []
     names = [path.relative_to(dataset.root).as_posix() for path in public]
-    run = _linked(dataset, folder, "confidential", *names)
+    run = linked(dataset, folder, "confidential", *names)
     if not settings.is_declared:
         totals = read_state_totals(state_totals_file(dataset))
         write_state_totals(state_totals_file(run), {} if settings.blocks_only else totals)
@@ -101,10 +101,10 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
 
 def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Draw the noise of the replicate that `privacy.seed` of the settings names."""
-    run = _linked(layout, folder, "confidential", "spine")
+    run = linked(layout, folder, "confidential", "spine")
     for universe in settings.run.universes:
         for geolevel in read_spine(spine_folder(run, universe)).names:
-            _linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
+            linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
         for shard in read_shards(spine_folder(run, universe)):
             measure_once(run, settings, universe, shard)
     return run
@@ -112,7 +112,7 @@ def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> Ru
 
 def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
-    run = _linked(measured, folder, "confidential", "spine", "measurements")
+    run = linked(measured, folder, "confidential", "spine", "measurements")
     estimator = estimator_of(settings)
     steps: dict[str, Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], object]]
     steps = {ESTIMATE: estimator.estimate}
@@ -174,7 +174,7 @@ def study(
             shutil.rmtree(run.root)
 
 
-def _linked(source: RunDirectory, folder: Path, *names: str) -> RunDirectory:
+def linked(source: RunDirectory, folder: Path, *names: str) -> RunDirectory:
     """The run directory `folder`, made if need be, with links to these entries of another."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:

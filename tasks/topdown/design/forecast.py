@@ -14,13 +14,14 @@ from pathlib import Path
 import pandas as pd
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import TOTAL
-from spineflow.tasks.pages.document import NONE, Details, Document, Figure, Section, Table
+from spineflow.tasks.pages.document import Details, Document, Figure, Section, Table
 from spineflow.tasks.pages.figures import bar_chart
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS
 from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+from spineflow.tasks.topdown.checks.expected import KEYS, figure_tables, mean_figures
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.design.allocation import allocation_of
 from spineflow.tasks.topdown.design.design import EXACT, UNDETERMINED, margin_of
@@ -31,18 +32,7 @@ from spineflow.tasks.topdown.spine.build import universe_spine
 
 FULL, BLOCKS = "full_information", "block_by_block"
 """Estimators whose unbiased estimates are those of a linear problem."""
-SIMULATED = (
-    "pairs",
-    "root_mean_square_error",
-    "predicted_standard_deviation",
-    "bias",
-    "mean_absolute_error",
-    "false_zeros",
-    "false_positives",
-)
-"""Statistics of the errors that a simulation tells."""
 STAMP = f"{NOT_PRIVATE}: simulated on data that may be disclosed; for choosing settings only"
-KEYS = ("estimator", "universe", "quantity", "level", "size_class")
 
 
 @dataclass(frozen=True)
@@ -98,7 +88,8 @@ def forecasts(
 
 def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
     """Errors of the whole release by every estimator on input that is not confidential, with the
-    columns `KEYS` and `SIMULATED`, averaged over replicates in `folder`.
+    columns `estimator`, `KEYS` and `SIMULATED` of `tasks.topdown.checks.expected`, averaged over
+    replicates in `folder`.
 
     Raises InputRefused for confidential input.
     """
@@ -110,13 +101,9 @@ def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.Da
         errors = compute_figures(run, own).errors
         return errors[errors["answer"] == ALL_ANSWERS]
 
-    frames = pd.concat(study(choices, range(1, replicates + 1), folder, figures))
-    frames = frames.rename(columns={"choice": "estimator"})
-    squared = ["root_mean_square_error", "predicted_standard_deviation"]
-    frames[squared] **= 2
-    means = frames.groupby(list(KEYS), sort=False)[list(SIMULATED)].mean().reset_index()
-    means[squared] **= 0.5
-    return means
+    frames = study(choices, range(1, replicates + 1), folder, figures)
+    named = [frame.rename(columns={"choice": "estimator"}) for frame in frames]
+    return mean_figures(named, ("estimator", *KEYS))
 
 
 def forecast_document(
@@ -182,27 +169,11 @@ def _shown(margin: float | None) -> str | float:
 
 
 def _simulation(universe: str, errors: pd.DataFrame) -> Section:
-    words = tuple(name.replace("_", " ") for name in SIMULATED)
-    blocks: list[str | Table | Figure | Details] = [
-        "Mean figures over replicates of the whole release, on this input, by estimator. The "
-        "predicted standard deviation is that of unbiased estimates."
-    ]
-    for quantity, of_quantity in errors.groupby("quantity", sort=False):
-        table = Table(
-            ("estimator", "level", "size", *words),
-            tuple(
-                (
-                    row["estimator"],
-                    row["level"],
-                    row["size_class"],
-                    *map(_number, row[[*SIMULATED]]),
-                )
-                for _, row in of_quantity.iterrows()
-            ),
-        )
-        blocks.append(Details(str(quantity), (table,)))
-    return Section(f"Simulated releases of {universe}", tuple(blocks))
-
-
-def _number(value: float) -> float | str:
-    return NONE if value != value else float(value)
+    return Section(
+        f"Simulated releases of {universe}",
+        (
+            "Mean figures over replicates of the whole release, on this input, by estimator. The "
+            "predicted standard deviation is that of unbiased estimates.",
+            *figure_tables(errors, ("estimator", "level", "size_class")),
+        ),
+    )

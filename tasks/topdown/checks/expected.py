@@ -1,0 +1,142 @@
+"""Errors that a release can be expected to have, from the release itself.
+
+A release cannot say how far it is from the truth without telling something about the truth. But
+the mechanism is public: measured and estimated again with fresh noise, as if the released counts
+were the true ones, it is off by about as much as the release itself was. Nothing confidential is
+read, and nothing spent. What the release has lost, such as the smallest groups, the simulation
+cannot lose again: where counts are mostly zero, expect somewhat more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from spineflow.tasks.census.histograms import write_histogram
+from spineflow.tasks.pages.document import NONE, Details, Document, Section, Table
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.reports import write_page
+from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS
+from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.replicate import estimate, linked, measure, with_seed
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.release.microdata import read_block_estimates
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+
+SIMULATED = (
+    "pairs",
+    "root_mean_square_error",
+    "predicted_standard_deviation",
+    "bias",
+    "mean_absolute_error",
+    "false_zeros",
+    "false_positives",
+)
+"""Statistics of the errors that a simulation tells."""
+KEYS = ("universe", "quantity", "level", "size_class")
+FILE = "expected_error.html"
+
+
+def expected_errors(
+    run: RunDirectory, settings: TopdownSettings, replicates: int, folder: Path
+) -> pd.DataFrame:
+    """Mean figures of replicates whose truth is the release of a run; columns `KEYS`, `SIMULATED`.
+
+    Works in `folder`. Raises InputRefused for a run without noise, and for a declared census.
+    """
+    if settings.privacy.infinite or settings.is_declared:
+        raise InputRefused(
+            f"{run.root}: errors can be expected of releases with noise, of the census of 2020."
+        )
+    public = settings.input.model_copy(update={"confidential": False})
+    settings = settings.model_copy(update={"input": public})
+    layout = _of_release(run, settings, folder / "release")
+    frames = []
+    for seed in range(1, replicates + 1):
+        seeded = with_seed(settings, seed)
+        measured = measure(layout, seeded, folder / f"measured-{seed}")
+        errors = compute_figures(
+            estimate(measured, seeded, folder / f"estimated-{seed}"), seeded
+        ).errors
+        frames.append(errors[errors["answer"] == ALL_ANSWERS])
+    return mean_figures(frames, KEYS)
+
+
+def mean_figures(frames: Sequence[pd.DataFrame], keys: Sequence[str]) -> pd.DataFrame:
+    """`SIMULATED` averaged over frames by the keys; roots of mean squares as such."""
+    together = pd.concat(frames)
+    squared = ["root_mean_square_error", "predicted_standard_deviation"]
+    together[squared] **= 2
+    means = together.groupby(list(keys), sort=False)[list(SIMULATED)].mean().reset_index()
+    means[squared] **= 0.5
+    return means
+
+
+def write_expected(
+    run: RunDirectory, settings: TopdownSettings, replicates: int, folder: Path
+) -> Path:
+    """Write the page of `expected_errors` beside the public report; returns its path."""
+    errors = expected_errors(run, settings, replicates, folder)
+    document = Document(
+        "Errors to be expected of this release",
+        (
+            f"How far {replicates} releases were from this one, when the mechanism was run on the "
+            "released counts with fresh noise. The release is from the truth about as far. Nothing "
+            "confidential was read and nothing was spent.",
+            "The predicted standard deviation is that of unbiased estimates. What the release has "
+            "lost, a simulation on it cannot lose again: where counts are mostly zero, expect "
+            "somewhat more.",
+        ),
+        tuple(
+            Section(f"{universe}", figure_tables(of_universe, ("level", "size_class")))
+            for universe, of_universe in errors.groupby("universe", sort=False)
+        ),
+        settings.stamp,
+    )
+    return write_page(run.report.parent / FILE, document)
+
+
+def figure_tables(errors: pd.DataFrame, keys: Sequence[str]) -> tuple[Details, ...]:
+    """A table for each quantity: `keys`, and the figures."""
+    headers = tuple(name.replace("_", " ") for name in (*keys, *SIMULATED))
+    return tuple(
+        Details(
+            str(quantity),
+            (
+                Table(
+                    headers,
+                    tuple(
+                        (*(str(row[key]) for key in keys), *(_number(row[s]) for s in SIMULATED))
+                        for row in of_quantity.to_dict("records")
+                    ),
+                ),
+            ),
+        )
+        for quantity, of_quantity in errors.groupby("quantity", sort=False)
+    )
+
+
+def _number(value: float) -> float | str:
+    return NONE if value != value else float(value)
+
+
+def _of_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
+    """A laid out run whose truth is the release of another."""
+    layout = linked(run, folder, "spine")
+    for universe in settings.run.universes:
+        spine = read_spine(spine_folder(run, universe))
+        for geolevel in spine.names:
+            linked(run, folder, f"measurements/{universe}/{geolevel}/constraints")
+        table = read_block_estimates(run.root, universe)
+        codes, row = np.unique(table["block_geocode"].to_numpy(), return_inverse=True)
+        where = (row.reshape(-1), table["cell"].to_numpy())
+        shape = (len(codes), settings.schema_of(universe).n_cells)
+        released = sparse.csr_array((table["count"].to_numpy(), where), shape=shape)
+        layout.histogram(universe).parent.mkdir(parents=True, exist_ok=True)
+        write_histogram(layout.histogram(universe), released, codes)
+    return layout
