@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -355,6 +355,9 @@ def _universe(
         _relation(name, number, census, schemas) for number in range(len(declared.relations))
     )
     held = tuple(_held(name, entry, schema) for entry in declared.held_to)
+    for number, one in enumerate(held):
+        if any(replace(one, name="") == replace(other, name="") for other in held[:number]):
+            raise ValueError(f"{where} is held to the same answers twice as {one.name!r}")
     if held and census.layout != DECLARED:
         raise ValueError(f"{where} has held_to, which needs the layout {DECLARED!r}")
     exact = (zeros, invariants, relations, held)

@@ -125,6 +125,11 @@ def _counted(
                 "microdata; correct the path."
             )
     else:
+        if held.layout is not None:
+            raise InputRefused(
+                f"{where}: the layout {held.layout!r} of held_to {held.name!r} does nothing beside "
+                "the directory of a run, which tells its own; remove it."
+            )
         of_run = _finished_settings(run, held, where)
         earlier = of_run.compiled_census
         _refuse_other_areas(run, earlier, areas, where)

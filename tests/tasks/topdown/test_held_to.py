@@ -14,6 +14,7 @@ import tomli_w
 from spineflow.flows.order import run_in_process
 from spineflow.flows.topdown import order
 from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.declarations import HeldToDeclaration
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
@@ -363,3 +364,50 @@ def test_the_held_answers_are_charged_and_compared(folder: Path, tmp_path: Path)
     files = settings.input.files()
     assert str(folder / "counts" / "release") in files
     assert not any(name.endswith("manifest.json") for name in files)
+
+
+TOGGLES: dict[str, tuple[Any, ...]] = {
+    "release": ("counts/release", "nowhere"),
+    "layout": ("cef_2020",),
+    "universe": ("homes", "cars"),
+    "query": ("sex", "adult", "total"),
+    "where": ({"sex": ["female"]}, {"adult": ["0-17"]}),
+    "of": ({"sex": ["female"]}, {"adult": ["0-17"], "sex": ["male"]}),
+}
+"""Other values of every key of `held_to` but its name."""
+
+
+def test_no_key_of_held_to_does_nothing(folder: Path) -> None:
+    """Each is toggled: other answers or other records are then held, or the settings refused."""
+    assert {*TOGGLES, "name"} == set(HeldToDeclaration.model_fields)
+    trees = {"": later()}
+    for key, values in TOGGLES.items():
+        for value in values:
+            trees[f"{key} {value}"] = later()
+            if key == "release":
+                trees[f"{key} {value}"]["input"]["counts"] = value
+            else:
+                held(trees[f"{key} {value}"])[key] = value
+    found = {}
+    for name, tree in trees.items():
+        try:
+            settings = settings_of(folder, tree, "toggled")
+            answers = held_answers(settings, check_input_of(settings).accepted())
+        except InputRefused as error:
+            found[name] = f"refused: {error}"
+            continue
+        (one,) = settings.compiled_census.universes["people"].held
+        of = settings.schema_of("people").cells_where(one.where).tolist()
+        found[name] = str([one.query, of, *(a.toarray().tolist() for a in answers.values())])
+    base = found.pop("")
+    assert not base.startswith("refused")
+    assert base not in found.values()
+
+
+def test_the_same_answers_are_not_held_twice(folder: Path) -> None:
+    def twice(tree: Tree) -> None:
+        people = tree["census"]["universes"]["people"]
+        people["held_to"] = [{**held(tree), "name": "once"}, {**held(tree), "name": "again"}]
+
+    with pytest.raises(InputRefused, match="held to the same answers twice as 'again'"):
+        settings_of(folder, later(twice))
