@@ -42,6 +42,7 @@ PLACES = {
     "SummaryLevelDeclaration": "`[[census.summary_levels]]`",
     "QuantityDeclaration": "`[[census.quantities]]`",
     "LargestGroupDeclaration": "`[census.redistricting]`",
+    "SentenceDeclaration": "`[[census.certificate]]`",
     "GroupDeclaration": "`[[census.redistricting.groups]]`",
 }
 """Where each part of the language stands in a settings file."""

@@ -23,6 +23,7 @@ from spineflow.tasks.census.declarations import (
     HeldToDeclaration,
     LargestGroupDeclaration,
     QuantityDeclaration,
+    SentenceDeclaration,
     Step,
     SummaryLevelDeclaration,
     TableDeclaration,
@@ -152,6 +153,7 @@ class Census:
     summary_levels: tuple[SummaryLevelDeclaration, ...]
     quantities: tuple[QuantityDeclaration, ...]
     redistricting: LargestGroupDeclaration | None
+    certificate: tuple[SentenceDeclaration, ...]
 
     @property
     def is_declared(self) -> bool:
@@ -240,6 +242,16 @@ def compiled(declared: CensusDeclaration) -> Census:
     for quantity in declared.quantities:
         _known_universe(f"quantity {quantity.name!r}", quantity.universe, schemas)
         schemas[quantity.universe].cells_where(quantity.where)
+    for sentence in declared.certificate:
+        what = "a sentence of the certificate"
+        _known_universe(what, sentence.universe, schemas)
+        about = universes[sentence.universe]
+        known = {*about.full_schema.attributes, *(i.name for i in about.invariants)}
+        unknown = sorted({*sentence.holds, *sentence.lacks} - known)
+        if unknown:
+            raise ValueError(
+                f"{what} names {unknown[0]!r}, which {sentence.universe} does not have"
+            )
     return Census(
         declared.layout,
         declared.geography,
@@ -249,6 +261,7 @@ def compiled(declared: CensusDeclaration) -> Census:
         declared.summary_levels,
         declared.quantities,
         declared.redistricting,
+        declared.certificate,
     )
 
 

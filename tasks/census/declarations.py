@@ -442,6 +442,24 @@ class LargestGroupDeclaration(Part):
     """Groups that partition a population."""
 
 
+class SentenceDeclaration(Part):
+    """Words of the certificate, in place of those that are made from the other declarations."""
+
+    about: Literal["exact", "plain", "protected", "change"]
+    """What they tell: an exact fact, the same for every reader, whose records are protected, or
+    which change of one record the guarantee compares."""
+    universe: str
+    """Universe that must be run for it."""
+    name: str = ""
+    """Name of an exact fact."""
+    text: str
+    """`{attributes}` stands for those of the schema, `{at_most}` for the largest bound."""
+    holds: tuple[str, ...] = ()
+    """Invariants that must be held, and attributes that the schema must have."""
+    lacks: tuple[str, ...] = ()
+    """Invariants and attributes of which there must be none."""
+
+
 class CensusDeclaration(Part):
     """What a census is: its areas, attributes, universes and tables."""
 
@@ -465,6 +483,8 @@ class CensusDeclaration(Part):
     """What accuracy is told of; left out, the total and every measured query of few answers."""
     redistricting: LargestGroupDeclaration | None = None
     """The criterion of redistricting, where there is one."""
+    certificate: tuple[SentenceDeclaration, ...] = ()
+    """Words of the certificate; left out, they are made from the declarations."""
 
     @model_validator(mode="after")
     def _says_where(self) -> CensusDeclaration:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
+from spineflow.tasks.census.declarations import SentenceDeclaration
 from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
 from spineflow.tasks.certificates.certificate import write_certificate as write
 from spineflow.tasks.certificates.statement import Loss, Statement
@@ -17,9 +19,6 @@ from spineflow.tasks.topdown.release.declared_statements import declared_stateme
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report, guarantee_of
 from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
-from spineflow.tasks.topdown.workload.state_totals import PERSONS, holds_state_totals
-
-UNITS = "units"
 
 _METHODS = {
     "topdown": "by the TopDown Algorithm",
@@ -97,32 +96,13 @@ def statement_of(settings: TopdownSettings, reports: list[dict]) -> Statement:
 
 def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
     """The declared facts of the universes that ran, and what the release shows of them."""
-    universes, exact = settings.run.universes, []
-    if settings.is_declared:
+    if not settings.compiled_census.certificate:
         return tuple(Exact(*statement) for statement in declared_statements(settings))
-    if holds_state_totals(settings):
-        exact.append(
-            Exact("state totals", "the population of every state is released without noise")
-        )
-    if UNITS in universes:
-        exact += [
-            Exact(
-                "housing units", "the number of housing units of every block is released as it is"
-            ),
-            Exact(
-                "group quarters",
-                "the number of occupied facilities of every block is released as it is",
-            ),
-        ]
-    if PERSONS in universes:
-        exact += [
-            Exact(
-                "addresses",
-                "the numbers of housing units and of occupied facilities by type in every block "
-                "are used as they are, for the spine and for the bounds on persons",
-            ),
-            _bounds(settings),
-        ]
+    universes = settings.run.universes
+    exact = [
+        Exact(sentence.name, _text(settings, sentence))
+        for sentence in _sentences(settings, "exact")
+    ]
     exact += [
         Exact(
             "structural zero",
@@ -135,57 +115,57 @@ def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
     return tuple(exact)
 
 
-def _bounds(settings: TopdownSettings) -> Exact:
-    declared = settings.compiled_census.universes[PERSONS]
-    most = f"{max(bound.at_most or 0 for bound in declared.bounds):,}"
-    if declared.bounded_attribute(settings.schema_of(PERSONS)) is not None:
-        text = (
-            f"in every block, 1 to {most} persons per facility of each type, and at most {most} "
-            "per housing unit"
-        )
-    else:
-        text = (
-            f"in every block, at least as many persons as facilities, and at most {most} per "
-            "facility or housing unit"
-        )
-    return Exact("bounds on persons", text)
+def _sentences(
+    settings: TopdownSettings, about: str, universe: str | None = None
+) -> Iterator[SentenceDeclaration]:
+    """The declared sentences about something, of one universe or of all that ran, that hold."""
+    for sentence in settings.compiled_census.certificate:
+        name = sentence.universe
+        if sentence.about != about or name not in settings.run.universes:
+            continue
+        there = {*settings.schema_of(name).attributes, *_held_invariants(settings, name)}
+        holds = there.issuperset(sentence.holds) and there.isdisjoint(sentence.lacks)
+        if holds and universe in (None, name):
+            yield sentence
+
+
+def _held_invariants(settings: TopdownSettings, universe: str) -> Iterator[str]:
+    """Names of the invariants that the release has."""
+    census, geolevels = settings.compiled_census, settings.budget[universe].geolevels
+    for invariant in census.universes[universe].invariants:
+        is_last = invariant.geolevel == census.geolevels[-1]
+        stands = settings.is_declared or invariant.geolevel in geolevels
+        if is_last or (stands and not settings.blocks_only):
+            yield invariant.name
+
+
+def _text(settings: TopdownSettings, sentence: SentenceDeclaration) -> str:
+    """The words of a sentence, with what its settings put in."""
+    name = sentence.universe
+    bounds = settings.compiled_census.universes[name].bounds
+    most = max((bound.at_most or 0 for bound in bounds), default=0)
+    attributes = ", ".join(settings.schema_of(name).attributes)
+    return sentence.text.replace("{attributes}", attributes).replace("{at_most}", f"{most:,}")
 
 
 def _protected(settings: TopdownSettings, universe: str) -> str:
+    for sentence in _sentences(settings, "protected", universe):
+        return _text(settings, sentence)
     attributes = ", ".join(settings.schema_of(universe).attributes)
-    if settings.is_declared:
-        return f"Protected is every record of {universe}: {attributes}, and its area."
-    one = {PERSONS: "every person's record", UNITS: "every housing unit's record"}
-    what = one.get(universe, f"every record of {universe}")
-    return f"Protected is {what}: {attributes}, and its block."
+    return f"Protected is every record of {universe}: {attributes}, and its area."
 
 
 def _change(settings: TopdownSettings, universe: str) -> str:
-    if universe == UNITS and not settings.is_declared:
-        return (
-            "The guarantee compares two tables that differ in one housing unit, which is occupied "
-            "in one and vacant in the other; the number of housing units of every block is the "
-            "same in both."
-        )
-    if universe != PERSONS or settings.is_declared:
-        return (
-            f"The guarantee compares two tables that differ in one record of {universe}, and that "
-            "agree in the facts which are public by declaration."
-        )
-    within = "moves within the same state" if holds_state_totals(settings) else "moves anywhere"
+    for sentence in _sentences(settings, "change", universe):
+        return _text(settings, sentence)
     return (
-        "The guarantee compares two tables that differ in one person's record, whatever it says "
-        f"in either, where the declared facts below are the same in both: the person {within}, "
-        "and every occupied facility stays occupied."
+        f"The guarantee compares two tables that differ in one record of {universe}, and that "
+        "agree in the facts which are public by declaration."
     )
 
 
 def _in_plain_words(settings: TopdownSettings) -> str:
-    exact = []
-    if holds_state_totals(settings):
-        exact.append("the population of each state")
-    if UNITS in settings.run.universes and not settings.is_declared:
-        exact.append("the number of housing units and facilities of each block")
+    exact = [_text(settings, sentence) for sentence in _sentences(settings, "plain")]
     told = f" Exact are only {' and '.join(exact)}." if exact else ""
     return (
         f"{BLURRED}{told} Numbers of small places, single blocks above all, are mostly noise: add "

@@ -324,6 +324,14 @@ def test_partitions_of_rows_with_counts_are_added_up(tmp_path: Path) -> None:
 
 
 CLASHES = {
+    "a sentence on what there is not": (
+        "[census.universes.dwellings]",
+        '[[census.certificate]]\nabout = "exact"\nuniverse = "persons"\nname = "n"\ntext = "t"\n'
+        'holds = ["state_total"]\n[census.universes.dwellings]',
+        "",
+        "",
+        "a sentence of the certificate names 'state_total', which persons does not have",
+    ),
     "a bound of what a zero forbids": (
         'bounds = [{ query = "total", per = "dwellings", at_least = 0, at_most = 40 }]',
         'bounds = [{ name = "babies", query = "age", where = { age = ["0-5"] }, per = "dwellings", '
