@@ -73,8 +73,11 @@ def read_answers(
     universe = universe or universes[0]
     _refuse_unknown("universe", universe, universes)
     places = answers.measured if kind == "measurements" else answers.estimated
-    found = places(run, settings, universe)
-    if geolevel is not None:
+    try:
+        found = places(run, settings, universe)
+    except FileNotFoundError:
+        found = []  # The run was ended before its plan was written.
+    if geolevel is not None and found:
         _refuse_unknown("geolevel", geolevel, [place.keys["geolevel"] for place in found])
         found = [place for place in found if place.keys["geolevel"] == geolevel]
     frames, names = [], []

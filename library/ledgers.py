@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import exact_fraction
 
 
 def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
@@ -24,17 +25,21 @@ def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
     from spineflow.tasks.ledger.summary import summary
 
     file = Path(path)
-    if isinstance(cap, float):
-        raise InputRefused(f"A cap of {cap} is no exact fraction; write it in quotes, as '3/2'.")
+    try:
+        wanted = exact_fraction(cap)
+    except ValueError:
+        raise InputRefused(
+            f"A cap of {cap} is no exact fraction; write it in quotes, as '3/2'."
+        ) from None
     if file.exists():
         now = summary(open_ledger(file, must_exist=True))["cap"]
-        if now is None or Fraction(now) != Fraction(cap):
+        if now is None or Fraction(now) != wanted:
             raise InputRefused(
                 f"The ledger {file} is there already, with the cap {now or 'none'}; change it with "
                 f"'spineflow ledger set-cap --ledger {file} --cap {cap}'."
             )
         return file
-    init_ledger(file, [str(cap)], [])
+    init_ledger(file, [str(wanted)], [])
     return file
 
 

@@ -63,3 +63,14 @@ def test_errors_are_of_one_class() -> None:
 
     own = [one for _, one in inspect.getmembers(errors, inspect.isclass)]
     assert all(issubclass(one, spineflow.SpineflowError) for one in own)
+
+
+def test_the_library_and_the_flows_know_the_same_products() -> None:
+    """The library does without the flows' own records, which load Prefect."""
+    from spineflow.flows.registry import MODULES, product
+    from spineflow.known import PRODUCTS, _part
+
+    assert set(PRODUCTS) == {*MODULES} - {"products", "tune"}
+    for name, known in PRODUCTS.items():
+        assert known.model is product(name).settings
+        assert _part(known.costs) is product(name).costs

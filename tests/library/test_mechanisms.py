@@ -111,8 +111,10 @@ def test_ledgers_are_made_once(tmp_path: Path) -> None:
     assert spineflow.make_ledger(file, "3/2") == spineflow.make_ledger(file, Fraction(3, 2))
     with pytest.raises(spineflow.SpineflowError, match="with the cap 3/2"):
         spineflow.make_ledger(file, "2")
-    with pytest.raises(spineflow.SpineflowError, match="exact fraction"):
-        spineflow.make_ledger(tmp_path / "other.db", 0.5)
+    for wrong in (0.5, "half", "1/0", None):
+        for name in ("ledger.db", "other.db"):
+            with pytest.raises(spineflow.SpineflowError, match="exact fraction"):
+                spineflow.make_ledger(tmp_path / name, wrong)
     with pytest.raises(spineflow.SpineflowError, match="no such ledger"):
         spineflow.ledger(tmp_path / "other.db")
 

@@ -120,6 +120,36 @@ def test_budgets_say_how_wide_the_noise_is(town_folder: Path) -> None:
     pd.testing.assert_frame_equal(asked, run.guarantee)
 
 
+def test_a_run_that_has_just_begun_has_no_answers(town_folder: Path, tmp_path: Path) -> None:
+    for name in ("manifest.json", "settings.toml"):
+        shutil.copy(town_folder / "run" / name, tmp_path)
+    run = spineflow.open_run(tmp_path)
+    for ask in (
+        lambda: run.measurements("region"),
+        lambda: run.estimates(),
+        lambda: run.table("AGE_SEX"),
+        lambda: run.microdata(),
+        lambda: run.checks,
+    ):
+        with pytest.raises(spineflow.SpineflowError, match="finish the run first"):
+            ask()
+
+
+def test_a_run_of_several_products_has_parts(town_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(town_folder / "run", tmp_path / "topdown")
+    for name in ("manifest.json", "settings.toml"):
+        shutil.copy(tmp_path / "topdown" / name, tmp_path)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"topdown"', '"products"'))
+    with (tmp_path / "settings.toml").open("a") as file:
+        file.write("[products.topdown]\n[products.group-sizes]\n")
+    whole = spineflow.open_run(tmp_path)
+    assert list(whole.parts) == ["topdown"] and whole.parts["topdown"].parts == {}
+    assert whole.parts["topdown"].tables == ("AGE_SEX",)
+    with pytest.raises(spineflow.SpineflowError, match="run of products, .* open its parts"):
+        whole.measurements()
+
+
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
