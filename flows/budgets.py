@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from spineflow.flows.running import Product
@@ -23,9 +24,10 @@ def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -
         draw_curve(settings, Path(options.curve))
     if options.forecast is not None:
         write_forecast(settings, Path(options.forecast), options.replicates)
-    for target in options.target:
-        print(f"{needed(asked, settings, target)}.")
     if options.target:
+        sentences = [needed(asked, settings, target) for target in options.target]
+        together = needed_at_once(asked, settings, options.target)
+        print("\n".join(f"{sentence}." for sentence in [*sentences, together] if sentence))
         return
     if options.json:
         print(json.dumps(asked.costs(settings), indent=2))
@@ -35,12 +37,29 @@ def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -
 
 def needed(asked: Product, settings: ProductSettings, target: str) -> str:
     """A sentence on the budget that a target WHAT=MARGIN needs; raises InputRefused."""
-    what, equals, margin = target.rpartition("=")
     if asked.needed is None:
         raise InputRefused(f"Margins cannot be turned into a budget for {asked.name}.")
+    return asked.needed(settings, *_parts(target))
+
+
+def needed_at_once(asked: Product, settings: ProductSettings, targets: Sequence[str]) -> str | None:
+    """A sentence on the split of a budget that meets several targets; None where there is none.
+
+    Raises InputRefused for a target that is named twice.
+    """
+    if asked.needed_at_once is None or len(targets) < 2:
+        return None
+    wanted = dict(_parts(target) for target in targets)
+    if len(wanted) < len(targets):
+        raise InputRefused("--target: a level is named twice; give it one margin.")
+    return asked.needed_at_once(settings, wanted)
+
+
+def _parts(target: str) -> tuple[str, int]:
+    what, equals, margin = target.rpartition("=")
     if not equals or not margin.strip().isdigit():
         raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
-    return asked.needed(settings, what.strip(), int(margin))
+    return what.strip(), int(margin)
 
 
 def draw_curve(settings: ProductSettings, file: Path) -> None:

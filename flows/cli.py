@@ -274,7 +274,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="WHAT=MARGIN",
         help="say which budget the 95 %% margin of error of an answer needs, for example "
         "persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of "
-        "group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products",
+        "group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; "
+        "several levels of group-sizes or trips also get the best split among them",
     )
     budget.add_argument(
         "--curve", metavar="FILE.svg", help="also draw epsilon against delta into this file"

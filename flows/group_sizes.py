@@ -8,7 +8,7 @@ All data travel through the run directory; what the tasks hand to each other are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prefect import flow
@@ -43,7 +43,7 @@ from spineflow.tasks.group_sizes.release.report import (
 )
 from spineflow.tasks.group_sizes.release.steps import tabulate
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import budget_report, needed_budget
+from spineflow.tasks.group_sizes.workload.costs import budget_report, needed_budget, needed_split
 from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
 
@@ -163,6 +163,11 @@ def needed(settings: GroupSizesSettings, target: str, margin: int) -> str:
     return needed_budget(plan_of(settings, public_hierarchy(settings), 0), target, margin)
 
 
+def needed_at_once(settings: GroupSizesSettings, wanted: Mapping[str, int]) -> str | None:
+    """The rho and the shares with which estimates of several levels have margins of error."""
+    return needed_split(plan_of(settings, public_hierarchy(settings), 0), wanted)
+
+
 def compare(runs: Sequence[tuple[RunDirectory, GroupSizesSettings]]) -> Path:
     """Runs side by side: errors by level."""
     return write_comparison([compared(run, settings) for run, settings in runs], KEYS, FIGURES)
@@ -187,4 +192,5 @@ PRODUCT = Product(
     compare=compare,
     errors=errors,
     needed=needed,
+    needed_at_once=needed_at_once,
 )

@@ -98,6 +98,8 @@ class Product:
         are and those of the figures; None where replicates are tried in another way.
     needed : a sentence on the budget that the 95 % margin of error of something needs, given its
         name and the margin; None where a product has none.
+    needed_at_once : the same of several margins by name, with the split of the smallest budget that
+        meets them all; None where budgets are split in another way.
     refuse : further checks of the settings before anything is read; raises InputRefused.
     """
 
@@ -115,6 +117,7 @@ class Product:
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     errors: Callable[[RunDirectory, Any], Errors] | None = None
     needed: Callable[[Any, str, int], str] | None = None
+    needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
     refuse: Callable[[Any], None] = lambda settings: None
 
     @property

@@ -11,7 +11,7 @@ combined, that comes after all of them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prefect import Task, flow
@@ -57,7 +57,7 @@ from spineflow.tasks.trips.release.statements import (
 from spineflow.tasks.trips.release.steps import write_table
 from spineflow.tasks.trips.release.table import TABLE, n_trips
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.costs import budget_report, needed_budget
+from spineflow.tasks.trips.workload.costs import budget_report, needed_budget, needed_split
 from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
 from spineflow.tasks.trips.workload.plan import Plan, make_plan
 
@@ -215,6 +215,11 @@ def needed(settings: TripsSettings, target: str, margin: int) -> str:
     return needed_budget(make_plan(settings, public_shape(settings).tree), target, margin)
 
 
+def needed_at_once(settings: TripsSettings, wanted: Mapping[str, int]) -> str | None:
+    """The rho and the shares with which estimates of several levels have margins of error."""
+    return needed_split(make_plan(settings, public_shape(settings).tree), wanted)
+
+
 def compare(runs: Sequence[tuple[RunDirectory, TripsSettings]]) -> Path:
     """Runs side by side: errors and false cells by level."""
     return write_comparison([compared(run, settings) for run, settings in runs], KEYS, FIGURES)
@@ -239,6 +244,7 @@ PRODUCT = Product(
     compare=compare,
     errors=errors,
     needed=needed,
+    needed_at_once=needed_at_once,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
     PROVEN,
+    TOPDOWN,
 )
 from spineflow.tasks.group_sizes.workload.plan import Plan
 from spineflow.tasks.ledger.accounting import (
@@ -23,6 +25,13 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.noise.margins import loss_for_margin
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.solvers.level_split import (
+    RegularTree,
+    budget_for,
+    smallest_split,
+    together,
+    variance_of_margin,
+)
 
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of a rho is shown."""
@@ -120,4 +129,38 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
         f"The number of {what} of {target} is within {margin} of the truth, but for "
         f"post-processing, with a probability of 95 % at {symbol} {float(total):.6g} and these "
         f"shares (now {float(plan.loss):.4g})"
+    )
+
+
+def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
+    """A sentence: the smallest rho, and its shares, with which estimates of levels have margins.
+
+    `wanted` has the margins by level. The estimates are those of every entry of the measured vector
+    on a tree of the mean fan-outs, before counts are made whole, ordered and not negative. None for
+    pure differential privacy, whose program is another, and for the chain, which is no tree. Raises
+    InputRefused for a level that is not there or is the same as another.
+    """
+    if plan.rho is None or plan.vector == CHAINED_CUMULATIVE_GROUP_SIZES:
+        return None
+    levels = [level for level in plan.levels if level.same_as is None]
+    depths = {level.level: depth for depth, level in enumerate(levels)}
+    unknown = [target for target in wanted if target not in depths]
+    if unknown:
+        raise InputRefused(f"--target {unknown[0]}: name one of {', '.join(depths)}.")
+    numbers = [level.n_regions for level in levels]
+    fanouts = tuple(below / above for above, below in zip(numbers, numbers[1:], strict=False))
+    tree = RegularTree(fanouts, is_root_exact=False, is_combined=plan.mechanism != TOPDOWN)
+    units = {depth: level.sensitivity / 2 for depth, level in enumerate(levels)}
+    variances = {depths[name]: variance_of_margin(margin) for name, margin in wanted.items()}
+    split = smallest_split(tree, units, variances)
+    listed = ", ".join(
+        f'{level.level} = "{split.shares[depths[level.level]] if level in levels else 0}"'
+        for level in plan.levels
+    )
+    now = {depths[level.level]: level.share for level in levels}
+    return together(
+        "rho",
+        split,
+        f"mechanism.levels = {{ {listed} }}",
+        budget_for(tree, units, variances, now),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from spineflow.tasks.ledger.accounting import (
@@ -12,6 +13,15 @@ from spineflow.tasks.ledger.accounting import (
 from spineflow.tasks.noise.margins import loss_for_margin
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.solvers.level_split import (
+    RegularTree,
+    budget_for,
+    smallest_split,
+    together,
+    variance_of_margin,
+)
+from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
+from spineflow.tasks.trips.workload.optimal_shares import mean_fanouts
 from spineflow.tasks.trips.workload.plan import Plan
 
 
@@ -92,12 +102,7 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
     `target` is the number of a level or its name. Raises InputRefused for another level, a plan
     without noise, and a margin that cannot be met.
     """
-    names = {level: plan.tree.level_name(level) for level in plan.levels}
-    found = [level for level, name in names.items() if target in (str(level), name)]
-    if not found:
-        known = ", ".join(f"{level} ({name})" for level, name in names.items())
-        raise InputRefused(f"--target {target}: name a measured level: {known}.")
-    level = found[0]
+    level = _level_of(plan, target)
     if plan.guarantee is None:
         raise InputRefused(f"--target {target}: without noise every margin is 0.")
     loss = plan.guarantee.parameter
@@ -107,7 +112,45 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
         raise InputRefused(f"--target {target}: {error}.") from None
     symbol = "epsilon" if plan.budget is None else "rho"
     return (
-        f"A count of level {level} ({names[level]}) is within {margin} of the truth, but for "
-        f"post-processing, with a probability of 95 % at {symbol} {float(total):.6g} and these "
-        f"shares (now {float(loss):.4g})"
+        f"A count of level {level} ({plan.tree.level_name(level)}) is within {margin} of the "
+        f"truth, but for post-processing, with a probability of 95 % at {symbol} "
+        f"{float(total):.6g} and these shares (now {float(loss):.4g})"
     )
+
+
+def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
+    """A sentence: the smallest rho, and its shares, with which estimates of levels have margins.
+
+    `wanted` has the margins by the levels' numbers or names. The estimates are those on a tree of
+    the mean fan-outs, before counts are made whole and not negative. None for mechanisms that share
+    no budget of zCDP among levels. Raises InputRefused for a level that is not measured.
+    """
+    if plan.guarantee is None or plan.budget is None or len(plan.levels) == 1:
+        return None
+    rho, shares = plan.guarantee.parameter, plan.budget.shares
+    tree = RegularTree(
+        tuple(mean_fanouts(plan.tree)),
+        is_root_exact=0 not in shares,
+        is_combined=plan.mechanism == FULL_INFORMATION and plan.measures_all,
+    )
+    units = {level: float(plan.noise[level] * shares[level] * rho) for level in plan.levels}
+    margins = {_level_of(plan, target): margin for target, margin in wanted.items()}
+    variances = {level: variance_of_margin(margin) for level, margin in margins.items()}
+    split = smallest_split(tree, units, variances)
+    listed = ", ".join(f'"{split.shares[level]}"' for level in plan.levels)
+    return together(
+        "rho",
+        split,
+        f"mechanism.shares = [{listed}]",
+        budget_for(tree, units, variances, shares),
+    )
+
+
+def _level_of(plan: Plan, target: str) -> int:
+    """The measured level of a number or a name; raises InputRefused for another."""
+    names = {level: plan.tree.level_name(level) for level in plan.levels}
+    found = [level for level, name in names.items() if target in (str(level), name)]
+    if not found:
+        known = ", ".join(f"{level} ({name})" for level, name in names.items())
+        raise InputRefused(f"--target {target}: name a measured level: {known}.")
+    return found[0]

@@ -1,11 +1,8 @@
 """Shares of the levels that suit a tree's public shape, by its variances of least squares.
 
-If every node is measured, with variance s_l at level l, the best linear unbiased estimate of a
-node has a variance that depends on the shape alone. On a tree where every node of level l - 1 has
-b_l children (their mean number in the real tree):
-
-    v_T = s_T,   1 / v_l = 1 / s_l + 1 / (b_(l+1) v_(l+1))     from the subtree of a node,
-    V_0 = 0 or v_0,   V_l = v_l (1 - 1 / b_l) + V_(l-1) / b_l^2   from the whole tree.
+If every node is measured, the best linear unbiased estimate of a node has a variance that depends
+on the noise of the levels and on the shape alone (`tasks.solvers.level_split`, on a tree of the
+mean fan-outs).
 
 The shares minimise the product of the V_l over the levels below the root, so that a percent of
 accuracy counts the same at every level.
@@ -18,11 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 from scipy.optimize import minimize
+from spineflow.tasks.solvers.level_split import RegularTree, thousandths
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
 from spineflow.tasks.trips.workload.tree import Tree
-
-DENOMINATOR = 1000
-"""Shares are whole thousandths: readable, and the same on machines that round differently."""
 
 SMALLEST_SHARE = 1e-3
 
@@ -30,25 +25,6 @@ SMALLEST_SHARE = 1e-3
 def mean_fanouts(tree: Tree) -> list[float]:
     """Mean number of children of the nodes of levels 0 to T - 1."""
     return [tree.n_nodes(level + 1) / tree.n_nodes(level) for level in range(tree.depth)]
-
-
-def regular_tree_variances(
-    variances: Sequence[float] | np.ndarray, fanouts: Sequence[float], *, is_root_exact: bool
-) -> np.ndarray:
-    """V_0, ..., V_T of the best linear unbiased estimates, measurements having `variances`.
-
-    An infinite variance is a level that is not measured; V_0 = 0 with an exact root.
-    """
-    upward = list(variances)
-    for level in range(len(fanouts) - 1, -1, -1):
-        below = fanouts[level] * upward[level + 1]
-        upward[level] = 1 / (1 / variances[level] + 1 / below)
-    whole = [0.0 if is_root_exact else upward[0]]
-    for level, fanout in enumerate(fanouts, start=1):
-        # An only child has its parent's count, whether it is measured or not.
-        own = upward[level] * (1 - 1 / fanout) if fanout > 1 else 0.0
-        whole.append(own + whole[-1] / fanout**2)
-    return np.array(whole)
 
 
 def optimised_shares(
@@ -66,23 +42,13 @@ def optimised_shares(
         weights = np.exp(parameters - parameters.max())
         return SMALLEST_SHARE + (1 - SMALLEST_SHARE * len(levels)) * weights / weights.sum()
 
+    regular = RegularTree(tuple(fanouts), contribution.has_invariant_total)
+
     def log_product(parameters: np.ndarray) -> float:
-        variances = np.full(tree.depth + 1, np.inf)
-        variances[list(levels)] = squares / shares_of(parameters)
-        found = regular_tree_variances(
-            variances, fanouts, is_root_exact=contribution.has_invariant_total
-        )
+        precisions = np.zeros(tree.depth + 1)
+        precisions[list(levels)] = shares_of(parameters) / squares
+        found = regular.variances(precisions)
         return float(np.log(found[counted][found[counted] > 0]).sum())
 
     best = minimize(log_product, np.zeros(len(levels)), method="L-BFGS-B")
-    return dict(zip(levels, _thousandths(shares_of(best.x)), strict=True))
-
-
-def _thousandths(shares: np.ndarray) -> list[Fraction]:
-    """Whole positive thousandths nearest to the shares, the largest remainders rounded up."""
-    exact = shares * DENOMINATOR
-    whole = np.maximum(1, np.floor(exact)).astype(int)
-    while whole.sum() != DENOMINATOR:
-        step = 1 if whole.sum() < DENOMINATOR else -1
-        whole[np.argmax(step * (exact - whole))] += step
-    return [Fraction(int(count), DENOMINATOR) for count in whole]
+    return dict(zip(levels, thousandths(shares_of(best.x)), strict=True))

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spineflow.tasks.solvers.level_split import RegularTree
 from spineflow.tasks.trips.workload.budget import (
     geometric_shares,
     level_budget,
@@ -17,7 +18,6 @@ from spineflow.tasks.trips.workload.neighbors import Contribution
 from spineflow.tasks.trips.workload.optimal_shares import (
     mean_fanouts,
     optimised_shares,
-    regular_tree_variances,
 )
 from spineflow.tasks.trips.workload.tree import Tree, od_tree
 
@@ -60,19 +60,6 @@ def test_geometric_shares_add_to_one() -> None:
     assert shares[4] / shares[3] == Fraction(3, 2)
 
 
-def test_variances_of_a_regular_tree_are_those_of_least_squares() -> None:
-    fanouts, variances = [2, 3], [np.inf, 2.0, 5.0]
-    regions = np.kron(np.eye(2), np.ones(3))
-    design = np.vstack([np.ones(6), regions, np.eye(6)])
-    for is_exact, root_variance in ((True, 1e-9), (False, 4.0)):
-        weights = np.array([root_variance, *[2.0] * 2, *[5.0] * 6])
-        covariance = np.linalg.inv(design.T @ (design / weights[:, None]))
-        expected = np.diag(design @ covariance @ design.T)[[0, 1, 3]]
-        given = [np.inf if is_exact else root_variance, *variances[1:]]
-        found = regular_tree_variances(given, fanouts, is_root_exact=is_exact)
-        assert found == pytest.approx(expected, abs=1e-6)
-
-
 @pytest.mark.parametrize("contribution", [Contribution(), Contribution(False, 5, True)])
 def test_optimised_shares_beat_uniform_ones(contribution: Contribution) -> None:
     tree = country()
@@ -83,12 +70,11 @@ def test_optimised_shares_beat_uniform_ones(contribution: Contribution) -> None:
 
     def log_product(chosen) -> float:
         budget = level_budget(tree, contribution, Fraction(1), chosen)
-        variances = [np.inf] * (tree.depth + 1)
+        precisions = np.zeros(tree.depth + 1)
         for level in levels:
-            variances[level] = float(budget.sigma_squared(level))
-        found = regular_tree_variances(
-            variances, mean_fanouts(tree), is_root_exact=contribution.has_invariant_total
-        )
+            precisions[level] = 1 / float(budget.sigma_squared(level))
+        regular = RegularTree(tuple(mean_fanouts(tree)), contribution.has_invariant_total)
+        found = regular.variances(precisions)
         return float(np.log(found[1:]).sum())
 
     assert log_product(shares) < log_product(uniform_shares(levels))

@@ -1,0 +1,118 @@
+"""Splits over levels: variances by brute force, optima by another search, and bounds that hold."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.solvers.level_split import (
+    RegularTree,
+    budget_for,
+    smallest_split,
+    thousandths,
+    variance_of_margin,
+)
+
+
+def nodes_of_leaves(fanouts: list[int]) -> list[np.ndarray]:
+    """For each level the 0/1 matrix (nodes, leaves) of what lies in which node."""
+    n_leaves = int(np.prod(fanouts))
+    sizes = np.cumprod([1, *fanouts])
+    return [np.kron(np.eye(size), np.ones(n_leaves // size)) for size in sizes]
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_variances_are_those_of_least_squares(is_exact: bool) -> None:
+    fanouts, variances = [2, 3], [1e-9 if is_exact else 4.0, 2.0, 5.0]
+    levels = nodes_of_leaves(fanouts)
+    design = np.vstack(levels)
+    weights = np.repeat(1 / np.array(variances), [len(level) for level in levels])
+    covariance = np.linalg.inv(design.T @ (design * weights[:, None]))
+    expected = np.diag(design @ covariance @ design.T)[[0, 1, 3]]
+    precisions = [0.0 if is_exact else 1 / 4.0, 1 / 2.0, 1 / 5.0]
+    found = RegularTree((2, 3), is_exact).variances(precisions)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_variances_where_levels_are_fitted_to_those_above(is_exact: bool) -> None:
+    """Estimates as linear maps of all noise, from the root down."""
+    fanouts, variances = [2, 1, 3], [3.0, 2.0, 0.0, 5.0]
+    sizes = np.cumprod([1, *fanouts])
+    maps = [np.eye(sizes.sum())[:1] * (0.0 if is_exact else 1.0)]
+    start = 1
+    for level, fanout in enumerate(fanouts, start=1):
+        own = np.eye(sizes.sum())[start : start + sizes[level]]
+        start += sizes[level]
+        parents = np.repeat(maps[-1], fanout, axis=0)
+        sums = np.repeat(own.reshape(-1, fanout, own.shape[1]).sum(axis=1), fanout, axis=0)
+        maps.append(own + (parents - sums) / fanout)
+    noise = np.repeat(variances, sizes)
+    expected = [float(own[0] ** 2 @ noise) for own in maps]
+    # Only children are not measured.
+    precisions = [0.0 if is_exact else 1 / 3.0, 1 / 2.0, 0.0, 1 / 5.0]
+    tree = RegularTree((2, 1, 3), is_exact, is_combined=False)
+    assert tree.variances(precisions) == pytest.approx(expected)
+
+
+def test_what_nothing_determines_is_infinite() -> None:
+    assert RegularTree((2,), False).variances([0.0, 0.0]).tolist() == [np.inf, np.inf]
+
+
+def random_case(seed: int) -> tuple[RegularTree, dict[int, float], dict[int, float]]:
+    random = np.random.default_rng(seed)
+    fanouts = tuple(random.uniform(1.5, 30, 3))
+    tree = RegularTree(fanouts, bool(seed % 2), is_combined=bool(seed % 3))
+    levels = range(1 if tree.is_root_exact else 0, 4)
+    units = {level: float(random.uniform(0.5, 5)) for level in levels}
+    targets = random.choice(list(units), 2, replace=False)
+    return tree, units, {int(level): float(10 ** random.uniform(0, 4)) for level in targets}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_smallest_split_is_certified_and_nothing_is_below_its_bound(seed: int) -> None:
+    tree, units, wanted = random_case(seed)
+    split = smallest_split(tree, units, wanted)
+    assert sum(split.shares.values()) == 1
+    assert min(split.shares.values()) >= Fraction(1, 1000)
+    precisions = np.zeros(4)
+    for level, share in split.shares.items():
+        precisions[level] = split.total * float(share) / units[level]
+    found = tree.variances(precisions)
+    assert all(found[level] <= wanted[level] * (1 + 1e-9) for level in wanted)
+    assert split.total <= split.bound * 1.02
+    random = np.random.default_rng(seed)
+    for shares in random.dirichlet(np.full(len(units), 0.5), 500):
+        needed = budget_for(tree, units, wanted, dict(zip(units, shares, strict=True)))
+        assert needed >= split.bound * (1 - 1e-9)
+
+
+def test_the_optimum_of_a_grid_is_found() -> None:
+    tree, units = RegularTree((6.0, 9.0), False), {0: 1.0, 1: 2.0, 2: 3.0}
+    wanted = {0: 10.0, 2: 40.0}
+    grid = [(i, j, 300 - i - j) for i in range(1, 299) for j in range(1, 300 - i)]
+    best = min(
+        budget_for(tree, units, wanted, {k: Fraction(n, 300) for k, n in enumerate(shares)})
+        for shares in grid
+    )
+    assert smallest_split(tree, units, wanted).total == pytest.approx(best, rel=0.01)
+
+
+def test_levels_alone_get_what_they_need() -> None:
+    """A single level that must be precise has all but what the others cannot do without."""
+    split = smallest_split(RegularTree((2.0,), True), {1: 4.0}, {1: 8.0})
+    assert split.shares == {1: 1}
+    assert split.total == pytest.approx(4.0 * (1 - 1 / 2) / 8.0)
+
+
+def test_thousandths_are_positive_and_add_up() -> None:
+    shares = thousandths(np.array([1e-9, 1e-9, 1e-9, 0.7505, 0.2495]))
+    assert sum(shares) == 1 and min(shares) == Fraction(1, 1000)
+
+
+def test_a_margin_of_none_is_refused() -> None:
+    assert variance_of_margin(49) == pytest.approx(625, rel=1e-3)
+    with pytest.raises(InputRefused, match="margins of 1 or more"):
+        variance_of_margin(0)
