@@ -16,7 +16,13 @@ from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
-from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
+from spineflow.tasks.topdown.checks.replicate import (
+    lay_out,
+    measure,
+    read_dataset,
+    study,
+    with_seed,
+)
 from spineflow.tasks.topdown.design.allocation import allocation_of
 from spineflow.tasks.topdown.design.problem import UniverseProblem
 from spineflow.tasks.topdown.design.settings import DesignSettings
@@ -108,6 +114,26 @@ def test_a_design_is_written_as_settings_that_are_ready_to_run(county: Path, cap
         assert design["rho_for_the_margins_now"] < float(budget.total)
     text = (county / "ready-designed.toml").read_text(encoding="utf-8")
     assert text.startswith("# Budget of persons: no other split of this budget has a largest ratio")
+
+
+@pytest.mark.slow
+def test_a_design_that_measures_little_can_be_released(tmp_path: Path, capsys) -> None:
+    """Queries that are not measured at some geolevels, the total at most, leave passes that work,
+    and the invariants hold."""
+    generate_county(tmp_path, persons=600, seed=3)
+    targets = """\
+[run]
+universes = ["persons"]
+[design.persons.targets]
+races = { query = "hispanic * cenrace", level = "tract" }
+towns = { query = "votingage", level = "county subdivision" }
+"""
+    design = designed(tmp_path, capsys, "little", targets)["persons"]
+    assert min(len(queries) for queries in design["queries"].values()) <= 3
+    settings = load_settings(TopdownSettings, tmp_path / "little-designed.toml", presets=PRESETS)
+    (errors,) = study({"designed": settings}, [1], tmp_path / "study")
+    state = errors[(errors["query"] == "total") & (errors["geolevel"] == "US")]
+    assert state["largest_error"].tolist() == [0]
 
 
 def test_the_smallest_rho_meets_the_wanted_margins_and_no_more(county: Path, capsys) -> None:
