@@ -15,7 +15,7 @@ from spineflow.tasks.noise.mechanisms import noise_deviation
 from spineflow.tasks.pages.document import Block, Section, Table
 from spineflow.tasks.pages.numbers import shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.release.declared_statements import declared_statements
+from spineflow.tasks.topdown.release.declared_statements import declared_statements, zero_statements
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import budget_report, guarantee_of
 from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
@@ -104,13 +104,9 @@ def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
         for sentence in _sentences(settings, "exact")
     ]
     exact += [
-        Exact(
-            "structural zero",
-            f"{zero.name}: no {universe} with "
-            + " and ".join(f"{name} in {list(levels)}" for name, levels in zero.where.items()),
-        )
+        Exact(*statement)
         for universe in universes
-        for zero in settings.zeros_of(universe)
+        for statement in zero_statements(settings, universe)
     ]
     return tuple(exact)
 

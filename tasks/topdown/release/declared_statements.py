@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spineflow.tasks.census.census import Held
-from spineflow.tasks.census.declarations import Where
+from spineflow.tasks.census.declarations import (
+    LabelOrPosition,
+    RelationDeclaration,
+    Term,
+    Where,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
@@ -33,29 +40,51 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, str], ...
                     f"record of {bound.per}, whose number is public",
                 )
             )
-        rows += [(f"{name}: {held.name}", _held(name, held)) for held in universe.held]
+        rows += [(f"{name}: {held.name}", _held(settings, name, held)) for held in universe.held]
         rows += [
-            (
-                f"{name}: {relation.name}",
-                f"a linear relation with the sign {relation.sign} holds in every geounit"
-                + "".join(f", given the released {side.universe}" for side in relation.others),
-            )
-            for relation in universe.relations
+            (f"{name}: {relation.name}", _relation(settings, name, relation))
+            for relation in universe.declared.relations
         ]
-        rows += [
-            (
-                f"{name}: {zero.name}",
-                f"no {name} with {_levels(zero.where)}",
-            )
-            for zero in settings.zeros_of(name)
-        ]
+        rows += zero_statements(settings, name)
     return tuple(rows)
 
 
-def _held(name: str, held: Held) -> str:
+def zero_statements(settings: TopdownSettings, name: str) -> list[tuple[str, str]]:
+    """Name and meaning of the structural zeros of a universe."""
+    return [
+        (
+            f"{name}: {zero.name}",
+            f"there are no {name} with {levels_in_words(settings, name, zero.where)}",
+        )
+        for zero in settings.zeros_of(name)
+    ]
+
+
+SIGNS = {"=": "as many as", "<=": "at most as many as", ">=": "at least as many as"}
+
+
+def _relation(settings: TopdownSettings, name: str, relation: RelationDeclaration) -> str:
+    """A linear relation as a clause about numbers of records in every geounit."""
+    left, right = (
+        " and ".join(_term(settings, name, term) for term in side)
+        for side in (relation.left, relation.right)
+    )
+    together = ", taken together," if len(relation.left) > 1 else ""
+    return f"in every geounit, {left}{together} are {SIGNS[relation.sign]} {right or 'none'}"
+
+
+def _term(settings: TopdownSettings, name: str, term: Term) -> str:
+    whose = term.universe or name
+    shown = "released " * (term.universe is not None) + whose
+    if term.where:
+        shown += f" with {levels_in_words(settings, whose, term.where)}"
+    return shown if term.times == 1 else f"{term.times} times the {shown}"
+
+
+def _held(settings: TopdownSettings, name: str, held: Held) -> str:
     """What is held to an earlier release, and what that costs."""
-    among = f" with {_levels(held.where)}" if held.where else ""
-    theirs = f" with {_levels(held.of)}" if held.of else ""
+    among = f" with {levels_in_words(settings, name, held.where)}" if held.where else ""
+    theirs = f" with {levels_in_words(settings, None, held.of)}" if held.of else ""
     return (
         f"{held.query} of {name}{among} in every geounit is that of {held.universe}{theirs} in the "
         f"earlier release {held.release}, whose own guarantee holds for it; holding to what is "
@@ -63,7 +92,28 @@ def _held(name: str, held: Held) -> str:
     )
 
 
-def _levels(where: Where) -> str:
+def levels_in_words(settings: TopdownSettings, universe: str | None, where: Where) -> str:
+    """The levels of attributes, by their labels where a universe of this census tells them."""
     return " and ".join(
-        f"{attribute} {', '.join(map(str, levels))}" for attribute, levels in where.items()
+        f"{attribute} {_either([_label(settings, universe, attribute, one) for one in levels])}"
+        for attribute, levels in where.items()
     )
+
+
+def _label(
+    settings: TopdownSettings, universe: str | None, attribute: str, level: LabelOrPosition
+) -> str:
+    if isinstance(level, str) or universe is None:
+        return str(level)
+    schema = settings.schema_of(universe)
+    coarsening = schema.coarsening(attribute)
+    return (schema.labels(attribute) if coarsening is None else coarsening.levels)[level]
+
+
+def _either(words: Sequence[str]) -> str:
+    """
+    >>> _either(["0-4"]), _either(["a", "b", "c"])
+    ('0-4', 'a, b or c')
+    """
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
