@@ -10,6 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
+	$(BIN)/spineflow compile
 	$(BIN)/spineflow demo
 
 # Everything but the replicate studies and kill tests, of which a random tenth runs.

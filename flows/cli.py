@@ -366,6 +366,15 @@ def parser() -> argparse.ArgumentParser:
         "spineflow completion zsh > ~/.zfunc/_spineflow.",
     )
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL")
+    compiling = add(
+        "compile",
+        _compile,
+        "Compile the kernels that long runs need, once per installation; the first run would do it "
+        "otherwise. Kernels that are compiled already are left as they are.",
+    )
+    compiling.add_argument(
+        "--processes", type=int, help="how many compile at once (default: one a processor)"
+    )
     for sub in (serve, deploy):
         sub.add_argument(
             "flows",
@@ -512,7 +521,7 @@ def _run_and_report(asked: Product, settings: ProductSettings, folder: str | Pat
     run = prepare(settings, folder)
     with found_server():
         if not is_done(asked, run, settings):
-            with shown_progress():
+            with shown_progress(asked.name):
                 run_stages(asked, run, settings)
         asked.finished(run, settings)
         print_closing(run, settings, time.monotonic() - STARTED)
@@ -582,6 +591,16 @@ def _deploy(options: argparse.Namespace) -> int:
     for name in deploy(options.flows, options.pool):
         print(f"registered {name}")
     print(f"Start a worker with: prefect worker start --pool {options.pool}")
+    return 0
+
+
+def _compile(options: argparse.Namespace) -> int:
+    from spineflow.flows.kernels import ANNOUNCEMENT, are_compiled, compile_kernels
+
+    if not are_compiled():
+        print(f"{ANNOUNCEMENT} ...", flush=True)
+    compile_kernels(options.processes)
+    print(f"Kernels are compiled: {time.monotonic() - STARTED:.0f} s.")
     return 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
@@ -40,23 +40,14 @@ def page() -> Console:
     return console if console.is_terminal else Console(width=WIDTH_WHEN_PIPED)
 
 
-def word_of_kernels() -> str | None:
-    """What is said before a first run after an installation; None if kernels were compiled before.
-
-    Kernels are compiled when they are first called, and kept beside their modules or where
-    NUMBA_CACHE_DIR says.
-    """
-    kept = os.environ.get("NUMBA_CACHE_DIR")
-    folder = Path(kept) if kept else Path(__file__).parents[1] / "tasks"
-    if next(folder.rglob("*.nbi"), None) is not None:
-        return None
-    return "Kernels are compiled on the way, once per installation, which takes about a minute."
-
-
 @contextmanager
-def shown_progress() -> Iterator[None]:
-    """A line per stage on a terminal; nothing when standard error is piped."""
+def shown_progress(product: str) -> Iterator[None]:
+    """A line per stage on a terminal; nothing when standard error is piped.
+
+    On a terminal, the kernels that the product needs are compiled first if they have not been.
+    """
     # Prefect is slow to import, and only runs need it.
+    from spineflow.flows.kernels import ANNOUNCEMENT, NEEDED_BY, are_compiled, compile_kernels
     from spineflow.flows.progress import listening
 
     console = Console(stderr=True)
@@ -70,8 +61,11 @@ def shown_progress() -> Iterator[None]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    if (word := word_of_kernels()) is not None:
-        console.print(word)
+    if product in NEEDED_BY and not are_compiled():
+        console.print(f"{ANNOUNCEMENT} ...")
+        # Where no process can be started, they are compiled on the way.
+        with suppress(BrokenExecutor, OSError):
+            compile_kernels()
     with Progress(*columns, console=console) as progress:
         starting = progress.add_task("starting Prefect", total=1)
         shown = {}

@@ -260,6 +260,11 @@ class PassProblem:
             covariance or InverseCovariance.none(),
         )
 
+    @property
+    def form(self) -> tuple[Quadratic, Constraints]:
+        """The pass as the compiled methods take it."""
+        return self._quadratic, self._constraints
+
     def objective(self, x: np.ndarray) -> float:
         """Half the precision-weighted squared distance of `x` (c, k) to the noisy answers."""
         return squared_distance(self._quadratic, x)
@@ -271,7 +276,7 @@ class PassProblem:
         """
         if self.problem.rows:
             return self._solve_with_rows()
-        form = self._quadratic, self._constraints
+        form = self.form
         guess, penalty = admm.first_point(*form)
         guess, iterations = admm.approach(*form, guess, penalty, ADMM_ITERATIONS)
         result = active_set.solve(

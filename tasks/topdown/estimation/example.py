@@ -1,0 +1,84 @@
+"""The smallest siblings that the compiled kernels of the estimation take, to compile them early.
+
+Numba compiles a kernel when it is first called with arguments of some types. Those of the kernels
+here are the same in every run, so that a call for two children and four cells compiles what the
+largest run needs. The calls stand apart, so that several processes can make them at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from spineflow.tasks.census.cef_2020 import cef_schema
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.topdown.estimation import active_set, admm, interior_point
+from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    QueryMeasurement,
+    SiblingProblem,
+    rows_on_support,
+)
+from spineflow.tasks.topdown.estimation.quadratic import Constraints, Quadratic
+from spineflow.tasks.topdown.estimation.rounder import RoundingPass, round_by_flow
+
+SCHEMA = cef_schema("persons", ("votingage", "hispanic"))
+QUERIES = ("total", "detailed")
+SHAPE = (2, SCHEMA.n_cells)
+
+
+def first_points() -> None:
+    """Where the alternating direction method begins, and how far a point is from the answers."""
+    problem = _pass_problem()
+    start, _ = admm.first_point(*problem.form)
+    problem.objective(start)
+
+
+def approaches() -> None:
+    """The alternating direction method."""
+    admm.approach(*_form(), np.ones(SHAPE), np.ones(SHAPE[1]), 1)
+
+
+def active_sets() -> None:
+    """The active-set method."""
+    active_set.solve(*_form(), np.ones(SHAPE), max_iterations=1)
+
+
+def interior_points() -> None:
+    """The interior-point method, which hard problems need."""
+    interior_point.solve(*_form(), np.ones(SHAPE), max_iterations=1)
+
+
+def flows() -> None:
+    """The rounder's network flow."""
+    problem, _ = _siblings()
+    round_by_flow(RoundingPass(problem, np.full(SHAPE, 1.5), _labels()))
+
+
+CALLS = (approaches, active_sets, interior_points, flows, first_points)
+"""All of them, those that compile longest first."""
+
+
+def _siblings() -> tuple[SiblingProblem, list[QueryMeasurement]]:
+    """Two children of a parent with three records in every cell, and noisy answers."""
+    measured = [
+        QueryMeasurement(query, np.full((2, query.n_rows), 3, dtype=np.int64), np.ones(2))
+        for query in (marginal_query(SCHEMA, name) for name in QUERIES)
+    ]
+    cells = np.arange(SCHEMA.n_cells)
+    low, high = (np.full((2, 1), bound, dtype=np.int64) for bound in (0, NO_BOUND))
+    counts = np.full(SCHEMA.n_cells, 3, dtype=np.int64)
+    return SiblingProblem(("0", "1"), cells, np.zeros_like(cells), counts, low, high), measured
+
+
+def _labels() -> list[np.ndarray]:
+    problem, measured = _siblings()
+    return [rows_on_support(asked.query, problem.cells) for asked in measured]
+
+
+def _pass_problem() -> PassProblem:
+    problem, measured = _siblings()
+    return PassProblem.build(problem, measured, _labels(), Pins())
+
+
+def _form() -> tuple[Quadratic, Constraints]:
+    return _pass_problem().form
