@@ -366,15 +366,8 @@ def parser() -> argparse.ArgumentParser:
         "spineflow completion zsh > ~/.zfunc/_spineflow.",
     )
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL")
-    compiling = add(
-        "compile",
-        _compile,
-        "Compile the kernels that long runs need, once per installation; the first run would do it "
-        "otherwise. Kernels that are compiled already are left as they are.",
-    )
-    compiling.add_argument(
-        "--processes", type=int, help="how many compile at once (default: one a processor)"
-    )
+    compiling = add("compile", _compile, "Compile the kernels of long runs, once per installation.")
+    compiling.add_argument("--processes", type=int, help="how many at once (default: processors)")
     for sub in (serve, deploy):
         sub.add_argument(
             "flows",
@@ -595,12 +588,9 @@ def _deploy(options: argparse.Namespace) -> int:
 
 
 def _compile(options: argparse.Namespace) -> int:
-    from spineflow.flows.kernels import ANNOUNCEMENT, are_compiled, compile_kernels
+    from spineflow.flows.kernels import announce_and_compile
 
-    if not are_compiled():
-        print(f"{ANNOUNCEMENT} ...", flush=True)
-    compile_kernels(options.processes)
-    print(f"Kernels are compiled: {time.monotonic() - STARTED:.0f} s.")
+    announce_and_compile(options.processes)
     return 0
 
 

@@ -14,6 +14,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
+from spineflow.tasks.runs.timing import stopwatch
+
 KERNELS = (
     "admm.approach",
     "admm.first_point",
@@ -56,3 +58,12 @@ def compile_kernels(processes: int | None = None) -> None:
     with ProcessPoolExecutor(n, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(call) for call in CALLS]):
             done.result()
+
+
+def announce_and_compile(processes: int | None = None) -> None:
+    """Say what is about to take its time, do it, and say how long it took."""
+    if not are_compiled():
+        print(f"{ANNOUNCEMENT} ...", flush=True)
+    with stopwatch() as elapsed:
+        compile_kernels(processes)
+    print(f"Kernels are compiled: {elapsed():.0f} s.")

@@ -1,7 +1,7 @@
 """The smallest siblings that the compiled kernels of the estimation take, to compile them early.
 
 Numba compiles a kernel when it is first called with arguments of some types. Those of the kernels
-here are the same in every run, so that a call for two children and four cells compiles what the
+here are the same in every run, so that a call for two children and two cells compiles what the
 largest run needs. The calls stand apart, so that several processes can make them at once.
 """
 
@@ -21,7 +21,7 @@ from spineflow.tasks.topdown.estimation.problem import (
 from spineflow.tasks.topdown.estimation.quadratic import Constraints, Quadratic
 from spineflow.tasks.topdown.estimation.rounder import RoundingPass, round_by_flow
 
-SCHEMA = cef_schema("persons", ("votingage", "hispanic"))
+SCHEMA = cef_schema("units", ("occupancy",))
 QUERIES = ("total", "detailed")
 SHAPE = (2, SCHEMA.n_cells)
 
