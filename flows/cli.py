@@ -400,13 +400,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _from_pl94171(options: argparse.Namespace) -> int:
     from spineflow.flows.published import write_published_input
 
-    settings_file, tables = write_published_input(Path(options.release), Path(options.directory))
-    if tables.n_units_occupied:
-        print(f"housing units made occupied for households: {tables.n_units_occupied}")
-    if tables.n_minors_moved:
-        print(f"minors moved out of nursing facilities: {tables.n_minors_moved}")
-    print(f"Input tables are in {options.directory}/; run them with:")
-    print(f"spineflow run topdown {settings_file}")
+    write_published_input(Path(options.release), Path(options.directory))
     return 0
 
 

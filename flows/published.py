@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.topdown.release.tabulations.input_tables import InputTables, write_input_tables
+from spineflow.tasks.topdown.release.tabulations.input_tables import write_input_tables
 from spineflow.tasks.topdown.release.tabulations.published import published_blocks, read_published
 
 SETTINGS = """\
@@ -23,13 +23,19 @@ ledger = "ledger.db"
 """
 
 
-def write_published_input(release: Path, folder: Path) -> tuple[Path, InputTables]:
+def write_published_input(release: Path, folder: Path) -> None:
     """Write the input tables of a state's published files into a folder, with their settings.
 
-    Returns the settings file and the tables. A settings file that is there already is kept.
+    Says what had to differ from the published counts, and how the tables are run. A settings file
+    that is there already is kept.
     """
     tables = write_input_tables(published_blocks(read_published(release)), folder)
     settings = folder / "settings.toml"
     if not settings.exists():
         settings.write_text(SETTINGS, encoding="utf-8")
-    return settings, tables
+    if tables.n_units_occupied:
+        print(f"housing units made occupied for households: {tables.n_units_occupied}")
+    if tables.n_minors_moved:
+        print(f"minors moved out of nursing facilities: {tables.n_minors_moved}")
+    print(f"Input tables are in {folder}/; run them with:")
+    print(f"spineflow run topdown {settings}")
