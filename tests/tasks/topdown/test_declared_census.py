@@ -16,6 +16,7 @@ from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 
 from tests.tasks.topdown.declared import load, run_declared
 
@@ -245,6 +246,20 @@ def test_releases_keep_all_that_is_declared(tmp_path: Path, seed: int, estimator
             pd.testing.assert_series_equal(heads, occupied, check_names=False, check_dtype=False)
     own = pd.read_parquet(tmp_path / "dwellings.parquet").groupby(levels).size()
     pd.testing.assert_series_equal(n_homes, own)
+
+
+def test_estimates_from_measurements_take_exact_zeros_above_the_areas(tmp_path: Path) -> None:
+    """Kinds that a region has none of are no facts of its areas; estimates add up all the same."""
+    tree = draw_census(tmp_path, 1)
+    (exact,) = tree["census"]["universes"]["persons"]["invariants"]
+    assert exact == {"query": "kind", "geolevel": "province"}
+    (tmp_path / "settings.toml").write_text(tomli_w.dumps(tree), encoding="utf-8")
+    settings = load(tmp_path / "settings.toml")
+    run, _ = run_declared(settings, tmp_path / "run")
+    levels = RunPosterior.read(run, settings, "persons").geolevels
+    sums = [level.means().sum(axis=0) for level in levels]
+    for of_level in sums[1:]:
+        np.testing.assert_allclose(of_level, sums[0], atol=1e-6)
 
 
 @pytest.mark.parametrize(
