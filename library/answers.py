@@ -80,10 +80,13 @@ def read_answers(
     if geolevel is not None and found:
         _refuse_unknown("geolevel", geolevel, [place.keys["geolevel"] for place in found])
         found = [place for place in found if place.keys["geolevel"] == geolevel]
-    frames, names = [], []
+    frames, names, n_files = [], [], 0
     for place in found:
         for table in place.tables:
-            if query is not None and "query_name" in table.column_names:
+            n_files += 1
+            if query is not None:
+                if "query_name" not in table.column_names:
+                    _refuse_unknown("query", query, [])
                 names += pc.unique(table["query_name"]).to_pylist()
                 is_asked = pc.is_in(table["query_name"], pa.array([query, query + DPQUERY_SUFFIX]))
                 table = table.filter(is_asked)
@@ -93,9 +96,14 @@ def read_answers(
                     frame.insert(at, name, key)
                 frames.append(frame)
     if not frames:
-        if query is not None:
+        if names:
             asked = sorted({name.removesuffix(DPQUERY_SUFFIX) for name in names})
-            _refuse_unknown("query", query, asked)
+            _refuse_unknown("query", str(query), asked)
+        if n_files:
+            raise InputRefused(
+                f"{run.root} has no {kind} of {universe} at {geolevel}: the spine bypasses its "
+                "geounits, and other geolevels have their share."
+            )
         raise InputRefused(f"{run.root} has no {kind} of {universe} yet; finish the run first.")
     return _joined(frames)
 
@@ -137,9 +145,6 @@ def _exploded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def _labelled(labels: Sequence[str], codes: np.ndarray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=list(labels))
-
-
-# Censuses: the cells of a schema.
 
 
 def _universes(run: RunDirectory, settings: Any) -> Sequence[str]:
@@ -214,9 +219,6 @@ def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
     )
 
 
-# Groups of each size: a noisy vector a region.
-
-
 def _sizes_places(run: RunDirectory, kind: str) -> list[Place]:
     from spineflow.tasks.group_sizes.ingest.files import read_plan
     from spineflow.tasks.group_sizes.paths import estimates_file, measurement_file
@@ -244,9 +246,6 @@ def _sizes_decoded(
     )
 
 
-# Trips: nodes of a tree, whose places stand in the files.
-
-
 def _trips_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:
     folders = sorted((run.root / "measurements" / universe).glob("*/dpqueries"))
     return [Place(path, {"geolevel": path.parent.name}) for path in folders]
@@ -261,9 +260,6 @@ def _trips_decoded(
     run: RunDirectory, settings: Any, universe: str, table: pa.Table
 ) -> pd.DataFrame:
     return table.replace_schema_metadata().to_pandas()
-
-
-# Detailed groups: a table of sex by age for each group, or its total.
 
 
 def _groups_measured(run: RunDirectory, settings: Any, universe: str) -> list[Place]:

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from spineflow.runs import Run
 
 ENDS = ("lower", "upper")
+"""Columns of the margins of a declared table."""
+
 AT_MOST = 30
 """Rows of a figure of margins: more cannot be read."""
 
-SMALLEST_BAR = 1e-3
+SMALLEST_ERROR = 1e-3
+"""Where errors of zero stand on a logarithmic scale."""
 
 
 def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -77,7 +80,7 @@ def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
     names = list(dict.fromkeys(lines))
     for color, name in zip(_colors(len(names)), names, strict=True):
         own = frame[lines == name].set_index("geolevel").reindex(geolevels)
-        errors = own["mean_absolute_error"].clip(lower=SMALLEST_BAR)
+        errors = own["mean_absolute_error"].clip(lower=SMALLEST_ERROR)
         axes.plot(geolevels, errors, marker="o", markersize=4, color=color, label=name)
     axes.set_yscale("log")
     axes.set_ylabel("mean absolute error of an answer")

@@ -73,9 +73,10 @@ class Run:
         exact fraction. By default those of the first universe, at every geolevel; a large run has
         millions, so name a geolevel or a query.
 
-        Raises SpineflowError for a universe, a geolevel or a query that the run does not have.
+        Raises SpineflowError for a universe, a geolevel or a query that the run does not have, and
+        for a geolevel that the spine bypasses.
 
-        Example: `run.measurements("County", query="total")`.
+        Example: `run.measurements("Tract", query="total")`.
         """
         return read_answers(
             self._directory,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import spineflow
 
@@ -133,6 +134,20 @@ def test_a_run_that_has_just_begun_has_no_answers(town_folder: Path, tmp_path: P
     ):
         with pytest.raises(spineflow.SpineflowError, match="finish the run first"):
             ask()
+
+
+def test_a_geolevel_that_is_bypassed_is_named(town_folder: Path, tmp_path: Path) -> None:
+    """Its geounits have no measurements, as files without rows show."""
+    shutil.copytree(town_folder / "run", tmp_path / "run")
+    (file,) = (tmp_path / "run" / "measurements/residents/region/dpqueries").iterdir()
+    empty = pq.read_table(file).slice(0, 0)
+    file.unlink()
+    pq.write_table(empty, file)
+    run = spineflow.open_run(tmp_path / "run")
+    for query in (None, "total"):
+        with pytest.raises(spineflow.SpineflowError, match="the spine bypasses its geounits"):
+            run.measurements("region", query=query)
+    assert set(run.measurements()["geolevel"]) == {"country", "section"}
 
 
 def test_a_run_of_several_products_has_parts(town_folder: Path, tmp_path: Path) -> None:
