@@ -32,7 +32,7 @@ information about everything (`PRIOR`), which makes no variance larger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,15 +166,16 @@ def _of_areas(
     areas, core = asked.areas, asked.core
     n_components, n = rungs[0][0].after.shape[1], core.shape[1]
     value = np.zeros(n_components)
-    passed: list[list[_PartGroup]] = []
+    passed: list[dict[int, _PartGroup]] = []
     after = np.zeros(0)
     for rung, groups, parts in zip(spine.rungs, rungs, areas.rungs, strict=True):
         if parts.parts is not None:
             sums = parts.parts @ after.reshape(len(after), -1)
             sums = sums.reshape(-1, *after.shape[1:])
         after = np.zeros((len(parts.owner), n_components, n, len(core)))
-        found = []
-        for group, rows, owner in _met(groups, parts, len(rung)):
+        found = {}
+        for number, rows, owner in _met(groups, parts, len(rung)):
+            group = groups[number]
             at = _rows_of(rows, group.cells[owner], n_components)
             if parts.parts is None:
                 seen = core.T[group.cells[owner]][:, None]
@@ -187,7 +188,7 @@ def _of_areas(
                 part = _PartGroup(rows, owner, gained, group.rest[owner] @ sums[at])
                 value -= np.einsum("e,eskz,eskz->s", parts.weight[rows], gained, sums[at])
             after[at] = part.after
-            found.append(part)
+            found[number] = part
         passed.append(found)
     return value, _back(spine, rungs, asked, passed)
 
@@ -196,7 +197,7 @@ def _back(
     spine: ClassedSpine,
     rungs: Sequence[Sequence[_Group]],
     asked: Asked,
-    passed: Sequence[Sequence[_PartGroup]],
+    passed: Sequence[Mapping[int, _PartGroup]],
 ) -> np.ndarray:
     """Derivatives (n, S, n, n) by the information matrices; see the module's docstring."""
     areas, core = asked.areas, asked.core
@@ -207,15 +208,12 @@ def _back(
     levels = zip(spine.rungs, rungs, areas.rungs, passed, strict=True)
     for rung, groups, parts, here in reversed(list(levels)):
         below_units, below_parts = np.zeros_like(of_units), np.zeros_like(of_parts)
-        of_group: dict[int, list[tuple[np.ndarray, np.ndarray, _PartGroup]]] = {}
-        for (group, rows, owner), part in zip(_met(groups, parts, len(rung)), here, strict=True):
-            of_group.setdefault(id(group), []).append((rows, owner, part))
-        for group in groups:
+        for number, group in enumerate(groups):
             at = _square(group.rows, group.cells, n_components)
             bar = of_units[at]
-            extra_below = np.zeros_like(bar)
-            of_own = np.zeros_like(bar)
-            for rows, owner, part in of_group.get(id(group), ()):
+            extra_below, of_own = np.zeros_like(bar), np.zeros_like(bar)
+            if (part := here.get(number)) is not None:
+                rows, owner = part.rows, part.owner
                 where = _rows_of(rows, group.cells[owner], n_components)
                 bar_part, weight = of_parts[where], parts.weight[rows][:, None, None, None]
                 if parts.parts is None:
@@ -228,9 +226,9 @@ def _back(
                     back = group.rest[owner].swapaxes(-1, -2) @ bar_part
                     below_parts[where] = back - 2 * weight * part.gained
                     outer = (weight * part.gained - back) @ part.gained.swapaxes(-1, -2)
-                    extra_below += _summed(outer, owner, bar)
+                    extra_below = _summed(outer, owner, bar)
                     outer = weight * part.after + group.after[owner] @ bar_part
-                    of_own -= _summed(outer @ part.after.swapaxes(-1, -2), owner, bar)
+                    of_own = -_summed(outer @ part.after.swapaxes(-1, -2), owner, bar)
             if group.rest is None:
                 below_units[at] = bar
             else:
@@ -259,16 +257,17 @@ def _patterns(rung: UnitClasses) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _met(
     groups: Sequence[_Group], parts: PartClasses, n_classes: int
-) -> Iterator[tuple[_Group, np.ndarray, np.ndarray]]:
-    """Each group with the parts that lie in its geounits, and their geounits' places in it."""
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Number of each group in whose geounits parts lie, these parts, and their geounits' places in
+    the group."""
     number, place = np.full((2, n_classes), -1)
     for which, group in enumerate(groups):
         number[group.rows], place[group.rows] = which, np.arange(len(group.rows))
     of_part = number[parts.owner]
-    for which, group in enumerate(groups):
+    for which in range(len(groups)):
         rows = np.flatnonzero(of_part == which)
         if rows.size:
-            yield group, rows, place[parts.owner[rows]]
+            yield which, rows, place[parts.owner[rows]]
 
 
 def _square(rows: np.ndarray, cells: np.ndarray, n_components: int) -> tuple[np.ndarray, ...]:
