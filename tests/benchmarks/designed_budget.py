@@ -1,7 +1,7 @@
 """A designed budget against that of production: predicted margins, and errors over replicates.
 
 Run `python tests/benchmarks/designed_budget.py [--replicates N] [--state | --generated PERSONS]
-[--queries Q ...]` from the repository's root. The county is that of
+[--queries Q ...] [--figure FILE.svg]` from the repository's root. The county is that of
 ../shared/data/ri2010_bristol_fixed_width, or a generated one; --state takes ../shared/data/ri2010.
 The persons budget of production is split anew, at the same rho, for the queries (totals, and race
 by Hispanic origin) at tracts, block groups, county subdivisions and, where there are any, places.
@@ -53,6 +53,7 @@ estimator = "full_information"
 def main() -> None:
     """Print the table; see the module's docstring."""
     from spineflow.tasks.census.inputs import read_addresses
+    from spineflow.tasks.pages.figures import bar_chart
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.design.design import design_universe, designed_settings
@@ -65,6 +66,7 @@ def main() -> None:
     where.add_argument("--generated", type=int, metavar="PERSONS")
     where.add_argument("--state", action="store_true")
     parser.add_argument("--queries", nargs="+", default=QUERIES, metavar="Q")
+    parser.add_argument("--figure", metavar="FILE.svg", help="also draw the predicted margins")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -119,6 +121,17 @@ def main() -> None:
             shown = " | ".join(f"{mean:.3g} ± {error:.1g}" for mean, error in realised.values())
             ratio = realised["designed"][0] / realised["production"][0]
             print(f"| | | realised | {shown} | {ratio:.2f} |")
+    if asked.figure:
+        margins = {
+            "as in 2020": [target.now for target in design.targets],
+            "designed": [target.designed for target in design.targets],
+        }
+        words = {"hispanic * cenrace": "race"}
+        names = [f"{words.get(t.query, t.query)}, {t.where}s" for t in design.targets]
+        title = "Margins of 95 % at the same budget"
+        Path(asked.figure).write_text(
+            bar_chart(names, margins, title=title, value_label="persons"), encoding="utf-8"
+        )
     print(f"\n{asked.replicates} replicates in {seconds:.0f} s")
 
 
