@@ -73,30 +73,47 @@ def show_geounits(run: RunDirectory, settings: TopdownSettings) -> None:
 def show_solves(run: RunDirectory) -> None:
     """How the least-squares and rounding problems ended."""
     show_table(
-        solves_table(run),
+        narrow_solves(solves_table(run)),
         key="solver-outcomes",
         description="Every least-squares and rounding problem, by how it ended",
     )
 
 
+def narrow_solves(table: Table) -> Table:
+    """The report's table of solves, in as many columns as a page of 1280 pixels has room for."""
+    rows = tuple(
+        (f"{universe}, {geolevel}", stage, f"{solver}: {status}", solves, relaxed, residual)
+        for universe, geolevel, stage, solver, status, solves, relaxed, _, residual in table.rows
+    )
+    return Table(("of", "stage", "how", "solves", "relaxed", "largest residual"), rows)
+
+
 def errors_by_level(run: RunDirectory, settings: TopdownSettings) -> Table | None:
     """The mean error of the first quantity, the total, at every level, beside what is implied."""
+    table = _errors(run, settings)
+    if table is None:
+        return None
+    first = table.rows[0][0] if table.rows else None
+    return Table(table.headers, tuple(row for row in table.rows if row[0] == first))
+
+
+def show_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
+    """How far the release is from the truth, for inputs that are not confidential."""
+    table = _errors(run, settings)
+    if table is not None:
+        show_table(
+            table,
+            key="accuracy",
+            description="Errors by level, beside the standard deviation that the budget implies",
+        )
+
+
+def _errors(run: RunDirectory, settings: TopdownSettings) -> Table | None:
+    """The columns of the accuracy report that a page shows; None for confidential input."""
     figures = None if settings.input.confidential else read_figures(run)
     if figures is None:
         return None
     table = accuracy_table(figures)
     kept = [table.headers.index(name) for name in ERRORS]
-    first = table.rows[0][kept[0]] if table.rows else None
     rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
-    return Table(tuple(ERRORS.values()), tuple(row for row in rows if row[0] == first))
-
-
-def show_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
-    """How far the release is from the truth, for inputs that are not confidential."""
-    figures = None if settings.input.confidential else read_figures(run)
-    if figures is not None:
-        show_table(
-            accuracy_table(figures),
-            key="accuracy",
-            description="Errors by level, beside the standard deviation that the budget implies",
-        )
+    return Table(tuple(ERRORS.values()), rows)

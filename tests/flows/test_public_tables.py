@@ -1,0 +1,23 @@
+"""Tables on the page of a run: narrow enough for it, and without what is not public."""
+
+from __future__ import annotations
+
+from spineflow.flows.public_tables import ERRORS, narrow_solves
+from spineflow.tasks.pages.document import Table
+from spineflow.tasks.topdown.checks.accuracy.report import _MAIN
+
+MOST_COLUMNS = 6
+"""Of a page of 1280 pixels beside the UI's menu."""
+
+
+def test_solves_are_told_in_few_columns() -> None:
+    headers = ("universe", "geolevel", "stage", "solver", "status", "solves", "relaxed")
+    rows = (("persons", "County", "rounder", "flow", "optimal", 12, 1, 30, "1.0e-07"),)
+    table = narrow_solves(Table((*headers, "most iterations", "largest residual"), rows))
+    assert len(table.headers) <= MOST_COLUMNS
+    assert table.rows == (("persons, County", "rounder", "flow: optimal", 12, 1, "1.0e-07"),)
+
+
+def test_errors_are_told_in_few_columns_of_the_report() -> None:
+    assert len(ERRORS) <= MOST_COLUMNS
+    assert set(ERRORS) <= {"quantity", "level", "on spine", "entities", *_MAIN}
