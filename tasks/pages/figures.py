@@ -92,7 +92,7 @@ def bar_chart(
         raise ValueError("a bar cannot be negative")
     thickness, gap, between = 17, 3, 16
     legend, top = _legend(series, _bar_key)
-    left = 10 + CHARACTER * max(len(group) for group in groups)
+    left = 18 + CHARACTER * max(len(group) for group in groups)
     end = WIDTH - 12 - CHARACTER * max(len(_number(value)) for value in values)
     group_height = len(series) * (thickness + gap) - gap
     bottom = top + len(groups) * (group_height + between)
@@ -165,7 +165,7 @@ def box_chart(
     values = _finite([value for box in boxes for value in box])
     thickness, gap, between = 14, 4, 16
     legend, top = _legend(series, _bar_key)
-    left = 10 + CHARACTER * max(len(group) for group in groups)
+    left = 18 + CHARACTER * max(len(group) for group in groups)
     group_height = len(series) * (thickness + gap) - gap
     bottom = top + len(groups) * (group_height + between)
     axis = _Axis.over(values, left, WIDTH - 30, spacing=56, from_zero=True)
