@@ -8,11 +8,12 @@ memory, and analytics, progress bars and logging are off.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from string import Template
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -117,14 +118,26 @@ def _sentence(config: ExpectationConfiguration) -> str:
 
     The words come from the rule alone; nothing of the data is in them.
     """
+    return _worded(config.type, json.dumps({k: _shortened(v) for k, v in config.kwargs.items()}))
+
+
+@cache
+def _worded(kind: str, kwargs: str) -> str:
+    """The words of Great Expectations for a type of expectation and its arguments, in JSON."""
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.render.renderer.inline_renderer import InlineRenderer
 
+    config = ExpectationConfiguration(type=kind, kwargs=json.loads(kwargs))
     rendered = InlineRenderer(render_object=config).get_rendered_content()[0].value
-    template = re.sub(
-        r"(\$v__\d+(?: \$v__\d+){3})(?: \$v__\d+)+ (\$v__\d+)", r"\1 … \2", rendered.template or ""
-    )
     values = {name: param["value"] for name, param in (rendered.params or {}).items()}
-    return Template(template).safe_substitute(values)
+    return Template(rendered.template or "").safe_substitute(values)
+
+
+def _shortened(value: object) -> object:
+    """A long set by its first four values and its last one: each that is worded takes time."""
+    if isinstance(value, list) and len(value) > 5:
+        return [*value[:4], "…", value[-1]]
+    return value
 
 
 def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
