@@ -6,6 +6,10 @@ INSTALLED := $(VENV)/.installed
 # Two workers; each takes whole files, so that what the tests of a file share is made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
+# The tests start many processes, each of which imports the same modules: whatever the environment
+# says of it, these are compiled once.
+test quick soak: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test quick soak check types map site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.

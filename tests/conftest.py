@@ -12,13 +12,14 @@ import random
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,13 @@ import spineflow.flows  # noqa: F401  Sets the environment before Prefect is imp
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 PATIENCE = 300
+
+MEMORY, ROOM = Path("/dev/shm"), 8 * 2**30
+"""Where the tests write if that many bytes are free there: a run syncs hundreds of small files."""
+
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+    if os.access(MEMORY, os.W_OK) and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 _prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
 os.environ["PREFECT_HOME"] = _prefect_home.name
@@ -37,8 +45,16 @@ os.environ["SPINEFLOW_FIND_SERVER"] = "false"
 SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""
 
-FIRST = ("test_estimators.py", "test_group_sizes.py")
-"""Files that two workers begin with: they compile different kernels, for all that come later."""
+FIRST = (
+    "test_estimators.py",
+    "test_group_sizes.py",
+    "test_trips.py",
+    "test_detailed_groups.py",
+    "test_trips_in_process.py",
+    "test_detailed_groups_rows.py",
+)
+"""Files that two workers begin with, in this order. The first compiles the kernels of topdown,
+which takes a minute; by the time another file needs them, they are there."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,7 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     All workers must choose the same, hence the seed. SPINEFLOW_SOAK=1 runs all.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path.name not in FIRST, item.path not in slow))
+    order = {name: number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: (order.get(item.path.name, len(order)), item.path not in slow))
     if os.environ.get("SPINEFLOW_SOAK") == "1":
         return
     soak = [item for item in items if item.get_closest_marker("soak")]
@@ -163,6 +180,19 @@ class PrefectServer:
         """Its SQLite file."""
         return self.folder / "prefect.db"
 
+    @property
+    def new_database(self) -> Path:
+        """A copy of it as of the first start; see `keep_new_database`."""
+        return self.folder / "new.db"
+
+    def keep_new_database(self) -> None:
+        """Copy the database, which it takes a server seconds to make, for those that come later."""
+        with (
+            closing(sqlite3.connect(self.database)) as made,
+            closing(sqlite3.connect(self.new_database)) as kept,
+        ):
+            made.backup(kept)
+
     def start(self) -> None:
         """Start it and wait until it answers."""
         with (self.folder / "server.log").open("a") as log:
@@ -204,7 +234,9 @@ def real_server(made_once, request: pytest.FixtureRequest) -> PrefectServer:
     with locked(folder.with_suffix(".lock")):
         if not (folder / "port").exists():
             folder.mkdir(exist_ok=True)
-            PrefectServer.on_free_port(folder).start()
+            server = PrefectServer.on_free_port(folder)
+            server.start()
+            server.keep_new_database()
     return PrefectServer.found(folder)
 
 
@@ -223,10 +255,11 @@ def prefect_server(real_server: PrefectServer) -> Iterator[None]:
 
 
 @pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[PrefectServer]:
+def own_server(tmp_path: Path, real_server: PrefectServer) -> Iterator[PrefectServer]:
     """A Prefect server for one test, not started yet."""
     (tmp_path / "server").mkdir()
     server = PrefectServer.on_free_port(tmp_path / "server")
+    shutil.copy(real_server.new_database, server.database)
     yield server
     server.stop()
 
