@@ -105,10 +105,16 @@ def postgres(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def server(request, tmp_path_factory) -> Iterator[dict[str, str]]:
-    """Environment in which a Prefect server, and a worker of the pool `spineflow`, are running."""
+def server(
+    request, real_server, spineflow, new_spineflow, tmp_path_factory
+) -> Iterator[dict[str, str]]:
+    """Environment in which a Prefect server, and a worker of the pool `spineflow`, are running.
+
+    On SQLite the flows are registered by the command as users start it.
+    """
     folder = tmp_path_factory.mktemp(request.param)
     port = free_port()
+    command = spineflow
     environment = os.environ | {
         "PREFECT_HOME": str(folder / "home"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
@@ -119,18 +125,17 @@ def server(request, tmp_path_factory) -> Iterator[dict[str, str]]:
         if request.param == "postgresql":
             database = stack.enter_context(postgres(folder / "postgres"))
             environment["PREFECT_API_DATABASE_CONNECTION_URL"] = database
+        else:
+            (folder / "home").mkdir()
+            shutil.copy(real_server.new_database, folder / "home" / "prefect.db")
+            command = new_spineflow
         start = [*prefect, "server", "start", "--port", str(port)]
         stack.enter_context(running(start, environment, folder / "server.log"))
         api = environment["PREFECT_API_URL"]
         wait_until(lambda: asked(f"{api}/health"), "the Prefect server")
-        deployed = subprocess.run(
-            [sys.executable, "-m", "spineflow.flows.cli", "deploy"],
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert deployed.returncode == 0, deployed.stderr
-        assert all(f"registered {name}/{TITLES[name]}" in deployed.stdout for name in MODULES)
+        code, shown, errors = command("deploy", folder=folder, **environment).ended()
+        assert code == 0, errors
+        assert all(f"registered {name}/{TITLES[name]}" in shown for name in MODULES)
         worker = [*prefect, "worker", "start", "--pool", "spineflow"]
         stack.enter_context(running(worker, environment, folder / "worker.log"))
         yield environment
@@ -291,10 +296,20 @@ def test_a_form_refuses_what_cannot_be(wrong: dict) -> None:
         TopdownForm.model_validate(wrong)
 
 
+@pytest.fixture
+def unregistered(real_server) -> Iterator[str]:
+    """The API of the session's server, where no flow is registered before or after a test."""
+    api = real_server.environment["PREFECT_API_URL"]
+    assert asked(f"{api}/deployments/filter", {}) == []
+    yield api
+    for found in asked(f"{api}/deployments/filter", {}):
+        request = urllib.request.Request(f"{api}/deployments/{found['id']}", method="DELETE")
+        urllib.request.urlopen(request, timeout=60).close()
+
+
 @pytest.mark.slow
-def test_registering_again_keeps_what_people_set(own_server) -> None:
-    own_server.start()
-    api = own_server.environment["PREFECT_API_URL"]
+def test_registering_again_keeps_what_people_set(unregistered: str) -> None:
+    api = unregistered
 
     def deployments() -> dict[str, dict]:
         return {found["name"]: found for found in asked(f"{api}/deployments/filter", {})}

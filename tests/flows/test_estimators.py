@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -74,30 +75,57 @@ def test_estimates_are_made_again_without_the_confidential_folder(
         )
 
 
+@pytest.fixture(scope="module")
+def by_one_worker(county: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Function from an estimator to a run on one thread, cut into many shards, and its settings."""
+
+    @cache
+    def run(estimator: str) -> tuple[RunDirectory, tuple[str, ...]]:
+        overrides = (f"run.estimator={estimator}", "input.confidential=false", "privacy.seed=11")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 80_000)
+            folder = tmp_path_factory.mktemp(estimator)
+            one = run_county(folder, county, "one", *overrides, "run.workers=1")
+        assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6
+        return one, overrides
+
+    return run
+
+
+further = partial(pytest.param, marks=pytest.mark.soak)
+
+
 @pytest.mark.parametrize(
-    "estimator",
-    ["topdown", "full_information", pytest.param("block_by_block", marks=pytest.mark.soak)],
+    ("estimator", "runner"),
+    [
+        ("topdown", "threads"),
+        ("topdown", "processes"),
+        ("full_information", "threads"),
+        further("full_information", "processes"),
+        further("block_by_block", "threads"),
+        further("block_by_block", "processes"),
+    ],
 )
 def test_workers_and_runners_change_nothing(
-    estimator: str, county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    by_one_worker, estimator: str, runner: str, county: Path, tmp_path: Path
 ) -> None:
-    """One worker, two threads or two processes: the same measurements give the same bytes."""
-    monkeypatch.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 80_000)
-    common = (f"run.estimator={estimator}", "input.confidential=false", "privacy.seed=11")
-    one = run_county(tmp_path, county, "one", *common, "run.workers=1")
-    assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6
+    """One worker, two threads or two processes: the same seed gives the same bytes.
+
+    The others find the shards laid out: processes would not know of the smaller limit.
+    """
+    one, overrides = by_one_worker(estimator)
+    settings = county_settings(
+        tmp_path, county, *overrides, f"run.runner={runner}", "run.workers=2"
+    )
+    run = prepare(settings, tmp_path / runner)
+    for folder in ("confidential", "spine"):
+        shutil.copytree(one.root / folder, run.root / folder, dirs_exist_ok=True)
+    run_stages(PRODUCT, run, settings)
     made = [
         path.relative_to(one.root)
-        for folder in ("estimates", "release")
+        for folder in ("measurements", "estimates", "release")
         for path in (one.root / folder).rglob("*.*")
         if path.stem != "certificate"
     ]
-    for runner in ("threads", "processes"):
-        own = (f"run.runner={runner}", "run.workers=2")
-        settings = county_settings(tmp_path, county, *common, *own)
-        run = prepare(settings, tmp_path / runner)
-        for folder in ("confidential", "spine", "measurements"):
-            shutil.copytree(one.root / folder, run.root / folder, dirs_exist_ok=True)
-        run_stages(PRODUCT, run, settings)
-        for path in made:
-            assert (run.root / path).read_bytes() == (one.root / path).read_bytes(), path
+    for path in made:
+        assert (run.root / path).read_bytes() == (one.root / path).read_bytes(), path

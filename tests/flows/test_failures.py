@@ -105,24 +105,26 @@ def test_server_stopped_and_started_in_the_middle(
 
 
 @pytest.mark.soak
-def test_server_that_stays_away(spineflow, own_server, settings_text: str, tmp_path: Path) -> None:
+def test_server_that_stays_away(
+    spineflow, new_spineflow, own_server, settings_text: str, tmp_path: Path
+) -> None:
     own_server.start()
     impatient = {"PREFECT_CLIENT_MAX_RETRIES": "1"}
     environment = own_server.environment | impatient
-    run, command = started_run(spineflow, tmp_path, settings_text, **environment)
+    run, command = started_run(new_spineflow, tmp_path, settings_text, **environment)
     command.wait_for(run.root / LIVE_ARTIFACT)
     own_server.stop()
     # Prefect goes on trying to send its queue of events for minutes, while the run is free.
-    errors = command.process.stderr.readline()
+    errors = command.first_error()
     command.kill()
     own_server.start()
     words = "The Prefect server (PREFECT_API_URL) does not answer; when it does, continue with"
     assert_resumable(spineflow, run, errors, words, **own_server.environment)
 
 
-def test_server_that_is_not_there(spineflow, settings_text: str, tmp_path: Path) -> None:
+def test_server_that_is_not_there(new_spineflow, settings_text: str, tmp_path: Path) -> None:
     nowhere = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    run, command = started_run(spineflow, tmp_path, settings_text, **nowhere)
+    run, command = started_run(new_spineflow, tmp_path, settings_text, **nowhere)
     code, _, errors = command.ended()
     assert code == 1
     assert errors == (
@@ -136,12 +138,13 @@ def test_server_that_is_not_there(spineflow, settings_text: str, tmp_path: Path)
     "moment", ["measurements/persons/US/dpqueries/00000.parquet", LIVE_ARTIFACT]
 )
 def test_dask_worker_killed(
-    spineflow, real_server, settings_text: str, tmp_path: Path, moment: str
+    spineflow, new_spineflow, real_server, settings_text: str, tmp_path: Path, moment: str
 ) -> None:
     pytest.importorskip("prefect_dask", reason="needs prefect-dask: install the extra 'dask'")
     psutil = pytest.importorskip("psutil")
     environment = real_server.environment
-    run, command = started_run(spineflow, tmp_path, settings_text, "run.runner=dask", **environment)
+    dask = "run.runner=dask"
+    run, command = started_run(new_spineflow, tmp_path, settings_text, dask, **environment)
     command.wait_for(run.root / moment)
     children = psutil.Process(command.process.pid).children(recursive=True)
     workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]

@@ -12,8 +12,6 @@ import os
 import shutil
 import socket
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -195,10 +193,10 @@ def measured_copy(uninterrupted: Path, folder: Path) -> RunDirectory:
     return run
 
 
-def test_killed_with_its_server_during_estimation(spineflow, settings_text, tmp_path) -> None:
+def test_killed_with_its_server_during_estimation(new_spineflow, settings_text, tmp_path) -> None:
     """On the embedded server, which dies with the run."""
     moment = ("after", "os:replace", "estimates/persons/Tract")
-    kill_and_resume(spineflow, tmp_path, settings_text, moment)
+    kill_and_resume(new_spineflow, tmp_path, settings_text, moment)
 
 
 @pytest.mark.soak
@@ -227,7 +225,7 @@ def test_killed_once_it_was_measured(
     assert_whole(run, uninterrupted, uninterrupted / PUBLISHED)
 
 
-def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:
+def test_a_run_directory_has_one_owner(spineflow, tmp_path: Path, capsys) -> None:
     from spineflow.flows.cli import main
 
     run = RunDirectory(tmp_path / "run")
@@ -237,14 +235,10 @@ def test_a_run_directory_has_one_owner(tmp_path: Path, capsys) -> None:
         '[privacy]\ndataset = "county"\n'
     )
     with run.locked():
-        code = subprocess.run(
-            [sys.executable, "-m", "spineflow.flows.cli", "run", "topdown", str(settings)]
-            + ["--run-dir", str(run.root)],
-            capture_output=True,
-            text=True,
-        )
-    assert code.returncode == 1
+        command = ("run", "topdown", str(settings), "--run-dir", str(run.root))
+        code, _, errors = spineflow(*command, folder=tmp_path).ended()
+    assert code == 1
     owner = f"in use by process {os.getpid()} on {socket.gethostname()} since "
-    assert owner in code.stderr
-    assert code.stderr.count("\n") == 1
+    assert owner in errors
+    assert errors.count("\n") == 1
     assert main(["resume", str(run.root)]) == 2

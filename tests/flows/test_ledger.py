@@ -62,6 +62,7 @@ def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
     assert len(shown["products"]["topdown"]["draws"]) == 2
 
 
+@pytest.mark.usefixtures("in_process")
 def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
     assert run(settings, "first")[0] == 0
     file = str(settings.parent / "ledger.db")
@@ -71,6 +72,7 @@ def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
     assert main(["ledger", "set-cap", "--ledger", file]) == 2
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_same_people_in_another_order_keep_their_account(settings: Path, capsys) -> None:
     assert run(settings, "first")[0] == 0
     persons = pd.read_parquet(settings.parent / "persons.parquet")
@@ -82,6 +84,7 @@ def test_the_same_people_in_another_order_keep_their_account(settings: Path, cap
 
 
 @pytest.mark.parametrize("damage", ["corrupt", "missing", "unwritable"])
+@pytest.mark.usefixtures("in_process")
 def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: str, capsys) -> None:
     assert run(settings, "first")[0] == 0
     file = settings.parent / "ledger.db"
@@ -112,6 +115,7 @@ def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) ->
         assert not directory.release.exists()
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_charge_survives_the_run_that_made_it(settings: Path) -> None:
     """Charged, then lost before any measurement was published: resuming charges nothing."""
     code, first = run(settings, "first")

@@ -57,13 +57,13 @@ def noted(folder: Path) -> list[str]:
 
 
 def test_a_run_is_quiet_and_stays_on_this_machine(
-    spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
+    new_spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
 ) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "settings.toml").write_text(settings_text)
     set_default_cap(open_ledger(tmp_path / "ledger.db"), Fraction(9))
     run = ["run", "topdown", "settings.toml", "--run-dir", "run"]
-    code, output, errors = spineflow(*run, folder=tmp_path, **watched).ended()
+    code, output, errors = new_spineflow(*run, folder=tmp_path, **watched).ended()
     assert (code, errors) == (0, "")
     ours = ("Released: ", "Protected is ", "Guarantee for ", "report: ", "certificate: ")
     ours += ("release: ", "accuracy, confidential: ", "in the UI: ", "time: ", "next: ")
@@ -77,12 +77,12 @@ def test_a_run_is_quiet_and_stays_on_this_machine(
 
 
 def test_a_refusal_is_one_line(
-    spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
+    new_spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
 ) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "settings.toml").write_text(settings_text.replace("grfc.txt", "nothing.txt"))
     run = ["run", "topdown", "settings.toml", "--run-dir", "run"]
-    code, output, errors = spineflow(*run, folder=tmp_path, **watched).ended()
+    code, output, errors = new_spineflow(*run, folder=tmp_path, **watched).ended()
     assert (code, output) == (2, "")
     assert errors.startswith("spineflow: nothing.txt: the file does not exist; correct the path")
     assert errors.count("\n") == 1

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from spineflow.flows import running
 from spineflow.flows.cli import main
-from spineflow.flows.running import prepare, run_stages
+from spineflow.flows.running import prepare
 from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -46,7 +47,7 @@ def write_settings(folder: Path, county: Path, *, preset: str = "pl94_2020_us", 
 def run_settings(settings_file: Path, run_directory: Path) -> RunDirectory:
     settings = PRODUCT.load(settings_file)
     run = prepare(settings, run_directory)
-    run_stages(PRODUCT, run, settings)
+    running.run_stages(PRODUCT, run, settings)
     return run
 
 
@@ -212,6 +213,7 @@ def test_failed_check_withholds_the_release(private_run, tmp_path: Path, capsys)
 
 
 @pytest.mark.parametrize("spine", ["optimized", "conventional"])
+@pytest.mark.usefixtures("in_process")
 def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spine: str) -> None:
     settings = write_settings(
         tmp_path,
@@ -255,6 +257,7 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
     assert not (tmp_path / "ledger.db").exists()
 
 
+@pytest.mark.usefixtures("in_process")
 def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
     from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
@@ -271,6 +274,7 @@ def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
     assert (geounits["geolevel"] == "State").sum() == 1
 
 
+@pytest.mark.usefixtures("in_process")
 def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
     settings = write_settings(
         tmp_path,
@@ -286,6 +290,7 @@ def test_pure_differential_privacy_runs(county: Path, tmp_path: Path) -> None:
     assert spent["datasets"]["county"]["rho"] == str(8**2 // 2 + 2**2 // 2)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_schema_without_group_quarters(county: Path, tmp_path: Path) -> None:
     shares = {"total": "1/4", "votingage": "1/4", "votingage * hispanic": "1/2"}
     geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -304,20 +309,3 @@ def test_schema_without_group_quarters(county: Path, tmp_path: Path) -> None:
     released = pq.read_table(run.release / "mdf_persons.parquet")
     assert released.num_rows == len(pd.read_parquet(county / "persons.parquet"))
     assert "GQTYPE_PL" not in released.column_names
-
-
-def test_processes_give_the_release_of_threads(county: Path, tmp_path: Path) -> None:
-    runs = []
-    for runner in ("threads", "processes"):
-        folder = tmp_path / runner
-        folder.mkdir()
-        settings = write_settings(
-            folder,
-            county,
-            input={"confidential": False},
-            privacy={"seed": 1},
-            run={"runner": runner},
-        )
-        runs.append(run_settings(settings, folder / "run"))
-    first, second = (contents(run.root / "estimates") for run in runs)
-    assert first == second

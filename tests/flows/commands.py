@@ -1,0 +1,177 @@
+"""The command as a process: started anew, or forked from one that has imported everything.
+
+A fork costs seconds less, and is a process like the other: of a group of its own, with its folder,
+environment, output and exit code. It finds the modules imported and has the kernels still to load.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+PATIENCE = 900
+
+RUNS = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+
+DEADLY = """
+import importlib, os, signal, sys
+
+when, target, words = sys.argv[1:4]
+module, _, name = target.partition(":")
+owner = importlib.import_module(module)
+*path, name = name.split(".")
+for part in path:
+    owner = getattr(owner, part)
+original = getattr(owner, name)
+
+def deadly(*arguments, **named):
+    meant = words in " ".join(map(str, [*arguments, *named.values()]))
+    if meant and when == "before":
+        os.killpg(0, signal.SIGKILL)
+    result = original(*arguments, **named)
+    if meant:
+        os.killpg(0, signal.SIGKILL)
+    return result
+
+setattr(owner, name, deadly)
+from spineflow.flows.cli import main
+sys.exit(main(sys.argv[4:]))
+"""
+"""Runs a command that is killed, and all its children with it, before or after a call.
+
+The call is of `module:name` with an argument whose text holds some words.
+"""
+
+
+class Command:
+    """A `spineflow` command in a process group of its own, in a folder, by a new Python.
+
+    `killed` is a moment (see `DEADLY`) at which it dies, `program` Python that runs the command
+    after a change of its own.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        folder: Path,
+        killed: tuple[str, str, str] | None = None,
+        program: str = RUNS,
+        **environment: str,
+    ) -> None:
+        code = [DEADLY, *killed] if killed else [program]
+        home = {"PREFECT_HOME": str(folder / "prefect")}
+        self._told = tempfile.TemporaryDirectory(prefix="spineflow-told-")
+        self.output, self.errors = (Path(self._told.name) / name for name in ("output", "errors"))
+        for file in (self.output, self.errors):
+            file.touch()
+        self.process = self._begun([*code, *arguments], folder, os.environ | home | environment)
+
+    def _begun(
+        self, code: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> subprocess.Popen | multiprocessing.process.BaseProcess:
+        with self.output.open("w") as output, self.errors.open("w") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-c", *code],
+                cwd=folder,
+                env=environment,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self.process.poll()
+
+    def kill(self) -> None:
+        """End it and its children as a power cut would."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self._wait(None)
+
+    def _wait(self, timeout: float | None) -> None:
+        self.process.wait(timeout)
+
+    def ended(self) -> tuple[int, str, str]:
+        """Wait for its end: exit code, output, errors."""
+        try:
+            self._wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        return self.exit_code(), self.output.read_text(), self.errors.read_text()
+
+    def wait_for(self, path: Path) -> None:
+        """Return as soon as `path` exists, or the command has ended: some exist for a moment."""
+        deadline = time.monotonic() + PATIENCE
+        while not path.exists() and self.exit_code() != 0:
+            assert self.exit_code() is None, self.errors.read_text()
+            assert time.monotonic() < deadline, f"waited in vain for {path.name}"
+            time.sleep(0.005)
+
+    def first_error(self) -> str:
+        """The first line of its errors, as soon as it is there."""
+        deadline = time.monotonic() + PATIENCE
+        while "\n" not in (told := self.errors.read_text()):
+            assert self.exit_code() is None and time.monotonic() < deadline, told
+            time.sleep(0.05)
+        return told.partition("\n")[0] + "\n"
+
+
+class ForkedCommand(Command):
+    """The same as a fork of a process that stands ready with all modules of the flows."""
+
+    def _begun(
+        self, code: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> multiprocessing.process.BaseProcess:
+        from spineflow.flows.registry import MODULES
+
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*MODULES.values(), "great_expectations"])
+        told = (str(self.output), str(self.errors))
+        process = context.Process(target=_run, args=(code, str(folder), environment, told))
+        process.start()
+        return process
+
+    def exit_code(self) -> int | None:
+        return self.process.exitcode
+
+    def _wait(self, timeout: float | None) -> None:
+        self.process.join(timeout)
+        if self.process.is_alive():
+            raise subprocess.TimeoutExpired("spineflow", timeout or 0)
+
+
+def _run(
+    code: Sequence[str], folder: str, environment: Mapping[str, str], told: tuple[str, str]
+) -> None:
+    """Become a command, in a process that was forked for it."""
+    os.setsid()
+    for number, file in zip((1, 2), told, strict=True):
+        opened = os.open(file, os.O_WRONLY | os.O_TRUNC)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    from prefect.context import refresh_global_settings_context
+
+    refresh_global_settings_context()
+    program, *arguments = code
+    sys.argv = ["-c", *arguments]
+    try:
+        exec(compile(program, "<command>", "exec"), {"__name__": "__main__"})
+    finally:
+        # What the end of a program does, a forked process leaves out: the last logs are sent there.
+        threading._shutdown()
+        atexit._run_exitfuncs()
