@@ -40,6 +40,7 @@ def first_row(table: pa.Table, name: str, value: object) -> pa.Table:
     return with_column(table, name, column)
 
 
+@pytest.mark.slow
 def test_a_release_from_an_export_and_from_the_runs_own_folder_is_that_of_the_run(export, tmp_path):
     """Byte for byte, and so are all measurements that were read."""
     for name, folder in (("export", export.folder), ("own", export.run.root / "measurements")):
