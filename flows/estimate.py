@@ -120,8 +120,8 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe in universes
     }
     yield Aside(summaries)
-    needed = {key: [*made, constrained[key[0]]] for key, made in measured.items()}
-    estimated = yield from topdown.estimates(run, settings, needed, universes)
+    constraints = {universe: [made] for universe, made in constrained.items()}
+    estimated = yield from topdown.estimates(run, settings, measured, constraints, universes)
     released = yield from topdown.release_of(settings, estimated)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}

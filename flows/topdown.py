@@ -3,8 +3,9 @@
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
            -> microdata -> tables, and margins beside both -> checks -> release -> accuracy, report
 
-With full information, measurements are combined from the blocks up before they are estimated.
-The spine is summarised for the report at the side, while estimates are made.
+On demand, a geolevel is measured when the one above it has been estimated. With full information,
+measurements are combined from the blocks up before they are estimated. The spine is summarised for
+the report at the side, while estimates are made.
 
 Persons and housing units run side by side. All data travel through the run directory; what the
 tasks hand to each other are names and digests.
@@ -156,12 +157,17 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     # What a universe is held to may be the release of others, which then come first.
     first, *later = universe_waves(settings)
     constrained = {u: call(constrain, u, after=[spines[u]]) for u in first}
+    shards = {
+        universe: shards_by_geolevel(spine_folder(run, universe))
+        for universe in universes
+        if not settings.is_on_demand(universe)
+    }
     measured = {
         (universe, geolevel): [
-            call(measure, universe, geolevel, shard.name, after=[charged]) for shard in shards
+            call(measure, universe, geolevel, shard.name, after=[charged]) for shard in of_geolevel
         ]
-        for universe in universes
-        for geolevel, shards in shards_by_geolevel(spine_folder(run, universe)).items()
+        for universe, own in shards.items()
+        for geolevel, of_geolevel in own.items()
     }
     yield {f"{universe} constraints": [made] for universe, made in constrained.items()} | {
         f"{universe} measure {geolevel}": made for (universe, geolevel), made in measured.items()
@@ -171,14 +177,11 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         for universe, spine in spines.items()
     }
     yield Aside(summaries)
-    needed = {
-        key: [*made, constrained[key[0]]] if key[0] in constrained else made
-        for key, made in measured.items()
-    }
-    estimated = yield from estimates(run, settings, needed, first)
+    constraints = {universe: [made] for universe, made in constrained.items()}
+    estimated = yield from estimates(run, settings, measured, constraints, first)
     for wave in later:
         yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
-        estimated |= yield from estimates(run, settings, needed, wave)
+        estimated |= yield from estimates(run, settings, measured, {}, wave)
     released = yield from release_of(settings, estimated)
     yield summaries
     compared = call(compare_with_truth, after=[released])
@@ -189,14 +192,15 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
 def estimates(
     run: RunDirectory,
     settings: TopdownSettings,
-    needed: Mapping[tuple[str, str], Sequence[Call]],
+    measured: Mapping[tuple[str, str], Sequence[Call]],
+    constrained: Mapping[str, Sequence[Call]],
     universes: Sequence[str] | None = None,
 ) -> Generator[Wave, None, dict[str, list[Call]]]:
     """The steps that estimate universes, by default all, geolevel by geolevel as the estimator has
-    them.
+    them; what is measured on demand is measured just before.
 
-    `needed` are the calls that a universe's geolevel waits for, besides those of its own geolevel
-    before. Returns each universe's last calls.
+    `measured` are the calls that a universe's geolevel waits for, `constrained` those that a
+    universe does, besides those of the geolevel before. Returns each universe's last calls.
     """
     steps = {COMBINE: combine, ESTIMATE: estimate}
     shards = {
@@ -209,10 +213,15 @@ def estimates(
         wave = {}
         for universe in (name for name, own in orders.items() if place < len(own)):
             stage, geolevel = orders[universe][place]
-            after = [*needed.get((universe, geolevel), ()), *last[universe]]
+            after = [*constrained.get(universe, ()), *last[universe]]
+            own = shards[universe][geolevel]
+            if settings.is_on_demand(universe):
+                after = wave[f"{universe} measure {geolevel}"] = [
+                    call(measure, universe, geolevel, shard.name, after=after) for shard in own
+                ]
+            after = [*measured.get((universe, geolevel), ()), *after]
             last[universe] = wave[f"{universe} {stage} {geolevel}"] = [
-                call(steps[stage], universe, geolevel, shard.name, after=after)
-                for shard in shards[universe][geolevel]
+                call(steps[stage], universe, geolevel, shard.name, after=after) for shard in own
             ]
         yield wave
     return last

@@ -37,6 +37,11 @@ def constraints_file(run: RunDirectory, universe: str, geolevel: str, shard: str
     return run.measurements(universe, geolevel) / "constraints" / f"{shard}.parquet"
 
 
+def demanded_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
+    """Noisy measurements of one shard that were drawn on demand, and are not all there are."""
+    return run.measurements(universe, geolevel) / "on_demand" / f"{shard}.parquet"
+
+
 def combined_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
     """What the measurements of a shard, and all below it, tell about its parents."""
     return run.root / "combined" / universe / geolevel / f"{shard}.parquet"

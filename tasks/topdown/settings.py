@@ -187,6 +187,8 @@ class UniverseSettings(Section):
     """Beside those that the census declares."""
     passes: dict[str, GeolevelPasses] = {}
     """By geolevel, or `other`; where there are none, the total first, where it is measured."""
+    on_demand: bool = False
+    """Whether only what can matter is measured, once the parents are estimated."""
 
 
 class TabulatedReleaseSettings(ReleaseSettings):
@@ -276,6 +278,15 @@ class TopdownSettings(ProductSettings):
     def workload_of(self, universe: str) -> UniverseSettings:
         """What is asked of a universe beside its budget."""
         return self.workload.get(universe, UniverseSettings())
+
+    def is_on_demand(self, universe: str) -> bool:
+        """Whether a universe is measured on demand; see `measurement.demand`."""
+        return self.workload_of(universe).on_demand
+
+    @property
+    def has_all_measurements(self) -> bool:
+        """Whether no universe that is run is measured on demand."""
+        return not any(map(self.is_on_demand, self.run.universes))
 
     def zeros_of(self, universe: str) -> tuple[Zero, ...]:
         """All structural zeros of a universe."""
@@ -384,6 +395,8 @@ class TopdownSettings(ProductSettings):
                 refuse("input.geometry must be a path")
             if self.is_declared:
                 refuse("input.geometry draws a map of the redistricting tables; take it out")
+        if not self.has_all_measurements:
+            _refuse_on_demand(self, refuse)
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of other flows, spines, estimators and geolevels; see `workload.idle`."""
@@ -437,6 +450,19 @@ def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The table under a key; empty if there is none or something else."""
     found = tree.get(key)
     return found if isinstance(found, Mapping) else {}
+
+
+def _refuse_on_demand(settings: TopdownSettings, refuse: Refuse) -> None:
+    """Refuse what needs answers that are not drawn on demand."""
+    asked = [name for name in settings.run.universes if settings.is_on_demand(name)]
+    where = f"workload.{asked[0]}.on_demand"
+    if settings.measured is not None:
+        refuse(f"{where} belongs to runs that draw noise; take it out")
+    if settings.run.estimator != "topdown":
+        refuse(
+            f"{where} draws the answers that the estimator topdown reads; run.estimator = "
+            f'"{settings.run.estimator}" needs them all: take either out'
+        )
 
 
 def _refuse_declared(settings: TopdownSettings, refuse: Refuse) -> None:

@@ -157,7 +157,7 @@ def topdown_made(folder: Path, settings: Any) -> str:
         spine = universe_spine(settings, universe, geography, invariants)
         found.append([universe, repr(settings.budget_of(universe))])
         found.append(repr(settings.zeros_of(universe)))
-        found.append(settings.schema_of(universe).attributes)
+        found.append([settings.schema_of(universe).attributes, settings.is_on_demand(universe)])
         for level in spine.geolevels:
             if not settings.blocks_only or level is spine.geolevels[-1]:
                 found.append(repr(settings.passes_of(universe, level.name)))
@@ -215,6 +215,7 @@ TOPDOWN_SEARCH = Search(
         "workload.persons.passes.County": (PASSES,),
         "workload.persons.passes.Prim": (PASSES,),
         "workload.persons.passes.other": (PASSES,),
+        "workload.persons.on_demand": (True,),
         "workload.persons.attributes": (["hhgq", "votingage", "hispanic", "cenrace"],),
         "workload.persons.structural_zeros": (
             [{"name": "nobody", "where": {"hhgq": [4], "votingage": [1]}}],
@@ -225,6 +226,7 @@ TOPDOWN_SEARCH = Search(
         "measured": "belongs to the flow estimate, and is refused",
         "census": "what is counted; declared censuses are settings of their own",
         "input": "where the data are",
+        "input.geometry": "shapes that the report's map is drawn with",
         "budget": "toggled key by key",
         "workload": "toggled key by key",
     },
@@ -266,6 +268,7 @@ TOPDOWN_BASES: dict[str, Tree] = {
     "persons": merged(TOPDOWN_BASE, {"run": {"universes": ["persons"]}}),
     "own categories": merged(TOPDOWN_BASE, {"geography": {"categories": ["group_quarters"]}}),
     "dhc": {**TOPDOWN_BASE, "preset": "dhc_equal"},
+    "on demand": merged(TOPDOWN_BASE, {"workload": {"persons": {"on_demand": True}}}),
 }
 
 

@@ -68,7 +68,8 @@ SMALL_COUNTRY = CountrySize(regions=2, provinces=3, municipalities=6, pairs=20, 
 
 
 def settings_files(folder: Path) -> dict[str, Path]:
-    """Settings of a small private run of each product, all of the same people."""
+    """Settings of a small private run of each product, all of the same people; of topdown, units
+    are measured on demand."""
     privacy = f'[privacy]\ndataset = "{PEOPLE}"\nledger = "{folder}/world/ledger.db"\n'
     county = folder / "county"
     generate_county(county, persons=FEWEST_PERSONS, seed=1)
@@ -79,7 +80,8 @@ def settings_files(folder: Path) -> dict[str, Path]:
     generate_country(folder / "country", SMALL_COUNTRY, seed=5)
     texts = {
         "topdown": f'preset = "pl94_2020_us"\n[input]\npersons = "{county}/persons.parquet"\n'
-        f'units = "{county}/units.parquet"\ngeography = "{county}/grfc.txt"\n{privacy}',
+        f'units = "{county}/units.parquet"\ngeography = "{county}/grfc.txt"\n{privacy}'
+        "[workload.units]\non_demand = true\n",
         "detailed-groups": f'[input]\nparameters = "{folder}/params"\ndata = "{folder}/persons"\n'
         f"{privacy}",
         "group-sizes": f'[input]\nsizes = "{folder}/groups/sizes.parquet"\n'

@@ -24,6 +24,7 @@ from spineflow.validation.topdown.conservation import (
     check_children_add_to_parents,
     read_estimates,
 )
+from spineflow.validation.topdown.demanded import check_demanded
 from spineflow.validation.topdown.privacy_loss import check_measurements, check_paths, check_shares
 from spineflow.validation.topdown.run_files import ExpectedUniverse, SpineLevel, read_spine
 from spineflow.validation.topdown.spine_structure import check_spine
@@ -259,6 +260,16 @@ def _check_files(
                 failures["measured_loss_is_the_budget"],
             )
         )
+        if expected.on_demand:
+            possible = ~np.any([np.zeros(cells.n, dtype=bool), *universe.zeros.values()], axis=0)
+            check_demanded(
+                run_directory,
+                expected,
+                level,
+                None if above is None else above[1],
+                possible,
+                failures["measurements_are_complete"],
+            )
         if above is not None:
             check_children_add_to_parents(
                 *above, level, estimates, failures["children_add_to_parents"]

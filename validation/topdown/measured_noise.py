@@ -70,8 +70,9 @@ def check_measured_noise(
 ) -> None:
     """Check the values and variances of a geolevel's measurements, or of a part of one.
 
-    Every measurement has an integer for each row of its query, and the variance of the noise that
-    its loss pays for, which is not 0 unless the run is without noise. Queries that are not expected
+    Every measurement has an integer for each row of its query, unless it was measured on demand,
+    and the variance of the noise that its loss pays for, which is not 0 unless the run is without
+    noise. Queries that are not expected
     are left to the check of completeness. Raises UnusableRunFile for a file of another layout.
     """
     n_rows = {
@@ -79,9 +80,9 @@ def check_measured_noise(
         for name in expected.query_shares[level.name]
     }
     variances: dict[str, float] = {}
-    folder = run_directory / "measurements" / expected.cells.universe / level.name / "dpqueries"
+    measured = run_directory / "measurements" / expected.cells.universe / level.name
     for batch in read_batches(
-        folder,
+        measured / expected.measurements,
         ("geocode", "query_name", "value", "variance", "plb"),
         as_dictionary=["query_name", "plb"],
         level=level,
@@ -91,7 +92,8 @@ def check_measured_noise(
         due = [n_rows.get(name, -1) for name in queries.dictionary.to_pylist()]
         due_rows = np.array(due, dtype=np.int64)[queries.indices.to_numpy()]
         lengths = _lengths(batch.column("value"))
-        _add_lengths(failures, level, lengths, due_rows)
+        if not expected.on_demand:
+            _add_lengths(failures, level, lengths, due_rows)
         for text in losses.dictionary.to_pylist():
             if text not in variances:
                 variances[text] = variance_of_loss(text, is_pure=expected.is_pure)

@@ -167,7 +167,8 @@ def _read_rows(
     """The rows of a geolevel's geounits and expected queries; all others are failures."""
     codes: dict[str, int] = {}
     geounits, queries, plbs = ([np.zeros(0, np.int64)] for _ in range(3))
-    folder = run_directory / "measurements" / expected.cells.universe / level.name / "dpqueries"
+    measured = run_directory / "measurements" / expected.cells.universe / level.name
+    folder = measured / expected.measurements
     columns = ("geocode", "query_name", "plb")
     texts = ["query_name", "plb"]
     for batch in read_batches(folder, columns, as_dictionary=texts, level=level):

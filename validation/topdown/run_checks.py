@@ -24,6 +24,7 @@ from spineflow.validation.topdown.constraints import (
     check_constraints,
     facilities_by_block,
 )
+from spineflow.validation.topdown.demanded import check_demanded
 from spineflow.validation.topdown.measured_noise import check_measured_noise
 from spineflow.validation.topdown.microdata import ReleaseFile, check_microdata
 from spineflow.validation.topdown.privacy_loss import (
@@ -138,6 +139,14 @@ def _check_geounits(
                 above, estimates_above = level, at_cut.part(geounits)
                 continue
             estimates, loss = _check_level(run_directory, expected, spine, level, failures)
+            if expected.on_demand:
+                _check_demanded(
+                    run_directory,
+                    expected,
+                    level,
+                    None if above is None else estimates_above,
+                    failures["measurements_are_complete"],
+                )
             if above is not None:
                 check_children_add_to_parents(
                     above, estimates_above, level, estimates, failures["children_add_to_parents"]
@@ -148,13 +157,27 @@ def _check_geounits(
             at_cut = estimates_above
     depth = cut_depth(spine, blocks_per_part)
     for level in spine.levels[depth + 1 :] if depth else ():
-        _check_geocodes(run_directory, expected.cells.universe, level, failures)
+        _check_geocodes(run_directory, expected, level, failures)
     if expected.total is not None:
         placed = [
             CodedSums.placed(level.n, parts)
             for level, parts in zip(spine.levels, losses, strict=True)
         ]
         check_paths(spine, placed, expected.total, failures["measured_loss_is_the_budget"])
+
+
+def _check_demanded(
+    run_directory: Path,
+    expected: ExpectedUniverse,
+    level: SpineLevel,
+    above: LevelEstimates | None,
+    failures: Failures,
+) -> None:
+    possible = np.ones(expected.cells.n, dtype=bool)
+    for conditions in expected.structural_zeros.values():
+        possible &= ~expected.cells.where(conditions)
+    with unusable_files_fail(failures):
+        check_demanded(run_directory, expected, level, above, possible, failures)
 
 
 def _check_level(
@@ -191,14 +214,18 @@ def _check_level(
 
 
 def _check_geocodes(
-    run_directory: Path, universe: str, level: SpineLevel, failures: Mapping[str, Failures]
+    run_directory: Path,
+    expected: ExpectedUniverse,
+    level: SpineLevel,
+    failures: Mapping[str, Failures],
 ) -> None:
     """No file of a geolevel that was read in parts has rows of geounits that are in no part."""
+    universe = expected.cells.universe
     measured = run_directory / "measurements" / universe / level.name
     for what, folder, name in (
         ("estimates", run_directory / "estimates" / universe / level.name, "estimates_are_counts"),
         ("constraints", measured / "constraints", "constraints_are_complete"),
-        ("measurements", measured / "dpqueries", "measurements_are_complete"),
+        ("measurements", measured / expected.measurements, "measurements_are_complete"),
     ):
         with unusable_files_fail(failures[name]):
             n_unknown = count_unknown(folder, level)

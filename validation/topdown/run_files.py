@@ -58,6 +58,13 @@ class ExpectedUniverse:
     """Layout of the microdata; None where something else checks them."""
     bounded_attribute: str | None = None
     """Attribute on each of whose levels there are bounds."""
+    on_demand: bool = False
+    """Whether only rows that can matter are measured; see `validation.topdown.demanded`."""
+
+    @property
+    def measurements(self) -> str:
+        """Folder of a geolevel's measurements."""
+        return "on_demand" if self.on_demand else "dpqueries"
 
 
 @dataclass(frozen=True)

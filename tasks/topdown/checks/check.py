@@ -55,6 +55,7 @@ def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUnive
         is_pure=budget.is_pure,
         layout=layout_facts(schema, census),
         bounded_attribute=declared.bounded_attribute(schema),
+        on_demand=settings.is_on_demand(universe),
     )
 
 

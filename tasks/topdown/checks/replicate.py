@@ -66,12 +66,18 @@ def with_estimator(settings: TopdownSettings, estimator: str) -> TopdownSettings
 def read_dataset(settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Read and check the input tables of the settings.
 
-    Raises InputRefused for confidential input: replicates spend what no ledger records.
+    Raises InputRefused for confidential input, since replicates spend what no ledger records, and
+    for universes that are measured on demand.
     """
     if settings.input.confidential:
         raise InputRefused(
             "Replicates would spend privacy that no ledger records; set input.confidential = false "
             "if these data may be disclosed."
+        )
+    if not settings.has_all_measurements:
+        raise InputRefused(
+            "Replicates estimate the same measurements in several ways, which needs them all; take "
+            "on_demand out of the workload."
         )
     dataset = RunDirectory(folder)
     folder.mkdir(parents=True)

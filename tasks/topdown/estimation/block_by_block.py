@@ -16,9 +16,10 @@ from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.estimation.estimate import Family, ShardInput, shards_below
+from spineflow.tasks.topdown.estimation.estimate import ShardInput, shards_below
 from spineflow.tasks.topdown.estimation.parent import SolveRecord
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.families import Family, possible_cells
 from spineflow.tasks.topdown.spine.shards import Shard
 
 
@@ -38,7 +39,7 @@ def estimate_shard(
 
 def _blocks(given: ShardInput) -> Iterator[Family]:
     """Every block of the shard as a family of its own, without a parent's counts."""
-    possible = given.possible_cells()
+    possible = possible_cells(given.settings, given.universe)
     for i, geocode in enumerate(given.geocode):
         can_have = given.constraints.upper[i] > 0
         support = possible[can_have[given.type_of_cell[possible]]]

@@ -11,14 +11,16 @@ import numpy as np
 from scipy import sparse
 from spineflow.geography.declared import declared_units
 from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.estimates import read_estimates, write_estimates
+from spineflow.tasks.answers.demanded import DemandedAnswers, read_demanded
+from spineflow.tasks.answers.estimates import write_estimates
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.census import Universe
 from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.census.queries import TOTAL, marginal_query
+from spineflow.tasks.census.queries import TOTAL, MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
@@ -40,18 +42,18 @@ from spineflow.tasks.topdown.measurement.declared_constraints import (
     LevelUnits,
     declared_resolution,
 )
+from spineflow.tasks.topdown.measurement.demand import demanded_rows
 from spineflow.tasks.topdown.paths import (
     constraints_file,
+    demanded_file,
     geography_file,
     solves_file,
     spine_folder,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.families import Family, families_of_shard
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 from spineflow.tasks.topdown.workload.budget import Budget
-
-ROOT = "(root)"
-"""Stands for the parent in the record of the root's own solve."""
 
 
 @dataclass(frozen=True)
@@ -126,26 +128,12 @@ class ShardConstraints:
 
 
 @dataclass(frozen=True)
-class Family:
-    """A parent and its children, geounits `start` to `stop` of the shard.
-
-    `support` holds the cells that may be non-zero, `counts` the parent's counts in them; the root
-    has none.
-    """
-
-    parent: str
-    start: int
-    stop: int
-    support: np.ndarray
-    counts: np.ndarray | None
-
-
-@dataclass(frozen=True)
 class ShardInput:
     """What estimating a shard starts from, but for the parents' estimates.
 
     geocode : (n,) of the shard's geounits.
     measured : their answers by query, noisy or otherwise, that the passes get.
+    demanded : the same of a universe that is measured on demand, which has none in `measured`.
     """
 
     run: RunDirectory
@@ -158,6 +146,7 @@ class ShardInput:
     type_of_cell: np.ndarray
     constraints: ShardConstraints | DeclaredConstraints
     measured: Mapping[str, QueryMeasurement]
+    demanded: Mapping[str, DemandedMeasurement]
 
     @classmethod
     def read(
@@ -181,7 +170,11 @@ class ShardInput:
         geolevel = shard.geolevel
         geocode = spine.geolevel(geolevel).geocode[shard.start : shard.stop]
         constraints = constraints_file(run, universe, geolevel, shard.name)
-        if measured is None:
+        demanded: Mapping[str, DemandedMeasurement] = {}
+        if measured is None and settings.is_on_demand(universe):
+            path = demanded_file(run, universe, geolevel, shard.name)
+            measured, demanded = {}, read_demanded_measurements(path, schema, budget, geocode)
+        elif measured is None:
             dpqueries = run.dpqueries(universe, geolevel, shard.name)
             measured = read_query_measurements(dpqueries, schema, budget, geocode)
         held: ShardConstraints | DeclaredConstraints
@@ -204,22 +197,17 @@ class ShardInput:
             type_of_cell,
             held,
             measured,
+            demanded,
         )
+
+    def families(self) -> Iterator[Family]:
+        """The shard's families, in order; see `families_of_shard`."""
+        return families_of_shard(self.run, self.settings, self.universe, self.spine, self.shard)
 
     def _measurements_of(self, family: Family) -> Measurements:
         """The noisy answers of a family's children."""
-        children = slice(family.start, family.stop)
-        return {
-            name: QueryMeasurement(
-                answers.query, answers.values[children], answers.precision[children]
-            )
-            for name, answers in self.measured.items()
-        }
-
-    def possible_cells(self) -> np.ndarray:
-        """Numbers of the cells that are no structural zeros."""
-        forbidden = structural_zeros(self.settings, self.universe)
-        return np.flatnonzero(~forbidden)
+        found = {name: answers.of_family(family) for name, answers in self.measured.items()}
+        return found | {name: rows.of_family(family) for name, rows in self.demanded.items()}
 
     def estimate(
         self,
@@ -277,40 +265,7 @@ def estimate_shard(
     Reads nothing confidential.
     """
     given = ShardInput.read(run, settings, universe, spine, shard)
-    return given.estimate(families_of(given))
-
-
-def families_of(given: ShardInput) -> Iterator[Family]:
-    """The shard's parents in order, each with its estimate; one family without one at the root."""
-    spine, shard, universe = given.spine, given.shard, given.universe
-    index = spine.names.index(shard.geolevel)
-    if index == 0:
-        yield Family(ROOT, 0, shard.stop - shard.start, given.possible_cells(), None)
-        return
-    above = spine.geolevels[index - 1]
-    names = above.geocode[shard.parent_start : shard.parent_stop]
-    files = _files_above(given.run, universe, spine, shard)
-    estimates = read_estimates(files, names, given.schema.n_cells)
-    parents = np.arange(shard.parent_start, shard.parent_stop + 1)
-    offsets = np.searchsorted(spine.geolevels[index].parent, parents) - shard.start
-    for i, name in enumerate(names):
-        part = slice(estimates.indptr[i], estimates.indptr[i + 1])
-        yield Family(
-            name,
-            int(offsets[i]),
-            int(offsets[i + 1]),
-            estimates.indices[part],
-            estimates.data[part],
-        )
-
-
-def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
-    """Mask `(n_cells,)` of the cells that are zero by definition."""
-    schema = settings.schema_of(universe)
-    forbidden = np.zeros(schema.n_cells, dtype=bool)
-    for zero in settings.zeros_of(universe):
-        forbidden |= schema.cells_where(zero.where)
-    return forbidden
+    return given.estimate(given.families())
 
 
 def _problem(
@@ -381,34 +336,68 @@ def passes_of(settings: TopdownSettings, universe: str, geolevel: str) -> Passes
 def read_query_measurements(
     path: Path, schema: Schema, budget: Budget, geocode: np.ndarray
 ) -> dict[str, QueryMeasurement]:
-    """Noisy answers of a shard by query; precisions are those of the noise as it was asked for.
+    """Noisy answers of a shard by query; precisions are those of the noise as it was asked for."""
+    found = {}
+    for name, answers in read_measurements(path, geocode).items():
+        query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
+        precision = precisions(budget, answers.variance, answers.plb)
+        found[query.name] = QueryMeasurement(query, answers.values, precision)
+    return found
+
+
+def precisions(budget: Budget, variance: np.ndarray, plb: np.ndarray) -> np.ndarray:
+    """What answers weigh, up to a common factor, from their noise: variances and losses (n,).
 
     1 / sigma^2 of the discrete Gaussian is the plb itself, and that of the discrete Laplace is
     proportional to its square, so that siblings' precisions keep one common ratio for all
     queries. Without noise all answers weigh the same.
     """
+    if budget.infinite:
+        return np.isfinite(variance).astype(np.float64)
+    distinct, code = np.unique(plb.astype(str), return_inverse=True)
+    spent = np.array([float(Fraction(loss)) for loss in distinct])[code]
+    return spent**2 if budget.is_pure else spent
+
+
+@dataclass(frozen=True)
+class DemandedMeasurement:
+    """Answers to one query that were measured on demand, of a shard's geounits."""
+
+    query: MarginalQuery
+    answers: DemandedAnswers
+    precision: np.ndarray
+    path: Path
+
+    def of_family(self, family: Family) -> QueryMeasurement:
+        """The answers of a family's children, in the rows that meet their parent's support.
+
+        Raises InputRefused if other rows were measured: for another estimate of the parent.
+        """
+        precision = self.precision[family.start : family.stop]
+        rows = demanded_rows(self.query, family)
+        values = np.zeros((len(precision), rows.size), dtype=np.int64)
+        for place in np.flatnonzero(precision):
+            measured, own = self.answers.of_geounit(family.start + int(place))
+            if not np.array_equal(measured, rows):
+                raise InputRefused(
+                    f"{self.path} was measured on demand for other estimates of the geounits "
+                    "above than the run has now; finish the run with the version of Spineflow "
+                    "that began it."
+                )
+            values[place] = own
+        return QueryMeasurement(self.query, values, precision, rows)
+
+
+def read_demanded_measurements(
+    path: Path, schema: Schema, budget: Budget, geocode: np.ndarray
+) -> dict[str, DemandedMeasurement]:
+    """Answers of a shard that were measured on demand, by query."""
     found = {}
-    for name, answers in read_measurements(path, geocode).items():
+    for name, answers in read_demanded(path, geocode).items():
         query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
-        precision = np.isfinite(answers.variance).astype(np.float64)
-        if not budget.infinite:
-            distinct, code = np.unique(answers.plb.astype(str), return_inverse=True)
-            spent = np.array([float(Fraction(plb)) for plb in distinct])[code]
-            precision = spent**2 if budget.is_pure else spent
-        found[query.name] = QueryMeasurement(query, answers.values, precision)
+        precision = precisions(budget, answers.variance, answers.plb)
+        found[query.name] = DemandedMeasurement(query, answers, precision, path)
     return found
-
-
-def _files_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Path]:
-    """Estimate files that hold the shard's parents."""
-    above = spine.names[spine.names.index(shard.geolevel) - 1]
-    return [
-        run.estimates(universe, above, other.name)
-        for other in read_shards(spine_folder(run, universe))
-        if other.geolevel == above
-        and other.start < shard.parent_stop
-        and other.stop > shard.parent_start
-    ]
 
 
 def shards_below(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Shard]:

@@ -33,12 +33,9 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
 from spineflow.tasks.topdown.estimation.declared_shard import typed_query
 from spineflow.tasks.topdown.estimation.estimate import (
-    Family,
     ShardInput,
-    families_of,
     passes_of,
     shards_below,
-    structural_zeros,
 )
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord
@@ -47,6 +44,7 @@ from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates, subtree_estimates
 from spineflow.tasks.topdown.paths import combined_file
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.families import Family, structural_zeros
 from spineflow.tasks.topdown.spine.shards import Shard
 
 MOST_COVARIANCES = 1 << 16
@@ -77,7 +75,7 @@ def estimate_shard(
     Needs the combined files of the geolevel below.
     """
     given = ShardInput.read(run, settings, universe, spine, shard)
-    families = list(families_of(given))
+    families = list(given.families())
     if shards_below(run, universe, spine, shard):
         step = SpineStep.up(given)
         means = step.down(_parents(given, families))

@@ -224,7 +224,7 @@ class PassProblem:
         for q, (measurement, label) in enumerate(zip(asked, labels, strict=True)):
             row = np.empty(starts[q + 1] - starts[q], dtype=np.int64)
             row[label] = measurement.query.row_of_cell[problem.cells]
-            answers[:, starts[q] : starts[q + 1]] = measurement.values[:, row]
+            answers[:, starts[q] : starts[q + 1]] = measurement.answers(row)
             columns[q] = label + starts[q]
         weights, profile, scale = _profiles(np.array([m.precision for m in asked], dtype=float))
         if covariance is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
+from spineflow.tasks.topdown.spine.families import Family
 
 NO_BOUND = 10**12
 """Stands for the absence of an upper bound on a count."""
@@ -23,12 +24,23 @@ class QueryMeasurement:
     """Noisy answers to one query group for every child.
 
     `values` has shape `(c, n_rows)`; `precision` `(c,)` is the inverse of the noise variance, up
-    to a factor common to all queries and children; 0 where a child was not measured.
+    to a factor common to all queries and children; 0 where a child was not measured. Measured on
+    demand, `values` has the answers of `rows` alone, which ascend.
     """
 
     query: MarginalQuery
     values: np.ndarray
     precision: np.ndarray
+    rows: np.ndarray | None = None
+
+    def of_family(self, family: Family) -> QueryMeasurement:
+        """The answers of a family's children, from those of a shard."""
+        part = slice(family.start, family.stop)
+        return replace(self, values=self.values[part], precision=self.precision[part])
+
+    def answers(self, rows: np.ndarray) -> np.ndarray:
+        """Answers `(c, len(rows))` of rows of the query, which were measured."""
+        return self.values[:, rows if self.rows is None else np.searchsorted(self.rows, rows)]
 
 
 @dataclass(frozen=True, eq=False)

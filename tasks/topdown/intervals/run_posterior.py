@@ -26,6 +26,7 @@ from spineflow.tasks.topdown.intervals.spine_posterior import LevelInput, SpineP
 from spineflow.tasks.topdown.measurement.constraints import state_of
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.families import structural_zeros
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 
@@ -106,6 +107,10 @@ class RunLevels:
             raise InputRefused(
                 f"{run.root} has no measurements of {universe}; finish it with 'spineflow resume'."
             )
+        if settings.is_on_demand(universe):
+            raise InputRefused(
+                f"{run.root} measured {universe} on demand; intervals need every measurement."
+            )
         if settings.budget_of(universe).infinite:
             raise InputRefused(
                 f"The answers of {universe} in {run.root} have no noise; there is nothing to put "
@@ -124,14 +129,13 @@ class RunLevels:
             levels.append(level)
             bounds.append(bound)
         first = _without_answers(run, settings, universe, spine, shards[0])
-        possible = np.isin(np.arange(first.schema.n_cells), first.possible_cells())
         return cls(
             spine,
             query_algebra(first),
             tuple(levels),
             tuple(bounds),
             first.type_of_cell,
-            ~possible,
+            structural_zeros(settings, universe),
             settings.budget_of(universe).mechanism,
         )
 

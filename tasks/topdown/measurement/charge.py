@@ -17,6 +17,7 @@ from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.topdown.measurement.constrain_declared import refuse_unheld_invariants
 from spineflow.tasks.topdown.measurement.measure import part_of
 from spineflow.tasks.topdown.paths import (
+    demanded_file,
     geography_file,
     held_file,
     invariants_file,
@@ -25,7 +26,7 @@ from spineflow.tasks.topdown.paths import (
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import BLOCKS, GEOUNITS, read_spine
-from spineflow.tasks.topdown.spine.shards import SHARDS, read_shards
+from spineflow.tasks.topdown.spine.shards import SHARDS, Shard, read_shards
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.costs import check_budget, guarantee_of
 from spineflow.validation.topdown.shares import unbalanced_paths
@@ -34,10 +35,18 @@ from spineflow.validation.topdown.shares import unbalanced_paths
 def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
     return [
-        run.dpqueries(universe, shard.geolevel, shard.name)
+        measurement_file(run, settings, universe, shard)
         for universe in settings.run.universes
         for shard in read_shards(spine_folder(run, universe))
     ]
+
+
+def measurement_file(
+    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
+) -> Path:
+    """The file of noisy measurements of a shard, there yet or not."""
+    file = demanded_file if settings.is_on_demand(universe) else RunDirectory.dpqueries
+    return file(run, universe, shard.geolevel, shard.name)
 
 
 def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:

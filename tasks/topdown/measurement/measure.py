@@ -8,6 +8,7 @@ discrete Gaussian with sigma^2 = 1 / (rho share(g) share(q, l)) or the discrete 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +21,7 @@ from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_me
 from spineflow.tasks.census.histograms import sum_histogram
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.ledger.charging import single_draw
+from spineflow.tasks.ledger.charging import FileDraw, single_draw
 from spineflow.tasks.noise.draws import Noise, NoiseDraws
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
@@ -46,6 +47,21 @@ class ConfidentialShard:
     geocode: np.ndarray
     plb_shares: Sequence[Fraction]
     plb_share_code: np.ndarray
+
+    @classmethod
+    def read(
+        cls, run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
+    ) -> ConfidentialShard:
+        """From the confidential histograms of the run."""
+        level = spine.geolevel(shard.geolevel)
+        part = slice(shard.start, shard.stop)
+        return cls(
+            shard.geolevel,
+            shard_histograms(run, universe, spine, shard, n_cells),
+            level.geocode[part],
+            level.plb_shares,
+            level.plb_share_code[part],
+        )
 
 
 def measure_shard(
@@ -126,13 +142,13 @@ def _measure_query(
         members = np.flatnonzero(shard.plb_share_code == share_code)
         part = part_of(shard.geolevel, query.name)
         drawn = draws.draw(part, noise, members.size * query.n_rows)
-        values[members] = _sum_that_fits(values[members], drawn.reshape(members.size, -1))
+        values[members] = sum_that_fits(values[members], drawn.reshape(members.size, -1))
         variance[members] = noise.variance
         plb[members] = str(budget.spent(share, query_share))
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
 
 
-def _sum_that_fits(counts: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def sum_that_fits(counts: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """counts + noise for counts >= 0, refusing to wrap."""
     total = counts + noise
     if (total < noise).any():
@@ -161,27 +177,25 @@ def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, sh
     path = run.dpqueries(universe, shard.geolevel, shard.name)
     spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
-    level = spine.geolevel(shard.geolevel)
-    part = slice(shard.start, shard.stop)
-    measured = ConfidentialShard(
-        shard.geolevel,
-        shard_histograms(run, universe, spine, shard, schema.n_cells),
-        level.geocode[part],
-        level.plb_shares,
-        level.plb_share_code[part],
-    )
-    seeds = (universe, shard.geolevel, shard.name)
-    truth = [run.histogram(universe)]
-    with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
+    with drawing_of(run, settings, universe, shard, path) as drawing:
         measure_shard(
             path,
-            measured,
+            ConfidentialShard.read(run, universe, spine, shard, schema.n_cells),
             settings.budget_of(universe),
             schema,
             drawing.noise,
             is_private=settings.is_private,
             record=drawing.record,
         )
+
+
+def drawing_of(
+    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard, path: Path
+) -> AbstractContextManager[FileDraw]:
+    """The draw of a shard's file, under the universe's charge; see `single_draw`."""
+    seeds = (universe, shard.geolevel, shard.name)
+    truth = [run.histogram(universe)]
+    return single_draw(run, settings, path, universe, truth=truth, seeds=seeds)
 
 
 def shard_histograms(

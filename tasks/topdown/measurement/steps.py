@@ -6,8 +6,13 @@ from spineflow.tasks.ledger.charging import is_settled
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.measurement.charge import charge_run, measurement_files
+from spineflow.tasks.topdown.measurement.charge import (
+    charge_run,
+    measurement_file,
+    measurement_files,
+)
 from spineflow.tasks.topdown.measurement.constraints import constrain_universe
+from spineflow.tasks.topdown.measurement.demand import measure_on_demand_once
 from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -35,8 +40,12 @@ def measure(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Publish a shard's noisy measurements; what is published is never drawn again."""
-    path = run.dpqueries(universe, geolevel, shard)
+    part = shard_of(spine_folder(run, universe), geolevel, shard)
+    path = measurement_file(run, settings, universe, part)
     if path.exists():
         return found(path)
-    measure_once(run, settings, universe, shard_of(spine_folder(run, universe), geolevel, shard))
+    if settings.is_on_demand(universe):
+        measure_on_demand_once(run, settings, universe, part)
+    else:
+        measure_once(run, settings, universe, part)
     return made(path)

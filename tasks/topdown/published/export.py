@@ -58,8 +58,8 @@ ROWS_PER_BATCH = 1 << 12
 def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Path) -> list[Path]:
     """Write all noisy measurements and constraints of a run; returns the universes' folders.
 
-    Raises InputRefused for a run that has not measured yet, has no noise, or is of a declared
-    census, and for a folder that holds something.
+    Raises InputRefused for a run that has not measured yet, or on demand, has no noise, or is of a
+    declared census, and for a folder that holds something.
     """
     refuse_export(run, settings, folder)
     own = open_folder(run.root / "measurements")
@@ -96,6 +96,11 @@ def refuse_export(run: RunDirectory, settings: TopdownSettings, folder: Path) ->
             "export a run with noise."
         )
     for universe in settings.run.universes:
+        if settings.is_on_demand(universe):
+            raise InputRefused(
+                f"{run.root} measured {universe} on demand; what it drew is not all that others "
+                "would take it for."
+            )
         shards = spine_folder(run, universe) / "shards.parquet"
         missing = not shards.exists() or not all(
             run.dpqueries(universe, shard.geolevel, shard.name).exists()

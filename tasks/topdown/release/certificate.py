@@ -57,6 +57,12 @@ def facts_of(settings: TopdownSettings) -> Facts:
             "and no noise drawn; the guarantee below is that of the measurements, whose variances "
             "were held to it"
         )
+    if not settings.has_all_measurements:
+        made += (
+            ". Of the answers that the loss below pays for, only those were drawn that could still "
+            "matter once the geounits above had been estimated; they must not be used as if they "
+            "were all"
+        )
     return Facts(
         made=made,
         public=_in_plain_words(settings),

@@ -28,9 +28,11 @@ million persons."""
 
 
 def has_margins(settings: TopdownSettings) -> bool:
-    """Whether margins are asked for and there is noise to speak of."""
-    return settings.release.margins and not any(
-        settings.budget_of(universe).infinite for universe in settings.run.universes
+    """Whether margins are asked for, there is noise to speak of, and every answer was measured."""
+    return (
+        settings.release.margins
+        and settings.has_all_measurements
+        and not any(settings.budget_of(universe).infinite for universe in settings.run.universes)
     )
 
 

@@ -109,7 +109,8 @@ def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe:
     spine = universe_spine(settings, universe, geography, invariants)
     write_spine(spine, folder)
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
-    write_shards(cut_spine(spine, schema, budget), folder)
+    shards = cut_spine(spine, schema, budget, on_demand=settings.is_on_demand(universe))
+    write_shards(shards, folder)
 
 
 def aian_spine(

@@ -21,6 +21,9 @@ SHARDS = "shards.parquet"
 VALUES_PER_SHARD = 8_000_000
 """Noisy answers that one task holds in memory at a time: 64 MB."""
 
+DEMANDED_PER_GEOUNIT = 1 << 14
+"""Answers of a geounit that shards are cut for where the larger part is not drawn."""
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -37,8 +40,13 @@ class Shard:
     stop: int
 
 
-def cut_spine(spine: Spine, schema: Schema, budget: Budget) -> tuple[Shard, ...]:
+def cut_spine(
+    spine: Spine, schema: Schema, budget: Budget, *, on_demand: bool = False
+) -> tuple[Shard, ...]:
     """Cut every geolevel between parents so that no shard much exceeds `VALUES_PER_SHARD`.
+
+    Measured on demand, geounits have fewer answers than their queries; how many is not known yet,
+    and taken to be at most `DEMANDED_PER_GEOUNIT`.
 
     The cuts are stored with the spine: what has been measured in one way is never cut, and so
     never measured, in another.
@@ -49,8 +57,11 @@ def cut_spine(spine: Spine, schema: Schema, budget: Budget) -> tuple[Shard, ...]
         for shard in _cut(
             spine,
             geolevel,
-            sum(marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel])
-            or schema.n_cells,
+            min(
+                sum(marginal_query(schema, name).n_rows for name in budget.query_shares[geolevel])
+                or schema.n_cells,
+                DEMANDED_PER_GEOUNIT if on_demand else VALUES_PER_SHARD,
+            ),
         )
     )
 

@@ -17,6 +17,8 @@ OTHER = "other"
 GROUPED = ("optimized", "dhc")
 """Kinds of spine whose geounits are formed anew."""
 
+_ALL_MEASUREMENTS = "measurements of every answer, of which on_demand leaves out those not needed"
+
 
 def refuse_idle_settings(settings: TopdownSettings, own: Mapping[str, Any], refuse: Refuse) -> None:
     """Refuse settings of the file that change nothing of the spine, the budget or the passes.
@@ -31,9 +33,12 @@ def refuse_idle_settings(settings: TopdownSettings, own: Mapping[str, Any], refu
         "pl94171": (
             settings.release.tables and _has_all_tables(settings),
             "release.tables = true and universes whose schemas tell all redistricting tables",
-        )
+        ),
+        "margins": (settings.has_all_measurements, _ALL_MEASUREMENTS),
     }
     refuse_idle(settings.release, table_of(own, "release"), "release", release, refuse)
+    if not settings.has_all_measurements and table_of(own, "release").get("margins"):
+        refuse(f"release.margins = true needs {_ALL_MEASUREMENTS}; remove it, or measure them all")
     for universe in settings.run.universes:
         _refuse_idle_budget(settings, own, universe, refuse)
         _refuse_idle_passes(settings, own, universe, refuse)

@@ -51,15 +51,12 @@ from spineflow.tasks.topdown.checks.accuracy.quantities import (
 )
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
 from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints, typed_query
-from spineflow.tasks.topdown.estimation.estimate import (
-    ShardConstraints,
-    ShardInput,
-    structural_zeros,
-)
+from spineflow.tasks.topdown.estimation.estimate import ShardConstraints, ShardInput
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.release.declared_files import area_estimates
 from spineflow.tasks.topdown.release.microdata import read_block_estimates
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.families import structural_zeros
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 

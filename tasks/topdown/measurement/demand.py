@@ -1,0 +1,181 @@
+"""Measurement on demand: noise for the answers that can matter, and for no others.
+
+A cell that is empty in a parent's estimate is empty in every child's, and the TopDown estimate of
+the children reads no row of a query that counts empty cells alone. So once the parent has been
+estimated, noise is drawn for the rows that count a cell of its support, and for none where an only
+child or an empty parent leaves no choice. Noise is independent from row to row, and which rows are
+drawn depends on noise of upper geolevels alone; hence the estimates have exactly the distribution
+that they have when everything is measured, and whoever sees the answers sees a part, chosen by what
+else is seen, of what the full mechanism gives. The loss is that of the full mechanism, which is
+what is charged. See `docs/measurement_on_demand.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+from spineflow.tasks.answers.demanded import DemandedAnswers, write_demanded
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.noise.draws import Noise, NoiseDraws
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.measurement.measure import (
+    ANSWERS_PER_ROW_GROUP,
+    ConfidentialShard,
+    drawing_of,
+    part_of,
+    sum_that_fits,
+)
+from spineflow.tasks.topdown.paths import demanded_file, spine_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.families import Family, families_of_shard
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import Shard
+from spineflow.tasks.topdown.workload.budget import Budget
+
+
+def demanded_rows(query: MarginalQuery, family: Family) -> np.ndarray:
+    """Rows of the query, ascending, that can matter to the estimate of a family's children."""
+    if family.is_settled:
+        return np.zeros(0, dtype=np.int64)
+    return np.unique(query.row_of_cell[family.support])
+
+
+def measure_on_demand_once(
+    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
+) -> None:
+    """Measure what the estimates of a shard's parents demand, and publish it.
+
+    Raises as `single_draw`.
+    """
+    path = demanded_file(run, universe, shard.geolevel, shard.name)
+    spine = read_spine(spine_folder(run, universe))
+    schema = settings.schema_of(universe)
+    families = list(families_of_shard(run, settings, universe, spine, shard))
+    with drawing_of(run, settings, universe, shard, path) as drawing:
+        confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
+        budget = settings.budget_of(universe)
+        answers = demanded_answers(confidential, families, budget, schema, drawing.noise)
+        write_demanded(path, answers, is_private=settings.is_private, record=drawing.record)
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """A run of families, and the rows of each query that are measured on their children."""
+
+    families: tuple[Family, ...]
+    rows: dict[MarginalQuery, tuple[np.ndarray, ...]]
+
+
+def demanded_answers(
+    shard: ConfidentialShard,
+    families: Sequence[Family],
+    budget: Budget,
+    schema: Schema,
+    draws: NoiseDraws,
+) -> Iterator[list[DemandedAnswers]]:
+    """Draw the noisy answers of a shard on demand: lists of all queries on successive families.
+
+    An infinite budget gives exact answers, with variance 0 and plb `inf`. Raises OverflowError if
+    an answer does not fit 64 bits.
+    """
+    shares = budget.query_shares[shard.geolevel]
+    queries = {marginal_query(schema, name): share for name, share in shares.items() if share > 0}
+    is_measured = np.array([share > 0 for share in shard.plb_shares], dtype=bool)
+    for demand in _demands(families, list(queries)):
+        first, last = demand.families[0].start, demand.families[-1].stop
+        children = np.array([family.stop - family.start for family in demand.families])
+        family_of_child = np.repeat(np.arange(len(children)), children)
+        kept = is_measured[np.asarray(shard.plb_share_code)[first:last]]
+        geounits, family = np.arange(first, last)[kept], family_of_child[kept]
+        if geounits.size:
+            yield [
+                _measure_rows(shard, geounits, family, query, demand.rows[query], budget, draws, q)
+                for query, q in queries.items()
+            ]
+
+
+def _demands(families: Sequence[Family], queries: Sequence[MarginalQuery]) -> Iterator[_Demand]:
+    """Runs of families with about `ANSWERS_PER_ROW_GROUP` answers each."""
+    run: list[Family] = []
+    rows: dict[MarginalQuery, list[np.ndarray]] = {query: [] for query in queries}
+    n_answers = 0
+    for family in families:
+        for query in queries:
+            wanted = demanded_rows(query, family)
+            rows[query].append(wanted)
+            n_answers += wanted.size * (family.stop - family.start)
+        run.append(family)
+        if n_answers >= ANSWERS_PER_ROW_GROUP:
+            yield _Demand(tuple(run), {query: tuple(found) for query, found in rows.items()})
+            run, rows, n_answers = [], {query: [] for query in queries}, 0
+    if run:
+        yield _Demand(tuple(run), {query: tuple(found) for query, found in rows.items()})
+
+
+def _measure_rows(
+    shard: ConfidentialShard,
+    geounits: np.ndarray,
+    family: np.ndarray,
+    query: MarginalQuery,
+    rows_of_family: Sequence[np.ndarray],
+    budget: Budget,
+    draws: NoiseDraws,
+    query_share: Fraction,
+) -> DemandedAnswers:
+    """Answers of one query to geounits (n,), the rows of whose families (n,) are given; the noise
+    is one vector for each share among the geounits."""
+    sizes = np.array([rows.size for rows in rows_of_family])[family]
+    starts = np.append(0, np.cumsum(sizes))
+    rows = np.concatenate([rows_of_family[number] for number in family])
+    values = np.zeros(rows.size, dtype=np.int64)
+    histograms = shard.histograms[geounits]
+    _add_answers(
+        histograms.indptr,
+        histograms.indices,
+        histograms.data,
+        query.row_of_cell,
+        starts,
+        rows,
+        values,
+    )
+    code = np.asarray(shard.plb_share_code)[geounits]
+    variance = np.zeros(geounits.size)
+    plb = np.full(geounits.size, "inf", dtype=object)
+    for share_code in [] if budget.infinite else np.unique(code):
+        share = shard.plb_shares[share_code]
+        noise = Noise(budget.mechanism, budget.noise_parameter(share, query_share))
+        members = np.flatnonzero(code == share_code)
+        entries = np.flatnonzero(np.repeat(code == share_code, sizes))
+        drawn = draws.draw(part_of(shard.geolevel, query.name), noise, entries.size)
+        values[entries] = sum_that_fits(values[entries], drawn)
+        variance[members] = noise.variance
+        plb[members] = str(budget.spent(share, query_share))
+    geocode = np.asarray(shard.geocode)[geounits]
+    name = query.name + DPQUERY_SUFFIX
+    return DemandedAnswers(name, geocode, starts, rows, values, variance, plb)
+
+
+@njit(nogil=True, cache=True)
+def _add_answers(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+    row_of_cell: np.ndarray,
+    starts: np.ndarray,
+    rows: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """Add the records (n, n_cells, sparse) of each geounit to the answers that count them."""
+    for i in range(starts.size - 1):
+        own = rows[starts[i] : starts[i + 1]]
+        for j in range(indptr[i], indptr[i + 1]):
+            row = row_of_cell[indices[j]]
+            place = np.searchsorted(own, row)
+            if place < own.size and own[place] == row:
+                values[starts[i] + place] += data[j]

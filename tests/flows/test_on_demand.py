@@ -1,0 +1,133 @@
+"""Runs that are measured on demand: released, checked, continued, and refused what needs all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from spineflow.flows import topdown
+from spineflow.flows.cli import main
+from spineflow.flows.running import prepare, run_stages_here
+from spineflow.tasks.ledger.store import open_ledger, reading
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.topdown.checks.check import expected_universe
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.validation.topdown.run_checks import run_checks
+
+from tests.flows.in_process import stages_in_process
+
+UNIVERSES = ("persons", "units")
+ON_DEMAND = "".join(f"[workload.{name}]\non_demand = true\n" for name in UNIVERSES)
+
+
+@pytest.fixture(scope="module")
+def finished(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A private run on demand, with its ledger beside it."""
+    folder = tmp_path_factory.mktemp("on-demand")
+    file = folder / "settings.toml"
+    file.write_text(settings_text + ON_DEMAND)
+    settings = topdown.PRODUCT.load(file)
+    run = prepare(settings, folder / "run")
+    run_stages_here(topdown.PRODUCT, run, settings)
+    return run
+
+
+def measured_values(run: RunDirectory) -> int:
+    files = (run.root / "measurements").rglob("on_demand/*.parquet")
+    columns = [pq.read_table(path, columns=["value"])["value"] for path in files]
+    return sum(pc.sum(pc.list_value_length(column)).as_py() or 0 for column in columns)
+
+
+def test_fewer_answers_are_drawn_and_all_are_charged(finished: RunDirectory) -> None:
+    assert not list((finished.root / "measurements").rglob("dpqueries"))
+    assert not list(finished.release.rglob("*_margins*"))
+    drawn = measured_values(finished)
+    with reading(open_ledger(finished.root.parent / "ledger.db")) as connection:
+        row = connection.execute("SELECT sum(n_values) FROM draws").fetchone()
+        parameters = dict(connection.execute("SELECT name, parameter FROM draws"))
+    assert 0 < drawn < row[0] / 5
+    assert parameters["persons"] == "293764/114921"
+
+
+def test_the_certificate_says_that_not_all_was_drawn(finished: RunDirectory) -> None:
+    text = (finished.release / "certificate.md").read_text(encoding="utf-8")
+    assert "only those were drawn that could still matter" in text
+    assert "293764/114921" in text
+
+
+def test_after_the_last_measurement_nothing_confidential_is_read(
+    finished: RunDirectory, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished.root, run.root)
+    for name in ("confidential", "estimates", "solves", "release", "validation", "report"):
+        shutil.rmtree(run.root / name)
+    with stages_in_process():
+        assert main(["resume", str(run.root)]) == 0
+    for name in ("mdf_persons.csv", "mdf_units.csv"):
+        assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
+
+
+def failed_checks(run: RunDirectory) -> set[str]:
+    """Names of the independent checks of persons that the run's files fail."""
+    settings = frozen_settings(TopdownSettings, run.settings)
+    expected = {"persons": expected_universe(settings, "persons")}
+    return {one.name for one in run_checks(run.root, expected) if not one.passed}
+
+
+@pytest.mark.parametrize("geolevel", ["US", "Tract", "Block"])
+def test_other_rows_than_matter_fail_the_check(
+    finished: RunDirectory, tmp_path: Path, geolevel: str
+) -> None:
+    """A measurement that lacks its last row, although its noise and its loss are right."""
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished.root, run.root)
+    assert not failed_checks(run)
+    path = next((run.root / "measurements" / "persons" / geolevel / "on_demand").glob("*"))
+    table = pq.read_table(path)
+    place = next(i for i, rows in enumerate(table["row"].to_pylist()) if rows)
+    for number, name in ((2, "row"), (3, "value")):
+        lists = table[name].to_pylist()
+        lists[place] = lists[place][:-1]
+        column = pa.array(lists, table[name].type)
+        table = table.set_column(number, table.schema.field(name), column)
+    pq.write_table(table, path)
+    assert failed_checks(run) == {"measurements_are_complete"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (("run.estimator=full_information",), "draws the answers that the estimator topdown reads"),
+        (("run.estimator=block_by_block",), "draws the answers that the estimator topdown reads"),
+        (("release.margins=true",), "release.margins = true needs measurements of every answer"),
+        (("release.margins=false",), "release.margins does nothing without measurements of every"),
+    ],
+)
+def test_what_needs_every_answer_is_refused(
+    settings_text: str, tmp_path: Path, overrides: tuple[str, ...], sentence: str
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(settings_text + ON_DEMAND)
+    with pytest.raises(InputRefused, match=sentence):
+        topdown.PRODUCT.load(file, overrides)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("measurements", "export", "{run}", "{out}"), ("intervals", "{run}", "--query", "total")],
+)
+def test_commands_that_need_every_answer_say_so(
+    finished: RunDirectory, tmp_path: Path, capsys, command: tuple[str, ...]
+) -> None:
+    places = {"run": finished.root, "out": tmp_path / "export"}
+    assert main([part.format(**places) for part in command]) == 2
+    told = capsys.readouterr()
+    assert "on demand" in told.err and not told.out
+    assert not (tmp_path / "export").exists()

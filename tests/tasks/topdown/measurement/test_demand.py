@@ -1,0 +1,360 @@
+"""Measurement on demand: the rows that matter, their noise, and the estimates that follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse, stats
+from spineflow.geography.levels import Spine
+from spineflow.tasks.answers.demanded import DemandedAnswers, read_demanded, write_demanded
+from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
+from spineflow.tasks.census.cef_2020 import PERSONS
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.noise.draws import Noise, UnchargedNoise
+from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
+from spineflow.tasks.noise.sampler import draw_noise
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import STAMP_KEY
+from spineflow.tasks.topdown.checks.replicate import estimate, measure
+from spineflow.tasks.topdown.estimation.estimate import ShardInput, estimate_shard
+from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    QueryMeasurement,
+    SiblingProblem,
+)
+from spineflow.tasks.topdown.measurement import demand
+from spineflow.tasks.topdown.measurement.demand import demanded_answers, demanded_rows
+from spineflow.tasks.topdown.measurement.measure import (
+    ConfidentialShard,
+    noisy_answers,
+    true_answers,
+)
+from spineflow.tasks.topdown.paths import demanded_file, spine_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.families import Family, families_of_shard
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+from spineflow.tasks.topdown.workload.budget import Budget
+
+QUERIES = ("total", "hhgq", "hispanic * cenrace", "detailed")
+NAMES = tuple(name + DPQUERY_SUFFIX for name in QUERIES)
+SHARES = (Fraction(1, 2), Fraction(0), Fraction(1))
+
+
+def budget(*, infinite: bool = False) -> Budget:
+    return Budget(
+        "persons",
+        "discrete_gaussian",
+        Fraction(5, 2),
+        Fraction(1, 10**10),
+        {"Block": Fraction(1)},
+        {"Block": dict.fromkeys(QUERIES, Fraction(1, 4))},
+        infinite,
+    )
+
+
+@st.composite
+def families_and_shards(draw) -> tuple[list[Family], ConfidentialShard]:
+    """Families of one to four children, some without a choice, and their children's records."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    families, start = [], 0
+    for number, size in enumerate(draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))):
+        k = int(rng.integers(0, 30))
+        support = np.sort(rng.choice(PERSONS.n_cells, k, replace=False))
+        families.append(Family(str(number), start, start + size, support, np.ones(k, np.int64)))
+        start += size
+    rows, cells = rng.integers(0, start, 50 * start), rng.integers(0, PERSONS.n_cells, 50 * start)
+    records = sparse.coo_array(
+        (np.ones(rows.size, np.int64), (rows, cells)), (start, PERSONS.n_cells)
+    )
+    return families, ConfidentialShard(
+        "Block",
+        sparse.csr_array(records),
+        np.array([f"{i:016d}" for i in range(start)], dtype=object),
+        SHARES,
+        rng.integers(0, 3, start).astype(np.int32),
+    )
+
+
+@given(families_and_shards())
+@settings(max_examples=60, deadline=None)
+def test_rows_are_those_that_count_a_cell_of_the_support(drawn):
+    families, _ = drawn
+    for name in QUERIES:
+        query = marginal_query(PERSONS, name)
+        for family in families:
+            rows = {int(query.row_of_cell[cell]) for cell in family.support}
+            if family.stop - family.start == 1 or not family.support.size:
+                rows = set()
+            assert demanded_rows(query, family).tolist() == sorted(rows)
+
+
+class Recorded:
+    """Noise of one, and how much of which was asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: Counter[tuple[str, Noise]] = Counter()
+
+    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
+        self.sizes[part, noise] += size
+        return np.ones(size, dtype=np.int64)
+
+
+@given(families_and_shards(), st.sampled_from([1, 100, 1 << 21]))
+@settings(max_examples=60, deadline=None)
+def test_answers_are_those_of_the_rows_and_their_noise_is_asked_for_once(drawn, at_once):
+    families, shard = drawn
+    draws, found = Recorded(), {}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(demand, "ANSWERS_PER_ROW_GROUP", at_once)
+        for group in demanded_answers(shard, families, budget(), PERSONS, draws):
+            assert [part.query_name for part in group] == [
+                name + DPQUERY_SUFFIX for name in QUERIES
+            ]
+            for part in group:
+                for place, geocode in enumerate(part.geocode):
+                    found[part.query_name, geocode] = (*part.of_geounit(place), part.plb[place])
+    asked: Counter[tuple[str, Noise]] = Counter()
+    for name in QUERIES:
+        query = marginal_query(PERSONS, name)
+        truth = true_answers(shard.histograms, query)
+        for family in families:
+            for i in range(family.start, family.stop):
+                share = SHARES[shard.plb_share_code[i]]
+                key = name + DPQUERY_SUFFIX, shard.geocode[i]
+                if not share:
+                    assert key not in found
+                    continue
+                rows, values, plb = found.pop(key)
+                wanted = demanded_rows(query, family)
+                assert np.array_equal(rows, wanted)
+                assert np.array_equal(values, truth[i][wanted] + 1)
+                assert Fraction(plb) == Fraction(5, 2) * share / 4
+                noise = Noise("discrete_gaussian", 1 / Fraction(plb))
+                asked[f"Block/{name}", noise] += wanted.size
+    assert not found
+    assert +draws.sizes == +asked
+
+
+def test_without_noise_answers_are_exact():
+    families = [Family("p", 0, 2, np.array([3, 700]), np.array([1, 1]))]
+    records = np.zeros((2, PERSONS.n_cells), dtype=np.int64)
+    records[0, [3, 4, 700]] = 5, 1, 2
+    shard = ConfidentialShard(
+        "Block", sparse.csr_array(records), np.array(["a", "b"]), SHARES[2:], np.zeros(2, np.int32)
+    )
+    (group,) = demanded_answers(shard, families, budget(infinite=True), PERSONS, Recorded())
+    assert [part.plb.tolist() for part in group] == [["inf", "inf"]] * len(QUERIES)
+    detailed = group[-1]
+    assert detailed.of_geounit(0)[1].tolist() == [5, 2]
+    total = group[0].of_geounit(0)[1]
+    assert total.tolist() == [8], "a row counts cells that the parent's estimate has empty, too"
+
+
+def test_files_keep_answers(tmp_path: Path):
+    geocode = np.array(["c", "a", "b"], dtype=object)
+    starts, rows = np.array([0, 2, 2, 3]), np.array([1, 4, 0])
+    values, plb = np.array([-3, 2**40, 7]), np.array(["1/2"] * 3, dtype=object)
+    written = DemandedAnswers("total_dpq", geocode, starts, rows, values, np.full(3, 2.5), plb)
+    write_demanded(tmp_path / "0.parquet", [[written]], is_private=False)
+    assert STAMP_KEY.encode() in pq.read_metadata(tmp_path / "0.parquet").metadata
+    found = read_demanded(tmp_path / "0.parquet", np.array(["a", "x", "c"]))["total_dpq"]
+    assert [found.of_geounit(i)[0].tolist() for i in range(3)] == [[], [], [1, 4]]
+    assert found.of_geounit(2)[1].tolist() == [-3, 2**40]
+    assert found.variance.tolist() == [2.5, np.inf, 2.5]
+    assert found.plb.tolist() == ["1/2", "0", "1/2"]
+
+
+def kept_rows(
+    path: Path, families: list[Family], schema: Schema, geocode: np.ndarray
+) -> Iterator[list[DemandedAnswers]]:
+    """What measuring on demand would have drawn, from measurements of everything."""
+    for name, answers in read_measurements(path, geocode).items():
+        query = marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX))
+        kept = np.flatnonzero(np.isfinite(answers.variance))
+        rows = [
+            demanded_rows(query, family)
+            for family in families
+            for i in range(family.start, family.stop)
+            if i in kept
+        ]
+        values = [answers.values[i][own] for i, own in zip(kept, rows, strict=True)]
+        starts = np.append(0, np.cumsum([own.size for own in rows]))
+        flat = (np.concatenate(parts) for parts in (rows, values))
+        yield [
+            DemandedAnswers(
+                name, geocode[kept], starts, *flat, answers.variance[kept], answers.plb[kept]
+            )
+        ]
+
+
+def on_demand(settings: TopdownSettings) -> TopdownSettings:
+    workload = {
+        name: section.model_copy(update={"on_demand": True})
+        for name, section in settings.workload.items()
+    }
+    return settings.model_copy(update={"workload": workload})
+
+
+@pytest.fixture(scope="module")
+def both_ways(cut_county, tmp_path_factory: pytest.TempPathFactory):
+    """A run that was measured as a whole and estimated, one of the rows on demand, not estimated
+    yet at the blocks, the settings, the spine and the shards."""
+    layout, chosen = cut_county
+    folder = tmp_path_factory.mktemp("both-ways")
+    whole = measure(layout, chosen, folder / "measured")
+    whole = estimate(whole, chosen, folder / "whole")
+    run = RunDirectory(folder / "demanded")
+    run.root.mkdir()
+    (run.root / "spine").symlink_to(whole.root / "spine")
+    demanding = on_demand(chosen)
+    spine = read_spine(spine_folder(whole, "persons"))
+    shards = read_shards(spine_folder(whole, "persons"))
+    for shard in shards:
+        place = "persons", shard.geolevel
+        constraints = run.measurements(*place) / "constraints"
+        if not constraints.exists():
+            constraints.parent.mkdir(parents=True)
+            constraints.symlink_to(whole.measurements(*place) / "constraints")
+        families = list(families_of_shard(run, demanding, "persons", spine, shard))
+        geocode = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
+        write_demanded(
+            demanded_file(run, *place, shard.name),
+            kept_rows(whole.dpqueries(*place, shard.name), families, PERSONS, geocode),
+        )
+        estimate_shard(run, demanding, "persons", spine, shard)
+    return whole, run, demanding, spine, shards
+
+
+Both = tuple[RunDirectory, RunDirectory, TopdownSettings, Spine, tuple[Shard, ...]]
+
+
+def test_the_same_noise_gives_the_same_estimates(both_ways: Both):
+    whole, run, _, _, shards = both_ways
+    assert {shard.geolevel for shard in shards} >= {"US", "State", "Tract", "Block"}
+    for shard in shards:
+        place = "persons", shard.geolevel, shard.name
+        assert run.estimates(*place).read_bytes() == whole.estimates(*place).read_bytes()
+
+
+def test_measurements_for_other_estimates_are_refused(both_ways: Both):
+    """A parent's estimate in other cells demands other rows than were measured."""
+    _, run, demanding, spine, shards = both_ways
+    last = next(shard for shard in shards if shard.geolevel == "Block")
+    given = ShardInput.read(run, demanding, "persons", spine, last)
+    family = next(family for family in given.families() if not family.is_settled)
+    cell = next(c for c in range(PERSONS.n_cells) if c not in family.support)
+    other = Family(
+        family.parent,
+        family.start,
+        family.stop,
+        np.append(family.support, cell),
+        np.append(family.counts, 1),
+    )
+    assert given.estimate([family])
+    with pytest.raises(InputRefused, match="measured on demand for other estimates"):
+        given.estimate([other])
+
+
+SMALL = Schema("people", ("kind",), (tuple("abcdef"),))
+TRUTH = np.array([[40, 0, 3, 0, 1, 0], [25, 1, 0, 0, 0, 0], [30, 0, 0, 0, 6, 0]])
+SMALL_BUDGET = Budget(
+    "people",
+    "discrete_gaussian",
+    Fraction(1, 4),
+    Fraction(1, 10**10),
+    {"root": Fraction(1, 2), "areas": Fraction(1, 2)},
+    {level: {"total": Fraction(1, 3), "kind": Fraction(2, 3)} for level in ("root", "areas")},
+)
+SMALL_PASSES = Passes(
+    (("total",), ("kind",)), ((marginal_query(SMALL, "total"), marginal_query(SMALL, "kind")),)
+)
+
+
+class Louder:
+    """Noise whose standard deviation is a tenth too large."""
+
+    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
+        wide = noise.parameter * Fraction(121, 100)
+        return draw_noise(noise.mechanism, wide, size, SystemRandom())
+
+
+def small_estimate(draws, *, demanding: bool) -> np.ndarray:
+    """Estimates of the three areas of a small census, measured one way or the other."""
+    parent = None
+    cells = np.arange(6)
+    for level, truth in (("root", TRUTH.sum(axis=0)[None, :]), ("areas", TRUTH)):
+        n = len(truth)
+        shard = ConfidentialShard(
+            level,
+            sparse.csr_array(truth),
+            np.arange(n).astype(str),
+            (Fraction(1, 2),),
+            np.zeros(n, np.int32),
+        )
+        family = Family("p", 0, n, cells, parent)
+        measured = {}
+        if demanding:
+            (group,) = demanded_answers(shard, [family], SMALL_BUDGET, SMALL, draws)
+            for part in group:
+                name = part.query_name.removesuffix(DPQUERY_SUFFIX)
+                rows, values = part.of_geounit(0)[0], part.values.reshape(n, -1)
+                query = marginal_query(SMALL, name)
+                measured[name] = QueryMeasurement(query, values, 1 / part.variance, rows)
+        else:
+            (group,) = noisy_answers(shard, SMALL_BUDGET, SMALL, draws)
+            for part in group:
+                name = part.query_name.removesuffix(DPQUERY_SUFFIX)
+                query = marginal_query(SMALL, name)
+                measured[name] = QueryMeasurement(query, part.values, 1 / part.variance)
+        bounds = np.zeros((n, 1), np.int64), np.full((n, 1), NO_BOUND)
+        types = np.zeros(cells.size, np.int64)
+        problem = SiblingProblem(np.arange(n).astype(str), cells, types, parent, *bounds)
+        found, _ = estimate_children("p", problem, measured, SMALL_PASSES)
+        if level == "root":
+            cells, parent = np.flatnonzero(found[0]), found[0][found[0] > 0]
+    full = np.zeros((n, 6), dtype=np.int64)
+    full[:, cells] = found
+    return full
+
+
+def differ(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether samples (n, 3, 6) of estimates have other distributions, by any of some tests, of
+    which the first has errors of a few in a hundred thousand."""
+    p_values = []
+    for area, cell in ((0, 0), (1, 0), (2, 4), (0, 2), (1, 1), (0, 3)):
+        one, other = first[:, area, cell], second[:, area, cell]
+        top = np.quantile(np.append(one, other), np.linspace(0.05, 0.95, 12))
+        bins = np.unique(np.concatenate([[-np.inf], np.floor(top) + 0.5, [np.inf]]))
+        table = np.array([np.histogram(sample, bins)[0] for sample in (one, other)])
+        table = table[:, table.sum(axis=0) > 20]
+        if table.shape[1] > 1:
+            p_values.append(stats.chi2_contingency(table).pvalue)
+        spread = np.abs(one - one.mean()), np.abs(other - other.mean())
+        if spread[0].any() or spread[1].any():
+            p_values.append(stats.ttest_ind(*spread).pvalue)
+    return min(p_values) < 1e-5 / len(p_values)
+
+
+@pytest.mark.soak
+def test_both_ways_have_the_same_distribution():
+    """5,000 releases each way; noise that is a tenth too wide is told apart."""
+
+    def released(draws_of, *, demanding: bool) -> np.ndarray:
+        return np.array([small_estimate(draws_of(i), demanding=demanding) for i in range(5000)])
+
+    whole = released(lambda i: UnchargedNoise(SeededRandom(1, str(i))), demanding=False)
+    demanded = released(lambda i: UnchargedNoise(SeededRandom(2, str(i))), demanding=True)
+    assert not differ(whole, demanded)
+    assert differ(whole, released(lambda i: Louder(), demanding=True))
