@@ -26,13 +26,14 @@ from spineflow.tasks.topdown.design.program import Program
 from spineflow.tasks.topdown.design.settings import DesignSettings, Target
 from spineflow.tasks.topdown.design.spine_classes import ClassedSpine
 from spineflow.tasks.topdown.design.variance_gradients import Asked, summed_variances
-from spineflow.tasks.topdown.estimation.estimate import bounded_type_of_cell, structural_zeros
+from spineflow.tasks.topdown.estimation.estimate import bounded_type_of_cell
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.intervals.answers import ProductAnswers
 from spineflow.tasks.topdown.intervals.area_lists import NamedAreas, read_areas
 from spineflow.tasks.topdown.measurement.constraints import bounds_of, counted_records, state_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import universe_spine
+from spineflow.tasks.topdown.spine.families import structural_zeros
 from spineflow.tasks.topdown.workload.state_totals import PERSONS, STATE, holds_state_totals
 
 PARTS = 100_000
