@@ -292,7 +292,7 @@ def parser() -> argparse.ArgumentParser:
         _design,
         "find the best split of a topdown budget, with proof that none is much better",
         "Find the split over geolevels and queries whose margins of the targets in [design] are "
-        "smallest, or the smallest rho that meets them, and write settings that are ready to run. "
+        "smallest, or the smallest rho that meets them, and write settings with it. "
         "Reads geography and declared invariants, nothing confidential, and spends nothing.",
     )
     with_settings(design, ("topdown",))
