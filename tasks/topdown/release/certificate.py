@@ -160,9 +160,18 @@ def _protected(settings: TopdownSettings, universe: str) -> str:
 def _change(settings: TopdownSettings, universe: str) -> str:
     for sentence in _sentences(settings, "change", universe):
         return _text(settings, sentence)
-    return (
+    compared = (
         f"The guarantee compares two tables that differ in one record of {universe}, and that "
         "agree in the facts which are public by declaration."
+    )
+    occupants = settings.compiled_census.universes[universe].declared.occupants
+    if not occupants:
+        return compared
+    is_pure = settings.budget_of(universe).is_pure
+    larger = "twice as large an epsilon" if is_pure else "four times as large a rho"
+    return (
+        f"{compared} Records of {universe} are told by others ({', '.join(occupants)}): one of "
+        f"these that moves changes two records of {universe}, and has {larger} from them."
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 import tomli_w
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.release.certificate import facts_of
 
 from tests.tasks.topdown.declared import load, run_declared
 
@@ -183,3 +184,12 @@ def test_occupants_need_a_name_of_their_own(tmp_path: Path) -> None:
     universe["through"] = {"column": "id", "table": "head", "key": "id"}
     with pytest.raises(InputRefused, match="occupants named as the table 'head'"):
         settings_of(tmp_path, tree)
+
+
+def test_the_certificate_says_what_a_move_costs(tmp_path: Path) -> None:
+    tree = deepcopy(TREE)
+    del tree["privacy"]["infinite"]
+    tree["input"]["confidential"] = True
+    changes = facts_of(settings_of(tmp_path, tree)).statement.change
+    assert "(head, member, child): one of these that moves changes two records" in changes[0]
+    assert "four times as large a rho" in changes[0]
