@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from spineflow.tasks.ledger.accounting import (
+    BOUNDED,
     PURE_DP,
+    TWO_RECORDS,
     UNBOUNDED,
     Guarantee,
     compose,
@@ -193,12 +195,19 @@ def _row(loss: Loss) -> tuple[str, ...]:
     return (
         loss.name,
         loss.mechanism.replace("_", " "),
-        "one record added or removed" if guarantee.neighbors == UNBOUNDED else "one record changed",
+        _CHANGES[guarantee.neighbors],
         native,
         shown_delta(guarantee.delta),
         *epsilon,
         shown_rho(guarantee.bounded_rho),
     )
+
+
+_CHANGES = {
+    BOUNDED: "one record changed",
+    UNBOUNDED: "one record added or removed",
+    TWO_RECORDS: "one record changed; a person's change changes two",
+}
 
 
 def _meaning(is_pure: bool) -> str:

@@ -27,10 +27,12 @@ ZCDP = "zcdp"
 PURE_DP = "pure_dp"
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
+TWO_RECORDS = "two_records"
+"""As bounded, of a table in which one person's change may change two records."""
 
 GROUP_OF_TWO = Fraction(4)
 """Bounded over unbounded rho by group privacy: a change is a removal and an addition, and zCDP
-for groups of two costs 2^2."""
+for groups of two costs 2^2. Likewise where one person's change is that of two records."""
 
 SAFETAB_P = Fraction(2)
 """Bounded over unbounded rho for SafeTab-P, by Theorem 2 of [SafeTabP2025]."""
@@ -41,8 +43,9 @@ class Guarantee:
     """What a mechanism guarantees, in its own terms.
 
     `definition` is "zcdp" (parameter rho) or "pure_dp" (parameter epsilon); `delta` is the
-    probability, if any, that a mechanism adds on top; `neighbors` is "bounded" or "unbounded".
-    `bounded_factor` is the ratio of bounded to unbounded rho of an unbounded zCDP mechanism.
+    probability, if any, that a mechanism adds on top; `neighbors` is "bounded", "unbounded" or
+    "two_records". `bounded_factor` is the ratio of rho per person to that of the other two under
+    zCDP.
     """
 
     definition: str
@@ -55,17 +58,18 @@ class Guarantee:
     def bounded_rho(self) -> Fraction:
         """The rho of bounded zCDP per person that this guarantee implies, beside its delta.
 
-        Bounded zCDP: rho. Unbounded zCDP: `bounded_factor` rho. epsilon-DP implies
-        epsilon^2 / 2-zCDP, and changing a record costs 2 epsilon when adding one costs epsilon:
-        epsilon^2 / 2 if bounded, 2 epsilon^2 if unbounded.
+        Bounded zCDP: rho. Unbounded zCDP, or two records: `bounded_factor` rho. epsilon-DP implies
+        epsilon^2 / 2-zCDP, and changing a record costs 2 epsilon when adding one costs epsilon, as
+        changing two does when changing one costs epsilon: epsilon^2 / 2 if bounded, else
+        2 epsilon^2.
 
         >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").bounded_rho
         Fraction(2, 1)
         """
+        is_bounded = self.neighbors == BOUNDED
         if self.definition == PURE_DP:
-            is_unbounded = self.neighbors == UNBOUNDED
-            return self.parameter**2 * (2 if is_unbounded else Fraction(1, 2))
-        return self.parameter * (self.bounded_factor if self.neighbors == UNBOUNDED else 1)
+            return self.parameter**2 * (Fraction(1, 2) if is_bounded else 2)
+        return self.parameter * (1 if is_bounded else self.bounded_factor)
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:

@@ -319,6 +319,7 @@ class TopdownSettings(ProductSettings):
                 if geolevel in geolevel_shares
             },
             self.privacy.infinite,
+            bool(self.compiled_census.universes[universe].declared.occupants),
         )
 
     @property

@@ -30,6 +30,8 @@ class Budget:
     geolevel_shares: Mapping[str, Fraction]
     query_shares: Mapping[str, Mapping[str, Fraction]]
     infinite: bool = False
+    two_records: bool = False
+    """Whether a person's change may change two records, as of households told by their members."""
 
     @property
     def is_pure(self) -> bool:

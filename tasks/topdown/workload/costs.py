@@ -11,6 +11,7 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.accounting import (
     BOUNDED,
     PURE_DP,
+    TWO_RECORDS,
     ZCDP,
     Guarantee,
     check_delta,
@@ -38,8 +39,9 @@ def costs(settings: TopdownSettings) -> dict[str, Any]:
 
 
 def guarantee_of(budget: Budget) -> Guarantee:
-    """The bounded guarantee of measuring one universe with this budget."""
-    return Guarantee(PURE_DP if budget.is_pure else ZCDP, budget.total)
+    """The guarantee of measuring one universe with this budget: native for one record changed."""
+    neighbors = TWO_RECORDS if budget.two_records else BOUNDED
+    return Guarantee(PURE_DP if budget.is_pure else ZCDP, budget.total, neighbors)
 
 
 def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:
@@ -76,7 +78,8 @@ def block_within_share(budget: Budget, geolevel: str) -> Fraction:
 def budget_report(budget: Budget, schema: Schema) -> dict:
     """What `spineflow budget --json` prints for one universe; fractions as strings.
 
-    `rho` is the bounded zCDP figure (epsilon^2 / 2 under pure DP, whose own total is `epsilon`).
+    `rho` is the bounded zCDP figure per person (epsilon^2 / 2 under pure DP, whose own total is
+    `epsilon`), `epsilon` that of one record.
     `attributes` and `block_within` hold the epsilon, by the tight conversion at `delta`, that
     protects one attribute, or the block within its geounit at that geolevel. Each query's `share`
     is that of the whole budget, the product of `geolevel_share` and `query_share`; the discrete
@@ -86,7 +89,7 @@ def budget_report(budget: Budget, schema: Schema) -> dict:
     return {
         "universe": budget.universe,
         "mechanism": budget.mechanism,
-        "neighbors": BOUNDED,
+        "neighbors": guarantee_of(budget).neighbors,
         "rho": "inf" if budget.infinite else str(guarantee_of(budget).bounded_rho),
         "delta": None if budget.delta is None else str(budget.delta),
         "epsilon": {

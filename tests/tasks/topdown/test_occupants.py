@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import tomli_w
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.release.certificate import facts_of
+from spineflow.tasks.topdown.workload.costs import guarantee_of
 
 from tests.tasks.topdown.declared import load, run_declared
 
@@ -193,3 +195,15 @@ def test_the_certificate_says_what_a_move_costs(tmp_path: Path) -> None:
     changes = facts_of(settings_of(tmp_path, tree)).statement.change
     assert "(head, member, child): one of these that moves changes two records" in changes[0]
     assert "four times as large a rho" in changes[0]
+
+
+def test_the_ledger_counts_what_a_move_changes(tmp_path: Path) -> None:
+    """Per person: four times the rho of a record, or twice its epsilon, as two records change."""
+    tree = deepcopy(TREE)
+    del tree["privacy"]["infinite"]
+    tree["input"]["confidential"] = True
+    budget = settings_of(tmp_path, tree).budget_of("households")
+    assert guarantee_of(budget).bounded_rho == 4 * guarantee_of(budget).parameter == 4
+    pure = replace(budget, mechanism="discrete_laplace")
+    assert guarantee_of(pure).bounded_rho == 2
+    assert guarantee_of(replace(budget, two_records=False)).bounded_rho == 1
