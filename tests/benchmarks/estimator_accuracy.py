@@ -1,8 +1,9 @@
-"""Mean absolute error of the three estimators on one county, with standard errors.
+"""Mean absolute error of the three estimators on a county or a state, with standard errors.
 
 Run `python tests/benchmarks/estimator_accuracy.py [--replicates N] [--preset NAME]
-[--generated PERSONS]` from the repository's root. The county is that of
-../shared/data/ri2010_bristol_fixed_width, or a generated one; rho is the same for all estimators.
+[--generated PERSONS | --state]` from the repository's root. The county is that of
+../shared/data/ri2010_bristol_fixed_width, or a generated one, or else it is the whole state
+of ../shared/data/ri2010; rho is the same for all estimators.
 `topdown` and `full_information` are given the same noisy measurements in every replicate;
 `block_by_block` measures the blocks alone. The noise is that of the product under fixed seeds, so
 that the table comes out alike every time. Writes the tables that docs/estimators.md shows.
@@ -23,6 +24,8 @@ import pandas as pd  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
+STATE = REPOSITORY.parent / "shared" / "data" / "ri2010"
+STATE_FILES = ("persons.parquet", "units.parquet", "grfc.txt")
 BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
 ESTIMATORS = ("block_by_block", "topdown", "full_information")
 QUERIES = (
@@ -61,12 +64,15 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=30)
     parser.add_argument("--preset", default="pl94_2020_us")
     parser.add_argument("--generated", type=int, metavar="PERSONS")
+    parser.add_argument("--state", action="store_true")
     parser.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=ESTIMATORS)
     asked = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         persons, units, geography = (BRISTOL / file for file in BRISTOL_FILES)
+        if asked.state:
+            persons, units, geography = (STATE / file for file in STATE_FILES)
         if asked.generated:
             made = generate_county(folder / "county", persons=asked.generated, seed=1)
             persons, units, geography = made.persons, made.units, made.geography
