@@ -223,7 +223,7 @@ def test_every_field_of_a_form_stands_for_a_setting(name: str) -> None:
     schema = form_of(name).model_json_schema()
     for field in schema["properties"].values():
         section, *keys = field["setting"].split(".")
-        model = product(name).settings.model_fields[section].annotation
+        model = product(name).settings.chosen_by({}).model_fields[section].annotation
         if keys and isinstance(model, type) and issubclass(model, Section):
             takes_all = model.model_config.get("extra") == "allow"
             assert takes_all or keys[0] in model.model_fields, field["setting"]
@@ -303,8 +303,21 @@ def unregistered(real_server) -> Iterator[str]:
     assert asked(f"{api}/deployments/filter", {}) == []
     yield api
     for found in asked(f"{api}/deployments/filter", {}):
-        request = urllib.request.Request(f"{api}/deployments/{found['id']}", method="DELETE")
-        urllib.request.urlopen(request, timeout=60).close()
+        removed(f"{api}/deployments/{found['id']}")
+
+
+def removed(address: str, attempts: int = 20) -> None:
+    """Delete what has this address; a server whose database is busy is asked again."""
+    for attempt in range(attempts):
+        request = urllib.request.Request(address, method="DELETE")
+        try:
+            urllib.request.urlopen(request, timeout=60).close()
+        except urllib.error.HTTPError as error:
+            if error.code != 503 or attempt == attempts - 1:
+                raise
+            time.sleep(1)
+        else:
+            return
 
 
 @pytest.mark.slow
