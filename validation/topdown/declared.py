@@ -25,6 +25,7 @@ from spineflow.validation.topdown.conservation import (
     read_estimates,
 )
 from spineflow.validation.topdown.demanded import check_demanded
+from spineflow.validation.topdown.measured_noise import check_measured_noise
 from spineflow.validation.topdown.privacy_loss import check_measurements, check_paths, check_shares
 from spineflow.validation.topdown.run_files import ExpectedUniverse, SpineLevel, read_spine
 from spineflow.validation.topdown.spine_structure import check_spine
@@ -39,6 +40,7 @@ DECLARED_CHECKS: Mapping[str, str] = {
     "children_add_to_parents": "in every cell of every geounit",
     "shares_add_to_one": "on the path from the root to every area",
     "measurements_are_complete": "every geounit with a share has each query exactly once",
+    "noise_is_what_its_loss_pays_for": "the variance of every measurement, and its values",
     "measured_loss_is_the_budget": "each measurement's, and their sum on the path to every area",
     "microdata_tabulate_to_estimates": "Parquet and text rows agree and give the area estimates",
     "structural_zeros_hold": "impossible cells are empty",
@@ -259,6 +261,9 @@ def _check_files(
                 failures["measurements_are_complete"],
                 failures["measured_loss_is_the_budget"],
             )
+        )
+        check_measured_noise(
+            run_directory, expected, level, failures["noise_is_what_its_loss_pays_for"]
         )
         if expected.on_demand:
             possible = ~np.any([np.zeros(cells.n, dtype=bool), *universe.zeros.values()], axis=0)

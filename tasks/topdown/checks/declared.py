@@ -85,6 +85,7 @@ def _promised(
             query_shares=budget.query_shares,
             constraints={},
             structural_zeros={},
+            is_pure=budget.is_pure,
             on_demand=settings.is_on_demand(name),
         ),
         labels={attribute: schema.labels(attribute) for attribute in schema.attributes},

@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import tomli_w
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.topdown.checks.declared import check_declared_run
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.workload.costs import guarantee_of
@@ -159,6 +162,29 @@ def test_households_are_told_by_their_occupants(tmp_path: Path) -> None:
             assert found["label"].tolist() == list(masks)
             here = owned[level] == code
             assert found["count"].tolist() == [int((mask & here).sum()) for mask in masks.values()]
+
+
+@pytest.mark.parametrize(
+    "budget", [{"rho": "1"}, {"epsilon": "1", "mechanism": "discrete_laplace"}]
+)
+def test_variances_are_those_that_the_loss_pays_for(tmp_path: Path, budget: dict) -> None:
+    write_tables(tmp_path)
+    tree = deepcopy(TREE)
+    tree["privacy"] = {"dataset": "h", "seed": 1}
+    queries = tree["budget"]["households"]["queries"]
+    tree["budget"]["households"] = {"queries": queries} | budget
+    if "rho" in budget:
+        tree["budget"]["households"]["delta"] = "1e-10"
+    settings = settings_of(tmp_path, tree)
+    run, outcomes = run_declared(settings, tmp_path / "run")
+    assert not [outcome for outcome in outcomes if not outcome.passed]
+    files = sorted((run.root / "measurements").rglob("dpqueries/*.parquet"))
+    path = next(path for path in files if pq.read_metadata(path).num_rows)
+    table = pq.read_table(path)
+    wider = pc.multiply(table["variance"], 1.1)
+    pq.write_table(table.set_column(3, table.schema.field("variance"), wider), path)
+    failed = [outcome.name for outcome in check_declared_run(run, settings) if not outcome.passed]
+    assert failed == ["noise_is_what_its_loss_pays_for"]
 
 
 def test_two_heads_of_one_household_are_refused(tmp_path: Path) -> None:
