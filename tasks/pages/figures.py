@@ -57,23 +57,23 @@ def line_chart(
     left = 12 + CHARACTER * max(len(_number(tick)) for tick in y_axis.ticks())
     right = WIDTH - 14
     x_axis = _Axis.over(xs, left, right, log=log_x, spacing=56)
-    parts = [legend, _text(0, top - 12, y_label, fill=SOFT)]
+    parts = [legend, svg_text(0, top - 12, y_label, fill=SOFT)]
     for tick in y_axis.ticks():
         y = y_axis(tick)
         parts.append(_rule(left, y, right, y))
-        parts.append(_text(left - 8, y + 5, _number(tick), anchor="end", fill=SOFT))
+        parts.append(svg_text(left - 8, y + 5, _number(tick), anchor="end", fill=SOFT))
     for tick in x_axis.ticks():
         x = x_axis(tick)
         label = _number(tick)
         parts.append(_rule(x, bottom, x, bottom + 5, SOFT))
         place = min(x, WIDTH - CHARACTER * len(label) / 2)
-        parts.append(_text(place, bottom + 21, label, anchor="middle", fill=SOFT))
+        parts.append(svg_text(place, bottom + 21, label, anchor="middle", fill=SOFT))
     parts.append(_rule(left, bottom, right, bottom, SOFT))
     for position, points in enumerate(series.values()):
         path = _path([(x_axis(x), y_axis(y)) for x, y in zip(*points, strict=True)], steps=steps)
         parts.append(f'<path d="{path}" fill="none" {_stroke(position)} stroke-linejoin="round"/>')
-    parts.append(_text(right, bottom + 43, x_label, anchor="end", fill=SOFT))
-    return _svg(title, bottom + 52, parts)
+    parts.append(svg_text(right, bottom + 43, x_label, anchor="end", fill=SOFT))
+    return svg_document(title, bottom + 52, parts)
 
 
 def bar_chart(
@@ -101,18 +101,18 @@ def bar_chart(
     for tick in axis.ticks():
         x = axis(tick)
         parts.append(_rule(x, top, x, bottom))
-        parts.append(_text(x, bottom + 19, _number(tick), anchor="middle", fill=SOFT))
+        parts.append(svg_text(x, bottom + 19, _number(tick), anchor="middle", fill=SOFT))
     for row, group in enumerate(groups):
         y = top + between / 2 + row * (group_height + between)
-        parts.append(_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
+        parts.append(svg_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
         for position, numbers in enumerate(series.values()):
             length = max(axis(numbers[row]) - left, 1)
             bar_y = y + position * (thickness + gap)
             parts.append(_bar(left, bar_y, length, thickness, position))
-            parts.append(_text(left + length + 6, bar_y + thickness - 4, _number(numbers[row])))
+            parts.append(svg_text(left + length + 6, bar_y + thickness - 4, _number(numbers[row])))
     parts.append(_rule(left, top, left, bottom, SOFT))
-    parts.append(_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
-    return _svg(title, bottom + 50, parts)
+    parts.append(svg_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
+    return svg_document(title, bottom + 50, parts)
 
 
 def strip_chart(parts: Mapping[str, float], *, title: str, value_label: str) -> str:
@@ -132,19 +132,19 @@ def strip_chart(parts: Mapping[str, float], *, title: str, value_label: str) -> 
     for tick in axis.ticks():
         x = axis(tick)
         drawn.append(_rule(x, bottom, x, bottom + 5, SOFT))
-        drawn.append(_text(x, bottom + 20, _number(tick), anchor="middle" if tick else "start"))
-    drawn.append(_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
+        drawn.append(svg_text(x, bottom + 20, _number(tick), anchor="middle" if tick else "start"))
+    drawn.append(svg_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
     start, y = 0.0, bottom + 62
     for position, (name, value) in enumerate(parts.items()):
         end = start + value
         drawn.append(_bar(axis(start), top, axis(end) - axis(start), thickness, position))
         share = 100 * value / whole if whole else 0.0
         drawn.append(_bar_key(-8, y, position))
-        drawn.append(_text(20, y, name))
-        drawn.append(_text(WIDTH - 70, y, _number(value), anchor="end"))
-        drawn.append(_text(WIDTH, y, f"{share:.0f} %", anchor="end", fill=SOFT))
+        drawn.append(svg_text(20, y, name))
+        drawn.append(svg_text(WIDTH - 70, y, _number(value), anchor="end"))
+        drawn.append(svg_text(WIDTH, y, f"{share:.0f} %", anchor="end", fill=SOFT))
         start, y = end, y + row_height
-    return _svg(title, y - row_height + 10, drawn)
+    return svg_document(title, y - row_height + 10, drawn)
 
 
 def box_chart(
@@ -173,10 +173,10 @@ def box_chart(
     for tick in axis.ticks():
         x = axis(tick)
         parts.append(_rule(x, top, x, bottom, SOFT if abs(tick) < 1e-12 else GRID))
-        parts.append(_text(x, bottom + 19, _number(tick), anchor="middle", fill=SOFT))
+        parts.append(svg_text(x, bottom + 19, _number(tick), anchor="middle", fill=SOFT))
     for row, group in enumerate(groups):
         y = top + between / 2 + row * (group_height + between)
-        parts.append(_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
+        parts.append(svg_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
         for position, column in enumerate(series.values()):
             box_y = y + position * (thickness + gap)
             middle = box_y + thickness / 2
@@ -184,8 +184,8 @@ def box_chart(
             parts.append(_rule(low, middle, high, middle, INK))
             parts.append(_bar(first, box_y, max(third - first, 1), thickness, position))
             parts.append(_rule(median, box_y - 1, median, box_y + thickness + 1, INK))
-    parts.append(_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
-    return _svg(title, bottom + 50, parts)
+    parts.append(svg_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
+    return svg_document(title, bottom + 50, parts)
 
 
 @dataclass(frozen=True)
@@ -310,12 +310,13 @@ def _legend(
         width = 34 + CHARACTER * len(name) + 18
         if x > 0 and x + width - 18 > WIDTH:
             x, y = 0.0, y + 22
-        parts += [key(x, y, position), _text(x + 34, y, name)]
+        parts += [key(x, y, position), svg_text(x + 34, y, name)]
         x += width
     return "".join(parts), y + 16
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = INK) -> str:
+def svg_text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = INK) -> str:
+    """A text of a drawing."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}">'
         f"{html.escape(text)}</text>"
@@ -326,7 +327,8 @@ def _rule(x1: float, y1: float, x2: float, y2: float, colour: str = GRID) -> str
     return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}"/>'
 
 
-def _svg(title: str, height: float, parts: Sequence[str]) -> str:
+def svg_document(title: str, height: float, parts: Sequence[str]) -> str:
+    """A drawing of `WIDTH` from its parts, with a title for those who hear it read."""
     title = html.escape(title, quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" '

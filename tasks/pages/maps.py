@@ -6,12 +6,11 @@ as wide as a chart. Points that fall on one another on the page are drawn once.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.pages.figures import FONT_SIZE, INK, SOFT, WIDTH
+from spineflow.tasks.pages.figures import INK, SOFT, WIDTH, svg_document, svg_text
 
 TALLEST = 520
 CLASSES = 5
@@ -78,10 +77,10 @@ def area_map(
     if outlines:
         parts.append(
             f'<path d="M0 {y - 5:.0f}h26" stroke="{INK}" stroke-width="1.6" '
-            f'stroke-dasharray="5 2"/>{_text(34, y, outline_label)}'
+            f'stroke-dasharray="5 2"/>{svg_text(34, y, outline_label)}'
         )
         y += 22
-    return _svg(title, y, parts)
+    return svg_document(title, y, parts)
 
 
 @dataclass(frozen=True)
@@ -131,15 +130,15 @@ def _key(
 ) -> tuple[str, float]:
     """The classes with their limits under a label, and where the drawing goes on."""
     known = values[np.isfinite(values)]
-    parts = [_text(0, y, label, fill=SOFT)]
+    parts = [svg_text(0, y, label, fill=SOFT)]
     if known.size:
         ends = [known.min(), *limits, known.max()]
         for colour, low, high in zip(colours, ends[:-1], ends[1:], strict=True):
             y += 20
-            parts.append(_box(colour, y) + _text(34, y, f"{low:,.3g} to {high:,.3g}"))
+            parts.append(_box(colour, y) + svg_text(34, y, f"{low:,.3g} to {high:,.3g}"))
     if known.size < values.size:
         y += 20
-        parts.append(_box(NO_VALUE, y) + _text(34, y, "no value"))
+        parts.append(_box(NO_VALUE, y) + svg_text(34, y, "no value"))
     return "".join(parts), y + 22
 
 
@@ -147,18 +146,4 @@ def _box(colour: str, y: float) -> str:
     return (
         f'<rect x="1" y="{y - 12:.1f}" width="24" height="14" fill="{colour}" stroke="{SOFT}" '
         'stroke-width="0.6"/>'
-    )
-
-
-def _text(x: float, y: float, text: str, *, fill: str = INK) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}">{html.escape(text)}</text>'
-
-
-def _svg(title: str, height: float, parts: Sequence[str]) -> str:
-    title = html.escape(title, quote=True)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" '
-        f'width="{WIDTH}" height="{height:.0f}" viewBox="0 0 {WIDTH} {height:.0f}" '
-        f'font-family="system-ui, sans-serif" font-size="{FONT_SIZE}">'
-        f"<title>{title}</title>{''.join(parts)}</svg>"
     )
