@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spineflow.flows.running import Product
-from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.reports import write_page
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.topdown.design.forecast import forecast_document, forecasts, simulated
+from spineflow.tasks.topdown.ingest.ingest import addresses_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
 
@@ -89,11 +89,5 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     if replicates:
         with tempfile.TemporaryDirectory() as folder:
             errors = simulated(settings, replicates, Path(folder))
-    tables = settings.input.paths()
-    addresses = read_addresses(
-        units=tables["units"],
-        geography=tables["geography"],
-        names={name: path.rpartition("/")[2] for name, path in tables.items()},
-        with_counts=not settings.input.confidential,
-    )
-    write_page(file, forecast_document(settings, forecasts(settings, *addresses), errors))
+    found = forecasts(settings, *addresses_of(settings.input))
+    write_page(file, forecast_document(settings, found, errors))

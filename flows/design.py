@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.table import Table
 from spineflow.flows.console import page
 from spineflow.flows.running import PRESETS
-from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.design.design import Design, design_universe, settings_text
 from spineflow.tasks.topdown.design.settings import DesignSettings
+from spineflow.tasks.topdown.ingest.ingest import addresses_of
 from spineflow.tasks.topdown.spine.build import check_spine_settings
 
 
@@ -26,13 +26,7 @@ def write_design(
     """
     settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)
     check_spine_settings(settings.topdown)
-    tables = settings.input.paths()
-    geography, invariants = read_addresses(
-        units=tables["units"],
-        geography=tables["geography"],
-        names={name: path.rpartition("/")[2] for name, path in tables.items()},
-        with_counts=not settings.input.confidential,
-    )
+    geography, invariants = addresses_of(settings.input)
     designs = {
         universe: design_universe(settings, universe, geography, invariants)
         for universe in settings.design

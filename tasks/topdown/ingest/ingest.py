@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.tasks.census.census import Census
@@ -17,7 +19,7 @@ from spineflow.tasks.census.declared_input import (
 )
 from spineflow.tasks.census.histograms import write_histogram
 from spineflow.tasks.census.identity import input_digests
-from spineflow.tasks.census.inputs import IngestResult, InputCheck, check_inputs
+from spineflow.tasks.census.inputs import IngestResult, InputCheck, check_inputs, read_addresses
 from spineflow.tasks.census.invariants import write_invariants, write_state_totals
 from spineflow.tasks.ledger.digests import InputDigest, input_digest
 from spineflow.tasks.ledger.identity import store_identity
@@ -27,7 +29,7 @@ from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.outcomes import write_input_outcomes
 from spineflow.tasks.topdown.ingest.earlier import HeldAnswers, held_answers, write_held
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, state_totals_file
-from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings
 
 
 def run_census(settings: TopdownSettings) -> Census:
@@ -53,8 +55,26 @@ def check_input_of(settings: TopdownSettings) -> InputCheck | DeclaredCheck:
         **tables,
         person_schema=settings.schema_of("persons") if "persons" in universes else None,
         unit_schema=settings.schema_of("units") if "units" in universes else None,
-        names={name: path.rpartition("/")[2] for name, path in tables.items()},
+        names=_file_names(tables),
     )
+
+
+def addresses_of(tables: CensusTables) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The geography frame and the declared invariants of the census of 2020; no person is read.
+
+    Raises InputRefused as `read_addresses`; messages show the tables' file names.
+    """
+    paths = tables.paths()
+    return read_addresses(
+        units=paths["units"],
+        geography=paths["geography"],
+        names=_file_names(paths),
+        with_counts=not tables.confidential,
+    )
+
+
+def _file_names(tables: Mapping[str, str]) -> dict[str, str]:
+    return {name: path.rpartition("/")[2] for name, path in tables.items()}
 
 
 def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:
