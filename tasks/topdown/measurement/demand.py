@@ -22,7 +22,7 @@ from spineflow.tasks.answers.demanded import DemandedAnswers, write_demanded
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.draws import Noise, NoiseDraws
+from spineflow.tasks.noise.draws import NoiseDraws
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.measurement.measure import (
     ANSWERS_PER_ROW_GROUP,
@@ -94,8 +94,9 @@ def demanded_answers(
         kept = is_measured[np.asarray(shard.plb_share_code)[first:last]]
         geounits, family = np.arange(first, last)[kept], family_of_child[kept]
         if geounits.size:
+            part = shard.part(geounits)
             yield [
-                _measure_rows(shard, geounits, family, query, demand.rows[query], budget, draws, q)
+                _measure_rows(part, family, query, demand.rows[query], budget, draws, q)
                 for query, q in queries.items()
             ]
 
@@ -120,7 +121,6 @@ def _demands(families: Sequence[Family], queries: Sequence[MarginalQuery]) -> It
 
 def _measure_rows(
     shard: ConfidentialShard,
-    geounits: np.ndarray,
     family: np.ndarray,
     query: MarginalQuery,
     rows_of_family: Sequence[np.ndarray],
@@ -128,37 +128,31 @@ def _measure_rows(
     draws: NoiseDraws,
     query_share: Fraction,
 ) -> DemandedAnswers:
-    """Answers of one query to geounits (n,), the rows of whose families (n,) are given; the noise
-    is one vector for each share among the geounits."""
+    """Answers of one query to the geounits of a shard, by the rows of the family (n,) of each; the
+    noise is one vector for each share among them."""
     sizes = np.array([rows.size for rows in rows_of_family])[family]
     starts = np.append(0, np.cumsum(sizes))
     rows = np.concatenate([rows_of_family[number] for number in family])
     values = np.zeros(rows.size, dtype=np.int64)
-    histograms = shard.histograms[geounits]
     _add_answers(
-        histograms.indptr,
-        histograms.indices,
-        histograms.data,
+        shard.histograms.indptr,
+        shard.histograms.indices,
+        shard.histograms.data,
         query.row_of_cell,
         starts,
         rows,
         values,
     )
-    code = np.asarray(shard.plb_share_code)[geounits]
-    variance = np.zeros(geounits.size)
-    plb = np.full(geounits.size, "inf", dtype=object)
-    for share_code in [] if budget.infinite else np.unique(code):
-        share = shard.plb_shares[share_code]
-        noise = Noise(budget.mechanism, budget.noise_parameter(share, query_share))
-        members = np.flatnonzero(code == share_code)
-        entries = np.flatnonzero(np.repeat(code == share_code, sizes))
+    variance = np.zeros(len(family))
+    plb = np.full(len(family), "inf", dtype=object)
+    geounit = np.repeat(np.arange(len(family)), sizes)
+    for members, noise, spent in shard.noises(budget, query_share):
+        entries = np.flatnonzero(np.isin(geounit, members))
         drawn = draws.draw(part_of(shard.geolevel, query.name), noise, entries.size)
         values[entries] = sum_that_fits(values[entries], drawn)
-        variance[members] = noise.variance
-        plb[members] = str(budget.spent(share, query_share))
-    geocode = np.asarray(shard.geocode)[geounits]
+        variance[members], plb[members] = noise.variance, spent
     name = query.name + DPQUERY_SUFFIX
-    return DemandedAnswers(name, geocode, starts, rows, values, variance, plb)
+    return DemandedAnswers(name, shard.geocode, starts, rows, values, variance, plb)
 
 
 @njit(nogil=True, cache=True)

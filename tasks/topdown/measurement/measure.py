@@ -63,6 +63,27 @@ class ConfidentialShard:
             level.plb_share_code[part],
         )
 
+    def part(self, rows: np.ndarray) -> ConfidentialShard:
+        """Some of the geounits."""
+        return replace(
+            self,
+            histograms=self.histograms[rows],
+            geocode=np.asarray(self.geocode)[rows],
+            plb_share_code=np.asarray(self.plb_share_code)[rows],
+        )
+
+    def noises(
+        self, budget: Budget, query_share: Fraction
+    ) -> Iterator[tuple[np.ndarray, Noise, str]]:
+        """For each share among the geounits: those that have it, the noise of their answers to a
+        query with this share, and what is spent on it; nothing under an infinite budget."""
+        code = np.asarray(self.plb_share_code)
+        for share_code in [] if budget.infinite else np.unique(code):
+            share = self.plb_shares[share_code]
+            noise = Noise(budget.mechanism, budget.noise_parameter(share, query_share))
+            spent = str(budget.spent(share, query_share))
+            yield np.flatnonzero(code == share_code), noise, spent
+
 
 def measure_shard(
     path: Path,
@@ -107,12 +128,7 @@ def noisy_answers(
     step = max(1, ANSWERS_PER_ROW_GROUP // n_answers)
     for start in range(0, measured.size, step):
         rows = measured[start : start + step]
-        part = replace(
-            shard,
-            histograms=shard.histograms[rows],
-            geocode=np.asarray(shard.geocode)[rows],
-            plb_share_code=code[rows],
-        )
+        part = shard.part(rows)
         yield [
             _measure_query(part, query, share, budget, draws) for query, share in queries.items()
         ]
@@ -136,15 +152,11 @@ def _measure_query(
     values = true_answers(shard.histograms, query)
     variance = np.zeros(len(values))
     plb = np.full(len(values), "inf", dtype=object)
-    for share_code in [] if budget.infinite else np.unique(shard.plb_share_code):
-        share = shard.plb_shares[share_code]
-        noise = Noise(budget.mechanism, budget.noise_parameter(share, query_share))
-        members = np.flatnonzero(shard.plb_share_code == share_code)
-        part = part_of(shard.geolevel, query.name)
+    part = part_of(shard.geolevel, query.name)
+    for members, noise, spent in shard.noises(budget, query_share):
         drawn = draws.draw(part, noise, members.size * query.n_rows)
         values[members] = sum_that_fits(values[members], drawn.reshape(members.size, -1))
-        variance[members] = noise.variance
-        plb[members] = str(budget.spent(share, query_share))
+        variance[members], plb[members] = noise.variance, spent
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
 
 
