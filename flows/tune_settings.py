@@ -48,13 +48,18 @@ class TopdownTuneSettings(AnyTuneSettings):
     variants: dict[str, TopdownSettings]
 
 
-class TripsCriterion(Criterion):
-    """A figure of a level's errors, as comparisons of runs of trips show them."""
+class LevelCriterion(Criterion):
+    """A figure of a level's errors, as comparisons of runs show them."""
 
     kind: Literal["error"] = "error"
+    level: str
+
+
+class TripsCriterion(LevelCriterion):
+    """A figure of the errors of trips."""
+
     universe: Literal["trips"] = "trips"
     quantity: Literal["trips"] = "trips"
-    level: str
 
 
 class TripsTuneSettings(AnyTuneSettings):
@@ -68,13 +73,11 @@ class TripsTuneSettings(AnyTuneSettings):
     variants: dict[str, TripsSettings]
 
 
-class GroupSizesCriterion(Criterion):
-    """A figure of a level's errors, as comparisons of runs of group sizes show them."""
+class GroupSizesCriterion(LevelCriterion):
+    """A figure of the errors of group sizes."""
 
-    kind: Literal["error"] = "error"
     universe: Literal["groups"] = "groups"
     quantity: Literal["groups"] = "groups"
-    level: str
     statistic: str = "absolute_error"
 
 
@@ -89,14 +92,12 @@ class GroupSizesTuneSettings(AnyTuneSettings):
     variants: dict[str, GroupSizesSettings]
 
 
-class DetailedGroupsCriterion(Criterion):
-    """A figure of a level's errors, as comparisons of runs of detailed groups show them."""
+class DetailedGroupsCriterion(LevelCriterion):
+    """A figure of the errors of detailed groups; a level is a region type and an iteration level,
+    such as TRACT:2."""
 
-    kind: Literal["error"] = "error"
     quantity: str = "all"
     """A table, or all of them together."""
-    level: str
-    """Region type and iteration level, such as TRACT:2."""
 
 
 class DetailedGroupsTuneSettings(AnyTuneSettings):
