@@ -170,6 +170,18 @@ class GeolevelPasses(Section):
 
     least_squares: tuple[tuple[str, ...], ...]
     rounder: tuple[tuple[str, ...], ...]
+    interleaved: bool = False
+    """Whether every pass of the least squares is followed by the rounder's pass of its number,
+    whose answers later passes hold."""
+
+    @model_validator(mode="after")
+    def _as_many_of_both(self) -> Self:
+        if self.interleaved and len(self.least_squares) != len(self.rounder):
+            raise ValueError(
+                f"interleaved passes need as many of the rounder ({len(self.rounder)}) as of the "
+                f"least squares ({len(self.least_squares)})"
+            )
+        return self
 
 
 class StructuralZero(StructuralZeroDeclaration):
@@ -333,7 +345,10 @@ class TopdownSettings(ProductSettings):
         asked = list(self.budget_of(universe).query_shares[geolevel])
         chosen = passes.get(geolevel, passes.get("other"))
         if chosen is None:
-            chosen = GeolevelPasses(**default_passes(asked))
+            default = default_passes(asked)
+            chosen = GeolevelPasses(
+                least_squares=default["least_squares"], rounder=default["rounder"]
+            )
 
         def spelt_out(names: Sequence[str]) -> tuple[str, ...]:
             queries: list[str] = []
@@ -355,6 +370,7 @@ class TopdownSettings(ProductSettings):
             rounder=tuple(
                 tuple(normalize_query_name(name) for name in names) for names in chosen.rounder
             ),
+            interleaved=chosen.interleaved,
         )
 
     @classmethod
@@ -577,6 +593,11 @@ def _refuse_queries(
         refuse(
             f"workload.{universe}.passes at {geolevel}: each rounder pass must be a chain in "
             "which every query refines the one before it"
+        )
+    if spelt.interleaved and settings.run.estimator != "topdown":
+        refuse(
+            f"workload.{universe}.passes at {geolevel} interleave, as those of the estimator "
+            f'topdown can; run.estimator = "{settings.run.estimator}" needs other passes'
         )
     unused = set(settings.budget_of(universe).query_shares[geolevel]) - measured
     if unused:

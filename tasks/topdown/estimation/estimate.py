@@ -330,6 +330,7 @@ def passes_of(settings: TopdownSettings, universe: str, geolevel: str) -> Passes
     return Passes(
         chosen.least_squares,
         tuple(tuple(marginal_query(schema, name) for name in names) for names in chosen.rounder),
+        chosen.interleaved,
     )
 
 

@@ -161,7 +161,7 @@ def solve_passes(
     return LeastSquaresResult(True, solution, tuple(records))
 
 
-def _profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def profiles(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split precisions `(n_queries, c)` into weights, profiles and scales; see `PassProblem`.
 
     Siblings whose precisions are proportional share one profile. A child without any measurement
@@ -226,7 +226,7 @@ class PassProblem:
             row[label] = measurement.query.row_of_cell[problem.cells]
             answers[:, starts[q] : starts[q + 1]] = measurement.answers(row)
             columns[q] = label + starts[q]
-        weights, profile, scale = _profiles(np.array([m.precision for m in asked], dtype=float))
+        weights, profile, scale = profiles(np.array([m.precision for m in asked], dtype=float))
         if covariance is not None:
             scale = covariance.scales()
 

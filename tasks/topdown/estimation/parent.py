@@ -59,12 +59,13 @@ of a rounder that left its 0/1 box, are marked `relaxed`. Feasibility is never g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.runs.errors import SolveFailed
-from spineflow.tasks.topdown.estimation import least_squares, rounder
+from spineflow.tasks.topdown.estimation import interleaved, least_squares, rounder
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.infeasibility import (
     conflicting_constraint,
@@ -104,10 +105,14 @@ class SolveRecord:
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes of the least squares (names of queries) and of the rounder (chains of queries)."""
+    """Passes of the least squares (names of queries) and of the rounder (chains of queries).
+
+    Where they are interleaved, those of one number make up a pass of `interleaved`.
+    """
 
     least_squares: tuple[tuple[str, ...], ...]
     rounder: tuple[tuple[MarginalQuery, ...], ...]
+    interleaved: bool = False
 
 
 def settled_estimate(problem: SiblingProblem) -> np.ndarray | None:
@@ -138,7 +143,8 @@ def estimate_children(
     The three steps of the module's docstring, in records. Raises SolveFailed, naming the geounit
     and the constraint, if no histogram can meet the constraints. Should only the passes be in
     conflict, they are merged into one: parent sums, bounds and invariants hold in any case.
-    With `weights`, see `least_squares.solve_passes`.
+    With `weights`, see `least_squares.solve_passes`. Passes that are interleaved are those of
+    `interleaved.solve_interleaved`, which takes no weights.
     """
     broken = infeasible_constraint(problem)
     if broken is not None:
@@ -148,6 +154,14 @@ def estimate_children(
     settled = settled_estimate(problem)
     if settled is not None:
         return settled, (SolveRecord(parent, "settled", "none", "optimal", c, k),)
+
+    if passes.interleaved:
+        counts, outcomes = interleaved.solve_interleaved(
+            problem, measurements, passes.least_squares, passes.rounder
+        )
+        if counts is None:
+            raise _infeasible(parent, _conflict(problem))
+        return counts, _interleaved_records(parent, c, outcomes)
 
     x, records = _least_squares(parent, problem, measurements, passes, weights)
     rounded = rounder.solve_passes(problem, x, passes.rounder)
@@ -166,6 +180,40 @@ def estimate_children(
     if rounded.x is None:
         raise _infeasible(parent, _conflict(problem))
     return rounded.x, tuple(records)
+
+
+def _interleaved_records(
+    parent: str, n_children: int, outcomes: Sequence[interleaved.PassOutcome]
+) -> tuple[SolveRecord, ...]:
+    """The records of both solves of every pass."""
+    records = []
+    for number, one in enumerate(outcomes, 1):
+        records += [
+            SolveRecord(
+                parent,
+                f"least squares {number}",
+                one.solver,
+                one.status.value,
+                n_children,
+                one.n_classes,
+                iterations=one.iterations,
+                primal_residual=one.primal,
+                dual_residual=one.dual,
+                objective_gap=one.gap,
+                tau=one.tau,
+            ),
+            SolveRecord(
+                parent,
+                f"rounder {number}",
+                one.rounder,
+                one.rounder_status.value,
+                n_children,
+                one.n_classes,
+                iterations=one.rounder_iterations,
+                relaxed=one.relaxed,
+            ),
+        ]
+    return tuple(records)
 
 
 def _least_squares(

@@ -1,0 +1,379 @@
+"""Passes that interleave: least squares and rounder in turn, on few classes of cells.
+
+In the passes of `parent` all of the least squares comes before all of the rounder. Here pass p
+finds, for its measured queries Q_p with noisy answers M_p, and its rounder's nested queries R_p,
+
+    x_p = argmin  sum_i (Q_p x[i] - M_p[i])' W_p[i] (Q_p x[i] - M_p[i])   over feasible x with
+          R_q x = r_q for all passes q < p,
+    y_p = the rounder (7.7) of [TopDown2022] of x_p with the queries R_p, under the same conditions,
+    r_p = R_p y_p,
+
+and the last pass's y is the estimate. So a query of few answers is decided in integers before the
+cells below it are looked at.
+
+**Classes.** Cells that no measured query, rounder's query, held answer or constraint of a pass
+tells apart are one variable of the pass (`SiblingProblem.coarsened`). A solution on classes lifts
+to one on cells, and the matrix of siblings' sums over nested rows is totally unimodular, so that
+every pass finds the answers of earlier ones attainable in integers. In the last pass the classes
+are the cells.
+
+**Parts.** Where held answers separate classes from each other, they are solved on their own. The
+rounder's parts are networks of `rounder.round_by_flow`; the least squares' are those of
+`labelled_least_squares`, in which no matrix of cells by cells stands.
+
+Problems with linear rows, with totals of groups of children that other answers do not settle, with
+exact answers that do not nest, or with siblings whose precisions are not proportional go the way of
+`least_squares.PassProblem` and of one rounder for all classes, which take all of these, on arrays
+of as many entries as there are pairs of classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from spineflow.tasks.census.queries import MarginalQuery
+from spineflow.tasks.solvers.highs import SolveStatus
+from spineflow.tasks.topdown.estimation import labelled_least_squares
+from spineflow.tasks.topdown.estimation.labelled_least_squares import (
+    LabelledProblem,
+    connected_parts,
+)
+from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins, profiles
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    Measurements,
+    QueryMeasurement,
+    SiblingProblem,
+    is_refined,
+    joint_classes,
+    rows_on_support,
+    sum_rows,
+)
+from spineflow.tasks.topdown.estimation.rounder import (
+    RounderResult,
+    RoundingPass,
+    on_grid,
+    round_anywhere,
+    round_by_flow,
+    round_by_highs,
+)
+
+SNAP = 10.0 * labelled_least_squares.TOLERANCE
+"""A least-squares value this near to an integer is that integer."""
+
+
+@dataclass(frozen=True)
+class PassOutcome:
+    """How a pass's two solves ended; see `parent.SolveRecord`."""
+
+    solver: str
+    status: SolveStatus
+    iterations: int
+    primal: float
+    dual: float
+    gap: float
+    tau: float
+    rounder: str
+    rounder_status: SolveStatus
+    rounder_iterations: int
+    relaxed: bool
+    n_classes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What a pass holds, on its classes, where it has a form that `labelled_least_squares` takes.
+
+    exact, targets : row of each class (k,), -1 for none, and the exact answers (c, R).
+    bounded, lower, upper : row of each class whose type is only bounded, -1 for none, and (c, T).
+    allowed : (c, k) classes that a child can have records of.
+    """
+
+    exact: np.ndarray
+    targets: np.ndarray
+    bounded: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    allowed: np.ndarray
+
+    @classmethod
+    def of(cls, problem: SiblingProblem, pins: Pins) -> Sums | None:
+        """The sums that a problem and its pins hold; None where they have another form."""
+        if problem.rows:
+            return None
+        c, k = problem.n_children, problem.cells.size
+        label, n_types = problem.type_of_cell, problem.lower.shape[1]
+        is_exact = (problem.lower == problem.upper).all(axis=0)
+        labels, targets = [*pins.labels], [*pins.targets]
+        if is_exact.all():
+            labels.append(label)
+            targets.append(problem.lower.astype(np.float64))
+        grouped = problem.grouped_totals
+        if grouped is not None and grouped[1].size == c:
+            labels.append(np.zeros(k, dtype=np.int64))
+            targets.append(grouped[1][grouped[0], None].astype(np.float64))
+        held = Pins(tuple(labels), tuple(targets)).finest()
+        if len(held.labels) > 1:
+            return None
+        nothing = np.full(k, -1)
+        upper = np.minimum(problem.upper, NO_BOUND)
+        allowed = (upper > 0)[:, label]
+        if held.labels:
+            exact, values = held.labels[0], held.targets[0]
+            allowed &= (values > 0)[:, exact]
+            if is_refined(label, exact):
+                none = np.zeros((c, 0))
+                return cls(exact, values, nothing, none, none, allowed)
+            if is_exact.any() and not is_exact.all():
+                return None
+        elif grouped is not None and grouped[1].size < c and not is_exact.all():
+            return None
+        elif is_exact.any():
+            own = np.flatnonzero(is_exact)
+            position = np.full(n_types, -1)
+            position[own] = np.arange(own.size)
+            exact, values = position[label], problem.lower[:, own].astype(np.float64)
+            allowed &= np.where(exact >= 0, (values > 0)[:, exact], True)
+        else:
+            exact, values = nothing, np.zeros((c, 0))
+        room = np.full(n_types, np.inf)
+        if problem.parent_counts is not None:
+            room = np.bincount(label, problem.parent_counts, n_types)
+        binds = (problem.lower > 0).any(axis=0) | ((upper < room) & (upper > 0)).any(axis=0)
+        if problem.parent_counts is None:
+            binds = ((problem.lower > 0) | ((upper > 0) & (upper < NO_BOUND))).any(axis=0)
+        own = np.flatnonzero(binds & ~is_exact)
+        position = np.full(n_types, -1)
+        position[own] = np.arange(own.size)
+        return cls(exact, values, position[label], problem.lower[:, own], upper[:, own], allowed)
+
+
+def solve_interleaved(
+    problem: SiblingProblem,
+    measurements: Measurements,
+    least_squares: Sequence[Sequence[str]],
+    rounder: Sequence[Sequence[MarginalQuery]],
+) -> tuple[np.ndarray | None, tuple[PassOutcome, ...]]:
+    """Integer histograms `(c, k)` of the children by the module's passes, and how these ended.
+
+    Pass p takes the queries `least_squares[p]`, of which those without measurements are ignored,
+    and the chain `rounder[p]`, coarsest first. A pass without measurements is skipped. None where
+    a pass has no solution.
+    """
+    problem = _with_used_types(problem)
+    passes = [
+        ([measurements[name] for name in names if name in measurements], chain)
+        for names, chain in zip(least_squares, rounder, strict=True)
+    ]
+    passes = [(asked, chain) for asked, chain in passes if asked]
+    outcomes: list[PassOutcome] = []
+    labels_held: list[np.ndarray] = []
+    targets_held: list[np.ndarray] = []
+    counts = np.zeros((problem.n_children, problem.cells.size), dtype=np.int64)
+    if not passes:
+        return round_anywhere(problem, counts.astype(np.float64)).x, ()
+    for number, (asked, chain) in enumerate(passes):
+        queried = [rows_on_support(m.query, problem.cells) for m in asked]
+        rounded = [rows_on_support(query, problem.cells) for query in chain]
+        if number == len(passes) - 1:
+            classes = np.arange(problem.cells.size)
+        else:
+            further = [rows.labels() for rows in problem.rows]
+            told = [problem.type_of_cell, *queried, *rounded, *labels_held, *further]
+            classes = joint_classes(told)
+        first = np.unique(classes, return_index=True)[1]
+        coarse = problem.coarsened(classes)
+        pins = Pins(tuple(label[first] for label in labels_held), tuple(targets_held)).finest()
+        one = _Pass(coarse, asked, [label[first] for label in queried], pins)
+        target, outcome = one.least_squares()
+        if target is None:
+            return None, (*outcomes, outcome)
+        result = one.rounded(target, [label[first] for label in rounded])
+        outcomes.append(
+            replace(
+                outcome,
+                rounder=result.solver,
+                rounder_status=result.status,
+                rounder_iterations=result.iterations,
+                relaxed=result.relaxed,
+            )
+        )
+        if result.x is None:
+            return None, tuple(outcomes)
+        counts = result.x
+        labels_held += rounded
+        targets_held += [sum_rows(counts, label[first]).astype(np.float64) for label in rounded]
+    return counts, tuple(outcomes)
+
+
+def _with_used_types(problem: SiblingProblem) -> SiblingProblem:
+    """The problem with the types of its cells alone, numbered anew."""
+    used, label = np.unique(problem.type_of_cell, return_inverse=True)
+    return replace(
+        problem,
+        type_of_cell=label.reshape(-1).astype(np.int64),
+        lower=problem.lower[:, used],
+        upper=problem.upper[:, used],
+    )
+
+
+class _Pass:
+    """One pass on its classes of cells."""
+
+    def __init__(
+        self,
+        problem: SiblingProblem,
+        asked: Sequence[QueryMeasurement],
+        labels: Sequence[np.ndarray],
+        pins: Pins,
+    ) -> None:
+        self.problem, self.asked, self.labels, self.pins = problem, asked, labels, pins
+        self.sums = Sums.of(problem, pins)
+
+    def least_squares(self) -> tuple[np.ndarray | None, PassOutcome]:
+        """x `(c, k)` on the classes, None if there is none; and the outcome, but for rounding."""
+        labelled = self._labelled()
+        k = self.problem.cells.size
+        if labelled is None:
+            one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
+            x, record = one.solve(is_polished=True)
+            if x is not None and not one.is_exact(x):
+                tau, x = one.secondary(x)
+                record = replace(record, tau=tau)
+            return x, PassOutcome(
+                record.solver,
+                record.status,
+                record.iterations,
+                record.primal,
+                record.dual,
+                record.gap,
+                record.tau,
+                "none",
+                SolveStatus.OPTIMAL,
+                0,
+                False,
+                k,
+            )
+        solution = labelled_least_squares.solve(labelled)
+        is_near = max(solution.primal, solution.dual) <= labelled_least_squares.TOLERANCE
+        return np.maximum(solution.x, 0.0), PassOutcome(
+            "admm",
+            SolveStatus.OPTIMAL if is_near else SolveStatus.LIMIT,
+            solution.iterations,
+            solution.primal,
+            solution.dual,
+            np.nan,
+            0.0,
+            "none",
+            SolveStatus.OPTIMAL,
+            0,
+            False,
+            k,
+        )
+
+    def _labelled(self) -> LabelledProblem | None:
+        """The least squares in the form of `labelled_least_squares`, if they have it."""
+        if self.sums is None:
+            return None
+        precision = np.array([m.precision for m in self.asked], dtype=np.float64)
+        if (precision.max(axis=0) <= 0.0).any():
+            return None
+        weights, _, scale = profiles(precision)
+        if len(weights) > 1:
+            return None
+        sums, cells = self.sums, self.problem.cells
+        c, k = self.problem.n_children, cells.size
+        diagonal, linear = np.zeros(k), np.zeros((c, k))
+        rows: list[np.ndarray] = []
+        row_weights: list[np.ndarray] = []
+        n_rows = 0
+        for measurement, label, weight in zip(self.asked, self.labels, weights[0], strict=True):
+            if weight == 0.0 or ((sums.exact >= 0).all() and is_refined(label, sums.exact)):
+                continue
+            size = np.bincount(label)
+            row = np.empty(size.size, dtype=np.int64)
+            row[label] = measurement.query.row_of_cell[cells]
+            linear += weight * measurement.answers(row).astype(np.float64)[:, label]
+            is_alone = size[label] == 1
+            diagonal[is_alone] += weight
+            several = np.flatnonzero(size > 1)
+            if several.size:
+                position = np.full(size.size, -1)
+                position[several] = n_rows + np.arange(several.size)
+                rows.append(position[label])
+                row_weights.append(np.full(several.size, weight))
+                n_rows += several.size
+        return LabelledProblem(
+            scale,
+            diagonal,
+            linear,
+            np.array(rows, dtype=np.int64).reshape(len(rows), k),
+            np.concatenate(row_weights) if row_weights else np.zeros(0),
+            self.problem.parent_counts,
+            sums.exact if sums.targets.shape[1] else None,
+            sums.targets if sums.targets.shape[1] else None,
+            sums.bounded if sums.lower.shape[1] else None,
+            sums.lower if sums.lower.shape[1] else None,
+            sums.upper if sums.lower.shape[1] else None,
+            sums.allowed,
+        )
+
+    def rounded(self, target: np.ndarray, chain: Sequence[np.ndarray]) -> RounderResult:
+        """The rounder of a pass, part by part where held answers make such."""
+        whole = np.rint(target)
+        target = on_grid(np.where(np.abs(target - whole) <= SNAP, whole, target))
+        held = [
+            (label, answers.astype(np.int64))
+            for label, answers in zip(self.pins.labels, self.pins.targets, strict=True)
+        ]
+        sums = self.sums
+        if sums is None or not sums.targets.shape[1] or (sums.exact < 0).any():
+            return _rounded(RoundingPass(self.problem, target, chain, tuple(held)))
+        exact = sums.exact
+        within = [label for label in chain if not is_refined(label, exact)]
+        part = connected_parts(
+            target.shape[1], [exact, *within, *([sums.bounded] if sums.lower.shape[1] else [])]
+        )
+        order = np.argsort(part, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(part[order]) != 0, True])
+        x = target.astype(np.int64)
+        is_open = (target != x).any(axis=0)
+        settled = np.add.reduceat(is_open[order].astype(np.int64), starts[:-1]) == 0
+        result = RounderResult(SolveStatus.OPTIMAL, x)
+        solver, iterations, relaxed = "flow", 0, False
+        for number in np.flatnonzero(~settled):
+            members = np.sort(order[starts[number] : starts[number + 1]])
+            own = exact[members]
+            used, kind = np.unique(own, return_inverse=True)
+            by_type = np.argsort(kind.reshape(-1), kind="stable")
+            members, kind = members[by_type], kind.reshape(-1)[by_type]
+            values = sums.targets[:, used].astype(np.int64)
+            parent = self.problem.parent_counts
+            small = SiblingProblem(
+                self.problem.geocodes,
+                self.problem.cells[members],
+                kind,
+                None if parent is None else parent[members],
+                values,
+                values,
+            )
+            levels = [np.unique(label[members], return_inverse=True)[1] for label in within]
+            result = _rounded(RoundingPass(small, target[:, members], levels))
+            iterations += result.iterations
+            relaxed |= result.relaxed
+            solver = "highs" if result.solver == "highs" else solver
+            if result.x is None:
+                return replace(result, iterations=iterations, relaxed=relaxed)
+            x[:, members] = result.x
+        return RounderResult(SolveStatus.OPTIMAL, x, 0.0, iterations, solver, relaxed)
+
+
+def _rounded(rounding: RoundingPass) -> RounderResult:
+    """By network flow, else by HiGHS; where there is no 0/1 solution, the nearest integers."""
+    result = round_by_flow(rounding) or round_by_highs(rounding)
+    if result.x is not None:
+        return result
+    anywhere = round_anywhere(rounding.problem, rounding.target)
+    return replace(anywhere, iterations=result.iterations + anywhere.iterations)

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.sparse import linalg
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.solvers import highs
+from spineflow.tasks.solvers.highs import LinearProgram
+from spineflow.tasks.topdown.estimation import interleaved, labelled_least_squares
+from spineflow.tasks.topdown.estimation.interleaved import Sums, solve_interleaved
+from spineflow.tasks.topdown.estimation.least_squares import Pins
+from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
+from spineflow.tasks.topdown.estimation.problem import sum_rows
+from spineflow.tasks.topdown.estimation.programs import add_constraints
+from spineflow.tasks.topdown.settings import GeolevelPasses
+
+from .test_parent import assert_conserves
+
+
+def passes_of(made, coarse=("hhgq", "hhgq * hispanic")):
+    """Two passes: all other queries and a chain of the rounder, then cells."""
+    names = [name for name in made.measurements if name != "detailed"]
+    fine = ["detailed"]
+    if made.schema.universe == "units":
+        coarse = ["total"]
+    chains = tuple(tuple(marginal_query(made.schema, n) for n in chain) for chain in (coarse, fine))
+    return Passes((tuple(names), ("detailed",)), chains, interleaved=True)
+
+
+def with_exact_types(made, is_exact=None):
+    """The siblings held to their types' true numbers, those of `is_exact` alone where given."""
+    problem = made.problem
+    n_types = problem.lower.shape[1]
+    of_type = sum_rows(made.truth.astype(float), problem.type_of_cell, n_types).astype(np.int64)
+    chosen = np.ones(n_types, dtype=bool) if is_exact is None else is_exact
+    lower = np.where(chosen, of_type, problem.lower)
+    upper = np.where(chosen, of_type, problem.upper)
+    return replace(made, problem=replace(problem, lower=lower, upper=upper))
+
+
+def recorded(monkeypatch):
+    """What every pass got and gave: (pass, target, chain, rounded x)."""
+    passes = []
+    rounded = interleaved._Pass.rounded
+
+    def record(self, target, chain):
+        result = rounded(self, target, chain)
+        passes.append((self, target, chain, result.x))
+        return result
+
+    monkeypatch.setattr(interleaved._Pass, "rounded", record)
+    return passes
+
+
+def gap_of(one, x):
+    """What a linear step can take off the objective at `x`, which bounds what any can, by HiGHS,
+    relative to the objective plus one: 0 where the conditions of Karush, Kuhn and Tucker hold.
+    """
+    gradient, objective = np.zeros_like(x), 1.0
+    for measurement, label in zip(one.asked, one.labels, strict=True):
+        rows = np.empty(label.max() + 1, dtype=np.int64)
+        rows[label] = measurement.query.row_of_cell[one.problem.cells]
+        residual = sum_rows(x, label) - measurement.answers(rows)
+        objective += 0.5 * float((measurement.precision[:, None] * residual**2).sum())
+        gradient += (measurement.precision[:, None] * residual)[:, label]
+    program = LinearProgram(x.size)
+    column = np.arange(x.size).reshape(x.shape)
+    assert add_constraints(program, one.problem, column)
+    for label, answers in zip(one.pins.labels, one.pins.targets, strict=True):
+        n = answers.shape[1]
+        row = (np.arange(len(x))[:, None] * n + label).ravel()
+        program.add_rows(row, column.ravel(), 1.0, answers.ravel(), answers.ravel())
+    upper = np.full(x.size, 1e6)
+    best = highs.solve(
+        gradient.ravel(), program.matrix(), *program.bounds(), np.zeros(x.size), upper
+    )
+    return (float((gradient * x).sum()) - best.objective) / objective
+
+
+def test_estimates_meet_every_constraint(made):
+    x, records = estimate_children("0", made.problem, made.measurements, passes_of(made))
+    assert_conserves(made.problem, x)
+    assert {record.status for record in records} == {"optimal"}
+    assert not any(record.relaxed for record in records)
+
+
+def test_answers_of_an_infinite_budget_return_the_truth(made):
+    if "detailed" not in made.measurements:
+        pytest.skip("the answers do not determine the cells")
+    full = np.zeros((made.problem.n_children, made.schema.n_cells), dtype=np.int64)
+    full[:, made.problem.cells] = made.truth
+    exact = {
+        name: replace(m, values=m.query.answer(full), precision=np.ones(len(full)))
+        for name, m in made.measurements.items()
+    }
+    if made.problem.parent_counts is not None and not np.array_equal(
+        made.problem.parent_counts, made.truth.sum(0)
+    ):
+        pytest.skip("the support was cut")
+    # The first pass may fix only what its measured queries tell.
+    measured = [name for name in ("hhgq", "total") if name in exact][:1]
+    x, _ = estimate_children("0", made.problem, exact, passes_of(made, measured))
+    assert np.array_equal(x, made.truth)
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_children=st.integers(2, 7),
+    noise=st.sampled_from([1.0, 10.0, 50.0]),
+    kind=st.sampled_from(["exact", "some exact", "bounded", "root"]),
+    is_scaled=st.booleans(),
+)
+def test_every_pass_is_optimal_and_its_answers_are_held(
+    make_siblings, seed, n_children, noise, kind, is_scaled
+):
+    rng = np.random.default_rng(seed)
+    made = make_siblings(
+        seed,
+        n_children,
+        noise=noise,
+        is_root=kind == "root",
+        scale=rng.integers(1, 5, n_children).astype(float) if is_scaled else None,
+    )
+    if kind != "bounded":
+        chosen = rng.random(made.problem.lower.shape[1]) < 0.5 if kind == "some exact" else None
+        made = with_exact_types(made, chosen)
+    with pytest.MonkeyPatch.context() as patch:
+        passes = recorded(patch)
+        asked = passes_of(made)
+        x, outcomes = solve_interleaved(
+            made.problem, made.measurements, asked.least_squares, asked.rounder
+        )
+    assert_conserves(made.problem, x)
+    assert x.dtype == np.int64
+    assert not any(outcome.relaxed for outcome in outcomes)
+    if made.problem.cells.size:
+        assert {outcome.solver for outcome in outcomes} == {"admm"}
+    for one, target, _, _ in passes:
+        assert gap_of(one, target) <= 1e-3
+    for (one, _, chain, rounded), queries in zip(passes, asked.rounder, strict=True):
+        for label, query in zip(chain, queries, strict=True):
+            row = query.row_of_cell[one.problem.cells]
+            kept = sum_rows(x.astype(float), query.row_of_cell[made.problem.cells], query.n_rows)
+            given = np.zeros_like(kept)
+            np.add.at(given.T, row, rounded.T)
+            assert label.size == row.size
+            assert np.array_equal(kept, given)
+
+
+def test_cells_that_a_pass_does_not_tell_apart_are_one_class(make_siblings, monkeypatch):
+    passes = recorded(monkeypatch)
+    made = with_exact_types(make_siblings(3, 5))
+    asked = passes_of(made)
+    solve_interleaved(made.problem, made.measurements, asked.least_squares, asked.rounder)
+    first, last = passes
+    told = [*asked.rounder[0], marginal_query(made.schema, "votingage * hispanic")]
+    rows = np.array([query.row_of_cell[made.problem.cells] for query in told])
+    assert first[0].problem.cells.size == np.unique(rows, axis=1).shape[1]
+    assert last[0].problem.cells.size == made.problem.cells.size
+
+
+def test_parts_round_as_well_as_the_whole(make_siblings, monkeypatch):
+    """The rounder's parts have together the optimum of all classes at once."""
+    passes = recorded(monkeypatch)
+    made = with_exact_types(make_siblings(11, 6, noise=10.0))
+    asked = passes_of(made)
+    solve_interleaved(made.problem, made.measurements, asked.least_squares, asked.rounder)
+    for one, target, chain, rounded in passes:
+        held = [
+            (label, values.astype(np.int64))
+            for label, values in zip(one.pins.labels, one.pins.targets, strict=True)
+        ]
+        target = interleaved.on_grid(target)
+        whole = interleaved.RoundingPass(one.problem, target, chain, tuple(held))
+        best = interleaved.round_by_flow(whole)
+        assert cost_of(target, chain, rounded) == pytest.approx(
+            cost_of(target, chain, best.x), abs=1e-3
+        )
+
+
+def cost_of(target, chain, x):
+    """Interpolated distance (7.7) of integers from a target, over the queries of a pass."""
+    base = np.floor(target)
+    cost = 0.0
+    for label in chain:
+        wanted, ones = sum_rows(target - base, label), sum_rows(x - base, label)
+        whole = np.floor(wanted)
+        step = np.clip(ones - whole, 0.0, 1.0) * (1.0 - 2.0 * (wanted - whole))
+        cost += (-np.minimum(ones, whole) + step + np.maximum(ones - whole - 1.0, 0.0)).sum()
+    return cost
+
+
+def test_thousands_of_cells_take_no_matrix_of_their_pairs():
+    """A part of 4,000 classes in 3 children, joined by a query of two answers."""
+    rng = np.random.default_rng(5)
+    c, k = 3, 4000
+    truth = rng.poisson(2.0, (c, k))
+    rows = (np.arange(k) % 2)[None, :]
+    noisy = truth + rng.normal(0, 3, truth.shape)
+    totals = sum_rows(truth.astype(float), rows[0])
+    exact = np.arange(k) % 50
+    problem = labelled_least_squares.LabelledProblem(
+        np.ones(c),
+        np.ones(k),
+        noisy + totals[:, rows[0]],
+        rows,
+        np.ones(2),
+        truth.sum(0),
+        exact,
+        sum_rows(truth.astype(float), exact),
+        None,
+        None,
+        None,
+        np.ones((c, k), dtype=bool),
+    )
+    solution = labelled_least_squares.solve(problem)
+    x = solution.x
+    assert np.abs(x.sum(0) - truth.sum(0)).max() < 1e-6
+    assert np.abs(sum_rows(x, exact) - sum_rows(truth.astype(float), exact)).max() < 1e-6
+    assert x.min() > -1e-4
+    gradient = x + sum_rows(x, rows[0])[:, rows[0]] - problem.linear
+    # On positive cells the gradient is a parent's price plus a row's: what is left of it is zero.
+    inside = x > 1e-3
+    design = np.zeros((int(inside.sum()), k + c * 50))
+    child, cell = np.nonzero(inside)
+    design[np.arange(child.size), cell] = 1.0
+    design[np.arange(child.size), k + child * 50 + exact[cell]] = 1.0
+    rest = linalg.lsqr(sparse.csr_array(design), gradient[inside], atol=1e-12, btol=1e-12)[3]
+    assert rest < 1e-2
+
+
+def test_totals_of_groups_that_nothing_else_settles_have_no_labelled_sums(make_siblings):
+    made = make_siblings(12, 4)
+    group = np.array([0, 1, 1, 0])
+    totals = np.bincount(group, made.truth.sum(1)).astype(np.int64)
+    grouped = replace(made.problem, group_of_child=group, group_totals=totals)
+    assert Sums.of(made.problem, Pins()) is not None
+    assert Sums.of(grouped, Pins()) is None
+    assert Sums.of(with_exact_types(replace(made, problem=grouped)).problem, Pins()) is not None
+
+
+def test_interleaved_passes_come_in_pairs():
+    with pytest.raises(ValueError, match="as many of the rounder"):
+        GeolevelPasses(
+            least_squares=(("total",), ("detailed",)), rounder=(("detailed",),), interleaved=True
+        )
