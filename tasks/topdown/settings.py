@@ -40,6 +40,7 @@ from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.runs.stores import is_url
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
+from spineflow.tasks.topdown.workload.estimators import refuse_other_estimators
 from spineflow.tasks.topdown.workload.idle import refuse_idle_settings
 
 Universe = str
@@ -412,8 +413,7 @@ class TopdownSettings(ProductSettings):
                 refuse("input.geometry must be a path")
             if self.is_declared:
                 refuse("input.geometry draws a map of the redistricting tables; take it out")
-        if not self.has_all_measurements:
-            _refuse_on_demand(self, refuse)
+        refuse_other_estimators(self, refuse)
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of other flows, spines, estimators and geolevels; see `workload.idle`."""
@@ -467,19 +467,6 @@ def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The table under a key; empty if there is none or something else."""
     found = tree.get(key)
     return found if isinstance(found, Mapping) else {}
-
-
-def _refuse_on_demand(settings: TopdownSettings, refuse: Refuse) -> None:
-    """Refuse what needs answers that are not drawn on demand."""
-    asked = [name for name in settings.run.universes if settings.is_on_demand(name)]
-    where = f"workload.{asked[0]}.on_demand"
-    if settings.measured is not None:
-        refuse(f"{where} belongs to runs that draw noise; take it out")
-    if settings.run.estimator != "topdown":
-        refuse(
-            f"{where} draws the answers that the estimator topdown reads; run.estimator = "
-            f'"{settings.run.estimator}" needs them all: take either out'
-        )
 
 
 def _refuse_declared(settings: TopdownSettings, refuse: Refuse) -> None:
@@ -593,11 +580,6 @@ def _refuse_queries(
         refuse(
             f"workload.{universe}.passes at {geolevel}: each rounder pass must be a chain in "
             "which every query refines the one before it"
-        )
-    if spelt.interleaved and settings.run.estimator != "topdown":
-        refuse(
-            f"workload.{universe}.passes at {geolevel} interleave, as those of the estimator "
-            f'topdown can; run.estimator = "{settings.run.estimator}" needs other passes'
         )
     unused = set(settings.budget_of(universe).query_shares[geolevel]) - measured
     if unused:

@@ -1,0 +1,32 @@
+"""Settings that only the estimator topdown can follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spineflow.tasks.runs.settings import Refuse
+
+if TYPE_CHECKING:
+    from spineflow.tasks.topdown.settings import TopdownSettings
+
+
+def refuse_other_estimators(settings: TopdownSettings, refuse: Refuse) -> None:
+    """Refuse measurement on demand where it is not drawn or not enough, and passes that interleave
+    beside an estimator that has passes of its own.
+    """
+    estimator = settings.run.estimator
+    for universe in settings.run.universes:
+        where = f"workload.{universe}"
+        if settings.is_on_demand(universe) and settings.measured is not None:
+            refuse(f"{where}.on_demand belongs to runs that draw noise; take it out")
+        if settings.is_on_demand(universe) and estimator != "topdown":
+            refuse(
+                f"{where}.on_demand draws the answers that the estimator topdown reads; "
+                f'run.estimator = "{estimator}" needs them all: take either out'
+            )
+        passes = settings.workload_of(universe).passes.values()
+        if any(one.interleaved for one in passes) and estimator != "topdown":
+            refuse(
+                f"{where}.passes interleave, as those of the estimator topdown can; "
+                f'run.estimator = "{estimator}" needs other passes'
+            )
