@@ -11,7 +11,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
 )
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_country import generate_country

@@ -42,7 +42,6 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_parameters,
 )
 from spineflow.tasks.detailed_groups.ingest.inputs import read_blocks
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.ingest.steps import count, ingest
 from spineflow.tasks.detailed_groups.ingest.target_counts import (
     target_counts,
@@ -67,7 +66,13 @@ from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.release.steps import write_tables
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.idle import refuse_idle_settings
+from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.detailed_groups.workload.regions import areas_of
+from spineflow.tasks.detailed_groups.workload.wanted_margins import (
+    refuse_missed_margins,
+    shown_percent,
+)
 from spineflow.tasks.pages.document import Table as ReportTable
 from spineflow.tasks.pages.numbers import shown_epsilon
 from spineflow.tasks.runs.comparison import write_comparison
@@ -174,9 +179,13 @@ def _measured(run: RunDirectory, charged: Call) -> Wave:
 def refuse(settings: DetailedGroupsSettings) -> None:
     """Refuse parameters or a specification that contradict themselves, before input is read.
 
+    Budgets that miss a wanted margin are refused too.
     Working out the costs refuses budgets whose noise is too wide for its threshold to be known.
     """
-    refuse_idle_settings(settings, parameters_of(settings))
+    parameters = parameters_of(settings)
+    refuse_idle_settings(settings, parameters)
+    if parameters.wanted.by_level and not settings.privacy.infinite:
+        refuse_missed_margins(parameters, read_specification(settings.input.parameters))
     costs(settings)
 
 
@@ -188,12 +197,24 @@ def check(settings: DetailedGroupsSettings) -> None:
     accepted = found.accepted(with_counts=with_counts)
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
     parameters = parameters_of(settings)
+    if parameters.wanted.by_level:
+        _print_wanted(parameters)
     print_notes(redundant_spending(settings, parameters, accepted.blocks, declared))
+
+
+def _print_wanted(parameters: MechanismParameters) -> None:
+    """The budgets of the levels that want a margin of error."""
+    percent = shown_percent(parameters.wanted.coverage)
+    table = Table("region type", "level", f"{percent} % margin wanted", "budget", "exactly")
+    for (region_type, level), due in parameters.wanted.by_level.items():
+        budget = parameters.budget_of(region_type, level)
+        table.add_row(region_type, str(level), str(due), f"{float(budget):.6g}", str(budget))
+    page().print(table)
 
 
 def print_costs(settings: DetailedGroupsSettings) -> None:
     """The same as tables."""
-    console = page()
+    console, parameters = page(), parameters_of(settings)
     for region_pass, report in costs(settings).items():
         native = report["native"]
         symbol = "epsilon" if "epsilon" in native else "rho"
@@ -207,7 +228,8 @@ def print_costs(settings: DetailedGroupsSettings) -> None:
             "level": "level",
             "budget": "budget",
             "groups of a person": "stability",
-            "95 % margin": "margin",
+            f"{shown_percent(parameters.wanted.coverage)} % margin": "margin",
+            **({"wanted": "margin_wanted"} if parameters.wanted.by_level else {}),
             "total only": "margin_total_only",
             "1.96 s.d.": "margin_by_formula",
             "target": "margin_target",
@@ -220,7 +242,6 @@ def print_costs(settings: DetailedGroupsSettings) -> None:
             cells += [_decimal(level["needed_budget"].get(name)) for name in needed]
             table.add_row(*("" if cell is None else str(cell) for cell in cells))
         console.print(table)
-    parameters = parameters_of(settings)
     with suppress(InputRefused, UnreadableInput):
         blocks, invariants = read_blocks(settings.input.tables, parameters)
         declared = invariants if settings.mechanism.units_are_invariant else None

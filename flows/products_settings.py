@@ -104,6 +104,15 @@ class ProductsSettings(ProductSettings):
         }
         return {**own, "products": expanded}
 
+    def settled(self) -> Self:
+        """With the settings of every product settled."""
+        chosen = {
+            name: own.settled()
+            for name in type(self.products).model_fields
+            if (own := getattr(self.products, name)) is not None
+        }
+        return self.model_copy(update={"products": self.products.model_copy(update=chosen)})
+
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse products of other people, then what a product's own settings get wrong."""
         for name, settings in self.products.chosen().items():

@@ -130,6 +130,7 @@ class Product:
     ) -> ProductSettings:
         """Settings from a file, tables or overrides, checked as far as that needs no input."""
         settings = load_settings(self.settings, source, presets=PRESETS, overrides=overrides)
+        settings = settings.settled()
         self.refuse(settings)
         refuse_missing_runner(settings.run)
         return settings

@@ -180,7 +180,8 @@ def _with_budgets(
     for place, loss in losses.items():
         region_type, _, level = place.partition(":")
         budgets.setdefault(region_type, {})[level] = loss
-    mechanism = settings.mechanism.model_copy(update={"budgets": budgets})
+    # A search moves budgets away from those that wanted margins have set.
+    mechanism = settings.mechanism.model_copy(update={"budgets": budgets, "margins": None})
     return settings.model_copy(update={"mechanism": mechanism})
 
 

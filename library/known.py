@@ -51,7 +51,7 @@ class Known:
         from spineflow.flows.registry import PRESETS
         from spineflow.tasks.runs.settings_files import load_settings
 
-        settings = load_settings(self.model, source, presets=PRESETS)
+        settings = load_settings(self.model, source, presets=PRESETS).settled()
         if self.refuse:
             _part(self.refuse)(settings)
         return settings

@@ -296,7 +296,7 @@ def groups_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
         generate_persons,
         generate_specification,
     )
-    from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+    from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 
     folder = tmp_path_factory.mktemp("groups")
     states = ("44", "25", "72")
@@ -329,6 +329,7 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
             'confidential = false}\nprivacy = {dataset = "groups", seed = 5}\n'
         )
         settings = load_settings(DetailedGroupsSettings, file, presets=folder, overrides=overrides)
+        settings = settings.settled()
         run = RunDirectory(folder / "run")
         run.root.mkdir()
         start_run(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     CONFIG_FILE,
+    COVERAGE,
+    WantedMargins,
     budget_key,
     thresholds_key,
 )
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 from spineflow.tasks.detailed_groups.workload.specification import SPECIFICATION_FILES
+from spineflow.tasks.detailed_groups.workload.wanted_margins import budgets_for_margins
 from spineflow.tasks.runs.settings import (
     ExactFraction,
     FilePath,
@@ -70,6 +75,10 @@ class MechanismSettings(Section):
     stage_1_fraction: ExactFraction | None = None
     budgets: dict[str, dict[str, ExactFraction]] = {}
     """By region type and iteration level, for example `USA.2`."""
+    margins: dict[str, dict[str, NonNegativeInt]] | None = None
+    """Margins of error that set the budgets of levels, by region type and iteration level."""
+    confidence: ExactFraction | None = None
+    """Probability with which margins of error hold; None for 95 %."""
     thresholds: dict[str, dict[str, tuple[int, ...]]] = {}
     zero_suppression_chance: ExactFraction | None = None
     allow_negative_counts: bool | None = None
@@ -85,6 +94,20 @@ class MechanismSettings(Section):
     suppress_alone_above_combination: bool | Literal["cells"] = False
     """Whether an 'alone' group above that in any combination is hidden: above in its total, or,
     with "cells", in any cell where both show cells."""
+
+    @property
+    def coverage(self) -> Fraction:
+        """The probability with which margins of error hold."""
+        return COVERAGE if self.confidence is None else self.confidence
+
+    @property
+    def wanted(self) -> WantedMargins:
+        """The margins that are wanted, and the probability with which all of them hold."""
+        levels = (self.margins or {}).items()
+        return WantedMargins(
+            self.coverage,
+            {(kind, int(level)): due for kind, own in levels for level, due in own.items()},
+        )
 
     @property
     def config(self) -> dict[str, Any]:
@@ -132,19 +155,45 @@ class DetailedGroupsSettings(ProductSettings):
     mechanism: MechanismSettings = MechanismSettings()
     explorer: ExplorerSettings = ExplorerSettings()
 
+    def settled(self) -> Self:
+        """These settings with the least budgets of the levels that want a margin and have none.
+
+        The budgets are worked out from the parameters' files, and frozen with the run.
+        """
+        own = self.mechanism
+        missing = [
+            (region_type, level)
+            for region_type, level in own.wanted.by_level
+            if str(level) not in own.budgets.get(region_type, {})
+        ]
+        if not missing:
+            return self
+        # Of the budgets that are worked out, whether they are above 0 is all that matters yet.
+        config = own.config | {budget_key(*level): Fraction(1) for level in missing}
+        folder = self.input.parameters
+        parameters = read_parameters(folder, config, own.wanted, infinite=self.privacy.infinite)
+        found = budgets_for_margins(parameters, read_specification(folder))
+        budgets = {region_type: dict(levels) for region_type, levels in own.budgets.items()}
+        for region_type, level in missing:
+            if (region_type, level) in found:
+                budgets.setdefault(region_type, {})[str(level)] = found[region_type, level]
+        return self.model_copy(update={"mechanism": own.model_copy(update={"budgets": budgets})})
+
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Check which input there is, and the names of region types and levels."""
         given = tuple(self.input.tables)
         if given not in (("data",), CENSUS_TABLES):
             refuse("[input] needs either data, or all of persons, units and geography")
         levels = {str(level) for level in LEVELS}
-        for key in ("budgets", "thresholds"):
-            for region_type, values in getattr(self.mechanism, key).items():
+        for key in ("budgets", "margins", "thresholds"):
+            for region_type, values in (getattr(self.mechanism, key) or {}).items():
                 if region_type not in REGION_TYPES or not set(values) <= levels:
                     refuse(
                         f"mechanism.{key}.{region_type} must be one of "
                         f"{', '.join(REGION_TYPES)}, with the levels 1 and 2"
                     )
+        if not 0 < self.mechanism.coverage < 1:
+            refuse("mechanism.confidence must be above 0 and below 1")
         if sorted(self.mechanism.summary_levels) != sorted(REGION_TYPES):
             refuse(f"mechanism.summary_levels must order all of {', '.join(REGION_TYPES)}")
         if self.mechanism.units_are_invariant and given != CENSUS_TABLES:

@@ -209,6 +209,13 @@ class ProductSettings(Section):
         """A settings file's table with everything that it leaves to presets."""
         return with_preset(cls, own)
 
+    def settled(self) -> Self:
+        """These settings with what follows from the files that they name; by default, themselves.
+
+        Asked once, of the settings that are given: a run keeps what it has frozen.
+        """
+        return self
+
     @classmethod
     def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         """The preset less what the file's own settings replace as a whole; by default, nothing."""

@@ -38,7 +38,7 @@ def main() -> None:
         generate_persons,
         generate_specification,
     )
-    from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+    from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--persons", type=int, default=200_000)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country

@@ -20,8 +20,8 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_specification,
 )
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.replicate import read_dataset

@@ -13,7 +13,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
 )
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.trips.ingest.generate_trees import generate_tree
 
 

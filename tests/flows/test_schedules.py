@@ -21,7 +21,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
 )
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger import charges, charging, claims, store
 from spineflow.tasks.ledger.claims import Claim

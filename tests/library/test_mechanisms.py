@@ -11,7 +11,7 @@ import pytest
 import spineflow
 from spineflow.flows.cli import main
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 

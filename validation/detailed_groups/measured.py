@@ -36,14 +36,16 @@ COLUMNS = [
 class GroupCounts:
     """Counts of all groups of a run, by the number of the group.
 
-    `table` and `is_shown` have shape (n_groups,); the counts of group g are
-    `cells[first_cell[g] : first_cell[g] + N_CELLS[table[g]]]`.
+    `table`, `is_shown` and `source` have shape (n_groups,); the counts of group g are
+    `cells[first_cell[g] : first_cell[g] + N_CELLS[table[g]]]`, and `source[g]` is the group that
+    they were measured of.
     """
 
     table: np.ndarray
     first_cell: np.ndarray
     cells: np.ndarray
     is_shown: np.ndarray
+    source: np.ndarray
 
     @property
     def totals(self) -> np.ndarray:
@@ -97,7 +99,7 @@ def read_measurements(
     cells = np.concatenate([*parts, np.zeros(1, dtype=np.int64)])
     # Groups that were not measured get a count of their own, so that later checks can go on.
     first_cell[times == 0] = n_cells
-    return GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool))
+    return GroupCounts(table, first_cell, cells, np.ones(n, dtype=bool), np.arange(n))
 
 
 def _refuse_lengths(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from spineflow.validation.detailed_groups.margins import cells_in_rows, check_margins
 from spineflow.validation.detailed_groups.measured import (
     GroupCounts,
     refuse_missing_columns,
@@ -40,7 +41,13 @@ _TIDY_COLUMNS = (
     "age_start",
     "age_end",
     "count",
+    "variance",
+    "measured_at",
+    "margin",
 )
+_MARGIN = "margin"
+"""The one column that a tidy file of version 0.2.0 and before lacks."""
+
 _TABLES = ("T01001", "T02001", "T02002", "T02003")
 _SEXES = {"1": 0, "2": 1, "male": 0, "female": 1}
 _MOST_BINS = max(map(len, AGE_BINS.values()))
@@ -55,6 +62,7 @@ class ReleaseFailures:
     keys: Failures
     cells: Failures
     marginals: Failures
+    margins: Failures
     negative: Failures
     files: Failures
 
@@ -166,6 +174,8 @@ def _read(
             batch.column(name).fill_null(-1).to_numpy().astype(np.int64)
             for name in ("age_start", "age_end")
         ]
+        if _MARGIN in batch.schema.names:
+            _check_noise(batch, group, is_total, ages[0] == -1, expected, counts, failures)
         totals.append(_Totals(group[is_total], count[is_total]))
         own = ~is_total
         cells.append(_Cells(group[own], sex[own], ages[0][own], ages[1][own], count[own]))
@@ -277,6 +287,30 @@ def _check_tables(
     )
 
 
+def _check_noise(
+    batch: pa.RecordBatch,
+    group: np.ndarray,
+    is_total: np.ndarray,
+    is_marginal: np.ndarray,
+    expected: ExpectedRun,
+    counts: GroupCounts,
+    failures: ReleaseFailures,
+) -> None:
+    """Rows of known groups have the margin and variance of the counts that they are sums of."""
+    rows = np.flatnonzero(group >= 0)
+    places, names = _encoded(batch.column("measured_at"))
+    check_margins(
+        group[rows],
+        cells_in_rows(counts.table[group[rows]], is_total[rows], is_marginal[rows]),
+        batch.column(_MARGIN).to_numpy()[rows],
+        batch.column("variance").to_numpy()[rows],
+        np.array(names)[places[rows]],
+        counts,
+        expected,
+        failures.margins,
+    )
+
+
 def _named(expected: ExpectedRun, group: int) -> str:
     return expected.level_of(group).describe(group)
 
@@ -346,12 +380,13 @@ def _tidy_batches(
 ) -> Iterator[pa.RecordBatch]:
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    refuse_missing_columns(path, _TIDY_COLUMNS)
-    coded = ["region_id", "region_type", "iteration_code", "table", "sex"]
+    refuse_missing_columns(path, [name for name in _TIDY_COLUMNS if name != _MARGIN])
+    coded = ["region_id", "region_type", "iteration_code", "table", "sex", "measured_at"]
     with pq.ParquetFile(path, read_dictionary=coded) as file:
         stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()
         _check_stamp(path, stamp == NOT_PRIVATE, expected, failures)
-        yield from file.iter_batches(batch_size=1 << 18, columns=list(_TIDY_COLUMNS))
+        columns = [name for name in _TIDY_COLUMNS if name in file.schema_arrow.names]
+        yield from file.iter_batches(batch_size=1 << 18, columns=columns)
 
 
 def _check_stamp(

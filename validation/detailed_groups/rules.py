@@ -90,6 +90,7 @@ def _copy_donors(
             groups, source = groups[source >= 0], source[source >= 0]
             counts.table[groups] = counts.table[source]
             counts.first_cell[groups] = counts.first_cell[source]
+            counts.source[groups] = counts.source[source]
             counts.is_shown[groups] = True
 
 

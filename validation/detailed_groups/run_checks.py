@@ -28,6 +28,7 @@ CHECKS: Mapping[str, str] = {
     "keys_are_complete": "every group with ages has each cell and marginal of its table once",
     "cells_are_those_measured": "or those of the region that lends its counts",
     "marginals_add_up": "to the cells of their sex",
+    "margins_are_those_of_the_noise": "of every count in the tidy file, and its variance",
     "counts_are_not_negative": "where negative counts are not allowed",
     "files_agree": "text and Parquet files hold the same release and carry the stamp if due",
 }
@@ -69,6 +70,7 @@ def run_checks(
                 keys=failures["keys_are_complete"],
                 cells=failures["cells_are_those_measured"],
                 marginals=failures["marginals_add_up"],
+                margins=failures["margins_are_those_of_the_noise"],
                 negative=failures["counts_are_not_negative"],
                 files=failures["files_agree"],
             ),

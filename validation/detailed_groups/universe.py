@@ -110,6 +110,7 @@ class ExpectedRun:
     coterminous : by region type, the number of the set of coterminous regions that a region is in.
     counterparts : 'alone' iteration code to that in any combination; None if none is suppressed.
     compares_cells : whether these are compared in the cells too that both show.
+    confidence : the probability with which the margins of released counts hold.
     """
 
     levels: tuple[ExpectedLevel, ...]
@@ -123,6 +124,7 @@ class ExpectedRun:
     counterparts: Mapping[str, str] | None
     is_private: bool
     compares_cells: bool = False
+    confidence: Fraction = Fraction(95, 100)
 
     @property
     def n_groups(self) -> int:

@@ -58,6 +58,7 @@ def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Expecte
         else None,
         compares_cells=mechanism.suppress_alone_above_combination == "cells",
         is_private=settings.is_private,
+        confidence=mechanism.coverage,
     )
 
 

@@ -22,12 +22,6 @@ from spineflow.tasks.detailed_groups.ingest.inputs import (
     GroupsInput,
     check_groups_input,
 )
-from spineflow.tasks.detailed_groups.ingest.parameters import (
-    copy_parameters,
-    parameters_digest,
-    read_parameters,
-    read_specification,
-)
 from spineflow.tasks.detailed_groups.ingest.region_names import read_names, write_run_names
 from spineflow.tasks.detailed_groups.paths import (
     Shard,
@@ -41,6 +35,12 @@ from spineflow.tasks.detailed_groups.paths import (
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mapping import IterationUniverse, iteration_universe
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.parameters import (
+    copy_parameters,
+    parameters_digest,
+    read_parameters,
+    read_specification,
+)
 from spineflow.tasks.detailed_groups.workload.regions import (
     REGION_TYPES,
     RegionDomain,
@@ -68,6 +68,7 @@ def parameters_of(settings: DetailedGroupsSettings, directory: str = "") -> Mech
     return read_parameters(
         directory or settings.input.parameters,
         settings.mechanism.config,
+        settings.mechanism.wanted,
         infinite=settings.privacy.infinite,
     )
 

@@ -1,1 +1,1 @@
-"""Release of detailed race and ethnicity groups: tables, report and the explorer of budgets."""
+"""Release of detailed race and ethnicity groups: tables and report."""

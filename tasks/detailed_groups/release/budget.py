@@ -8,10 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
-from spineflow.tasks.detailed_groups.release.explorer import (
-    COVERAGE,
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, ExplorerSettings
+from spineflow.tasks.detailed_groups.workload.explorer import (
     LevelBudget,
     budget_by_formula,
     budget_for_margin,
@@ -20,11 +19,10 @@ from spineflow.tasks.detailed_groups.release.explorer import (
     noise_parameter,
     target_of,
 )
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, ExplorerSettings
-from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.detailed_groups.workload.specification import Specification
+from spineflow.tasks.detailed_groups.workload.wanted_margins import level_budgets, shown_percent
 from spineflow.tasks.ledger.accounting import (
     PURE_DP,
     SAFETAB_P,
@@ -45,8 +43,9 @@ from spineflow.tasks.runs.errors import InputRefused
 class LevelFigures:
     """What the budget of a population group level buys.
 
-    margin : the smallest m with P(|X| <= m) >= 95 % for the noise of the second stage;
-        `margin_total_only` that for groups measured by a total only.
+    margin : the smallest m with P(|X| <= m) >= the coverage that is asked for, X being the noise of
+        the second stage; `margin_total_only` that for groups measured by a total only.
+    wanted : the margin that the settings want; None for none.
     margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
     margin_target : the margin for which the paper's formula gives this budget, rounded.
     threshold : the largest total that is suppressed, None where none is.
@@ -57,6 +56,7 @@ class LevelFigures:
     budget: LevelBudget
     margin: int
     margin_total_only: int
+    wanted: int | None
     margin_by_formula: int | None
     margin_target: int | None
     threshold: int | None
@@ -72,23 +72,6 @@ class LevelFigures:
         return f"{self.region_type}, level {self.level}"
 
 
-def level_budgets(
-    parameters: MechanismParameters, specification: Specification, region_pass: str
-) -> dict[tuple[str, int], LevelBudget]:
-    """Budget and stability of every measured level of a pass, by region type and level."""
-    found = {}
-    for item in parameters.budgets_of(region_pass):
-        granularity = REGION_TYPES[item.region_type].granularity
-        universe = iteration_universe(specification, granularity, item.level)
-        found[item.region_type, item.level] = LevelBudget(
-            item.budget,
-            stability(universe, parameters.max_race_codes),
-            parameters.stage_1_fraction,
-            parameters.is_pure,
-        )
-    return found
-
-
 def level_figures(
     parameters: MechanismParameters, specification: Specification, region_pass: str
 ) -> tuple[LevelFigures, ...]:
@@ -97,7 +80,7 @@ def level_figures(
     Raises InputRefused for a budget so small that its noise is too wide to tell them.
     """
     budgets = level_budgets(parameters, specification, region_pass)
-    chance = parameters.zero_suppression_chance
+    chance, wanted = parameters.zero_suppression_chance, parameters.wanted
     figures = []
     for (region_type, level), budget in budgets.items():
         noise = budget.second_stage
@@ -107,8 +90,9 @@ def level_figures(
                     region_type,
                     level,
                     budget,
-                    margin=margin(noise, COVERAGE),
-                    margin_total_only=margin(budget.total_only, COVERAGE),
+                    margin=margin(noise, wanted.coverage),
+                    margin_total_only=margin(budget.total_only, wanted.coverage),
+                    wanted=wanted.by_level.get((region_type, level)),
                     margin_by_formula=None if budget.is_pure else margin_by_formula(noise),
                     margin_target=target_of(budget),
                     threshold=threshold_of(region_type, noise, chance),
@@ -171,7 +155,10 @@ def bounded_epsilons(guarantee: Guarantee) -> dict[str, float]:
 
 
 def needed_budgets(
-    level: LevelBudget, region_type: str, explorer: ExplorerSettings, chance: Fraction | None
+    level: LevelBudget,
+    region_type: str,
+    explorer: ExplorerSettings,
+    parameters: MechanismParameters,
 ) -> dict[str, str | None]:
     """The smallest budgets of a level that meet the settings' targets, as strings.
 
@@ -179,10 +166,12 @@ def needed_budgets(
     the paper's, exact too. Raises InputRefused for targets that cannot be met.
     """
     found: dict[str, str | None] = {}
-    decimals = explorer.decimals
+    decimals, chance = explorer.decimals, parameters.zero_suppression_chance
+    coverage = parameters.wanted.coverage
     try:
         if explorer.margin is not None:
-            found["margin"] = str(budget_for_margin(level, explorer.margin, decimals=decimals))
+            due = budget_for_margin(level, explorer.margin, coverage=coverage, decimals=decimals)
+            found["margin"] = str(due)
             if explorer.margin and not level.is_pure:
                 found["margin_by_formula"] = str(budget_by_formula(level, explorer.margin))
         if explorer.threshold is not None and chance:
@@ -216,14 +205,15 @@ def needed_budget(
         raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
     level = levels[target]
     try:
-        found = budget_for_margin(level, margin)
+        found = budget_for_margin(level, margin, coverage=parameters.wanted.coverage)
     except ValueError as error:
         raise InputRefused(f"--target {target}: {error}.") from None
     symbol = "epsilon" if level.is_pure else "rho"
+    percent = shown_percent(parameters.wanted.coverage)
     return (
         f"A count of {target} is within {margin} of the truth, but for post-processing, with a "
-        f"probability of 95 % at {symbol} {float(found):.6g} of the level "
-        f"(now {float(level.budget):.4g})"
+        f"probability of {percent} % at {symbol} {float(found):.6g} of the level (now "
+        f"{float(level.budget):.4g})"
     )
 
 
@@ -257,14 +247,16 @@ def _pass_report(
                 "level": item.level,
                 "budget": str(item.budget.budget),
                 "stability": item.budget.stability,
+                "confidence": str(parameters.wanted.coverage),
                 "margin": item.margin,
+                "margin_wanted": item.wanted,
                 "margin_total_only": item.margin_total_only,
                 "margin_by_formula": item.margin_by_formula,
                 "margin_target": item.margin_target,
                 "suppression_threshold": item.threshold,
                 "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
                 "needed_budget": needed_budgets(
-                    item.budget, item.region_type, explorer, parameters.zero_suppression_chance
+                    item.budget, item.region_type, explorer, parameters
                 ),
             }
             for item in figures
@@ -280,7 +272,7 @@ def _queries(item: LevelFigures, total: Fraction) -> Iterator[dict[str, str | No
         ("stage 1", gamma, budget.first_stage),
         ("stage 2", 1 - gamma, budget.second_stage),
     )
-    for name, share, noise in parts:
+    for name, share, noise in parts if gamma else parts[:1]:
         parameter = str(noise_parameter(noise))
         yield {
             "geolevel": item.region_type,

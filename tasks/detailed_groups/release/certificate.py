@@ -10,6 +10,7 @@ from spineflow.tasks.detailed_groups.release.budget import guarantee_of_pass, le
 from spineflow.tasks.detailed_groups.release.margins_of_error import margins_section
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.wanted_margins import shown_percent
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.pages.document import Section
 from spineflow.tasks.runs.directory import RunDirectory
@@ -26,7 +27,7 @@ def write_certificate(run: RunDirectory, settings: DetailedGroupsSettings) -> No
             for region_pass in parameters.passes
             for figure in level_figures(parameters, specification, region_pass)
         ]
-        sections = (margins_section(tuple(figures)),)
+        sections = (margins_section(tuple(figures), parameters.wanted.coverage),)
     write(run, settings, facts_of(settings, parameters, sections))
 
 
@@ -45,8 +46,9 @@ def facts_of(
         ),
         public=(
             f"{BLURRED} A number of a small group says little: {_suppression(parameters)}The "
-            "margin within which a number is of the truth in 95 of 100 cases stands under margins "
-            "of error."
+            "margin within which a number is of the truth in "
+            f"{shown_percent(parameters.wanted.coverage)} of 100 cases stands under margins of "
+            "error."
         ),
         statement=statement_of(settings, parameters),
         exact=exact_of(settings),

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from spineflow.tasks.detailed_groups.postprocess.groups import released
+from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
 from spineflow.tasks.detailed_groups.release.tables import (
     TIDY,
     GroupNames,
@@ -39,13 +40,19 @@ _TEXT = pa.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="
 
 
 def write_release(
-    folder: Path, parts: Iterable[pa.Table], names: GroupNames, *, is_private: bool = True
+    folder: Path,
+    parts: Iterable[pa.Table],
+    names: GroupNames,
+    noise: CountNoise,
+    *,
+    is_private: bool = True,
 ) -> None:
     """Write `t1.csv`, `t2.csv` and `population_groups.parquet` into a folder.
 
     Args:
         parts: groups with the columns `COUNTED`; those that are suppressed are left out.
         names: names of the iterations of all groups, and of regions.
+        noise: noise of the counts of every level.
     """
     metadata = {} if is_private else {STAMP_KEY: NOT_PRIVATE}
     stamp = b"" if is_private else f"# {NOT_PRIVATE}\n".encode()
@@ -65,7 +72,7 @@ def write_release(
                     rows = count_rows(groups)
                     _append(t1, t1_rows(groups, rows))
                     _append(t2, t2_rows(groups, rows))
-                    tidy.write_table(tidy_rows(groups, rows, names))
+                    tidy.write_table(tidy_rows(groups, rows, names, noise))
 
 
 def _slices(groups: pa.Table) -> Iterator[pa.Table]:

@@ -11,6 +11,7 @@ from spineflow.tasks.detailed_groups.release.budget import LevelFigures
 from spineflow.tasks.detailed_groups.release.certificate import statement_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.wanted_margins import shown_percent
 from spineflow.tasks.pages.document import Section
 from spineflow.tasks.runs.reports import Overview, bars_panel
 
@@ -25,7 +26,7 @@ def overview(
 
     `figures` are those of the levels that are measured with noise.
     """
-    shown = _implied(figures) if accuracy is None else _errors(accuracy)
+    shown = _implied(figures, parameters) if accuracy is None else _errors(accuracy)
     return Overview(
         f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
         "adaptive mechanism SafeTab-P",
@@ -74,14 +75,14 @@ def _errors(accuracy: pd.DataFrame) -> Section:
     )
 
 
-def _implied(figures: Sequence[LevelFigures]) -> Section:
-    title = "What the budget implies"
+def _implied(figures: Sequence[LevelFigures], parameters: MechanismParameters) -> Section:
+    title, percent = "What the budget implies", shown_percent(parameters.wanted.coverage)
     if not figures:
         return Section(title, ("No noise was drawn.",))
     return bars_panel(
         title,
-        "Margin of error of a count: it is within this of the truth in 95 of 100 cases.",
+        f"Margin of error of a count: it is within this of the truth in {percent} of 100 cases.",
         [shown_level(item.region_type, item.level) for item in figures],
         {"margin": [float(item.margin) for item in figures]},
-        value_label="margin of error, 95 % (persons)",
+        value_label=f"margin of error, {percent} % (persons)",
     )

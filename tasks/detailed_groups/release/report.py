@@ -67,7 +67,10 @@ def report(
         )
     sections = [guarantee_section(parameters, infinite=settings.privacy.infinite)]
     if figures:
-        sections += [margins_section(figures), suppression_section(figures, parameters)]
+        sections += [
+            margins_section(figures, parameters.wanted.coverage),
+            suppression_section(figures, parameters),
+        ]
     sections.append(_shares(run, settings))
     if settings.mechanism.coterminous:
         sections.append(_coterminous(run, settings, parameters))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from spineflow.tasks.detailed_groups.ingest.ingest import run_specification
 from spineflow.tasks.detailed_groups.ingest.region_names import read_run_names
 from spineflow.tasks.detailed_groups.postprocess.run import groups_to_release
+from spineflow.tasks.detailed_groups.release.count_margins import count_noise_of
 from spineflow.tasks.detailed_groups.release.files import T1, write_release
 from spineflow.tasks.detailed_groups.release.tables import GroupNames
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -27,6 +28,7 @@ def write_run_release(run: RunDirectory, settings: DetailedGroupsSettings) -> No
         run.unchecked_release,
         groups_to_release(run, settings),
         names_of(run),
+        count_noise_of(run, settings),
         is_private=settings.is_private,
     )
 

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.postprocess.groups import CODE, KEY, counts_of
+from spineflow.tasks.detailed_groups.postprocess.groups import (
+    CODE,
+    KEY,
+    codes_of,
+    counts_of,
+    mask_of,
+)
+from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
 from spineflow.tasks.detailed_groups.release.names import Region, name_of_codes
 from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, OLDEST_AGE
 
@@ -36,12 +43,14 @@ TIDY = pa.schema(
         ("age_end", pa.int16()),
         ("count", pa.int64()),
         ("variance", pa.float64()),
+        ("margin", pa.int32()),
         ("measured_at", CODE),
     ]
 )
 """Columns of the tidy file: ages are null for marginals, `variance` is that of the noise in the
-count, `measured_at` the region type whose measurement it is (another than the group's own in a
-coterminous region)."""
+count, `margin` the smallest number that the noise stays within with the probability that was asked
+for, and `measured_at` the region type whose measurement the count is (another than the group's own
+in a coterminous region)."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +158,8 @@ def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
     )
 
 
-def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames) -> pa.Table:
-    """One row for each released count with names, columns `TIDY`."""
+def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: CountNoise) -> pa.Table:
+    """One row for each released count with names and margins, columns `TIDY`."""
     table = groups["table"].to_numpy()[rows.group]
     table = np.where(rows.sex == TOTAL, 0, table)
     ages = {
@@ -164,6 +173,13 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames) -> pa.Table:
     columns["iteration_name"] = _of_group(_renamed(iteration, names.iteration_name), rows)
     level = [names.iteration_level[code] for code in iteration.dictionary.to_pylist()]
     level_of_group = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()]
+    measured_at, places = codes_of(groups, "measured_at")
+    margin = noise.margins(
+        np.array(places)[measured_at][rows.group],
+        level_of_group[rows.group],
+        mask_of(groups, "total_only")[rows.group],
+        rows.n_cells,
+    )
     return pa.table(
         {
             **columns,
@@ -173,6 +189,7 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames) -> pa.Table:
             **ages,
             "count": pa.array(rows.count),
             "variance": pa.array(variance),
+            "margin": pa.array(margin),
         }
     ).select(TIDY.names)
 

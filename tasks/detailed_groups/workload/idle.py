@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
 from spineflow.tasks.detailed_groups.workload.regions import COARSE, PR, REGION_TYPES, US
@@ -11,19 +13,30 @@ from spineflow.tasks.runs.errors import InputRefused
 def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> None:
     """Refuse settings of the file that change nothing of what is measured or shown.
 
-    Raises InputRefused for budgets and thresholds of a pass that is not run, thresholds of a level
-    without a budget, states without the pass that has them, a chance of suppression where no group
-    can be suppressed, a target for a threshold where nothing is suppressed, and coterminous
-    geographies or suppression of 'alone' groups of a single region type.
+    Raises InputRefused for budgets, margins and thresholds of a pass that is not run, margins and
+    thresholds of a level without a budget, states without the pass that has them, a chance of
+    suppression where no group can be suppressed, a target for a threshold where nothing is
+    suppressed, and coterminous geographies or suppression of 'alone' groups of a single region
+    type.
     """
     own = settings.mechanism
     measured = {(item.region_type, item.level) for item in parameters.budgets}
-    for region_type in (*own.budgets, *own.thresholds):
-        region_pass = REGION_TYPES[region_type].region_pass
-        if region_pass not in parameters.passes:
-            key = "budgets" if region_type in own.budgets else "thresholds"
-            switch = {US: "run_us", PR: "run_pr"}[region_pass]
-            _refuse(f"mechanism.{key}.{region_type}", f"{switch} = true")
+    tables: dict[str, Mapping[str, object]] = {
+        "budgets": own.budgets,
+        "margins": own.margins or {},
+        "thresholds": own.thresholds,
+    }
+    for key, region_types in tables.items():
+        for region_type in region_types:
+            region_pass = REGION_TYPES[region_type].region_pass
+            if region_pass not in parameters.passes:
+                switch = {US: "run_us", PR: "run_pr"}[region_pass]
+                _refuse(f"mechanism.{key}.{region_type}", f"{switch} = true")
+    for region_type, number in parameters.wanted.by_level:
+        if (region_type, number) not in measured:
+            _refuse(
+                f"mechanism.margins.{region_type}.{number}", f"a budget of {region_type} above 0"
+            )
     for region_type, levels in own.thresholds.items():
         for level in levels:
             if (region_type, int(level)) not in measured:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +33,9 @@ STATES = frozenset(f"{n:02d}" for n in range(1, 57)) - {"03", "07", "14", "43", 
 """FIPS codes that the pass of the United States may have."""
 
 SMALLEST_BUDGET, LARGEST_BUDGET = Fraction("1e-12"), Fraction("1e12")
+COVERAGE = Fraction(95, 100)
+"""Probability with which margins of error hold where none is asked for."""
+
 NEVER = 2**63 - 1
 """A threshold that no noisy total reaches."""
 
@@ -47,6 +50,21 @@ class PopulationGroupBudget:
 
 
 @dataclass(frozen=True)
+class WantedMargins:
+    """Margins of error that the noise of released counts is to have.
+
+    coverage : the probability with which every margin holds, wanted or not.
+    by_level : the wanted margin of some levels, by region type and iteration level.
+    """
+
+    coverage: Fraction = COVERAGE
+    by_level: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+NOTHING_WANTED = WantedMargins()
+
+
+@dataclass(frozen=True)
 class MechanismParameters:
     """What the mechanism is run with.
 
@@ -58,6 +76,7 @@ class MechanismParameters:
     thresholds : of the noisy total, by region type and level: from each on, the next larger table.
     zero_suppression_chance : probability that a group of nobody is suppressed; None for none.
     states : FIPS codes of the United States pass; empty if it is not run.
+    wanted : margins that the budgets were set for.
     """
 
     definition: str
@@ -70,6 +89,7 @@ class MechanismParameters:
     run_us: bool
     run_pr: bool
     states: tuple[str, ...]
+    wanted: WantedMargins = NOTHING_WANTED
 
     @property
     def is_pure(self) -> bool:
@@ -166,7 +186,11 @@ def thresholds_key(region_type: str, level: int) -> str:
 
 
 def mechanism_parameters(
-    config: Mapping[str, Any], name: str = CONFIG_FILE, *, infinite: bool = False
+    config: Mapping[str, Any],
+    name: str = CONFIG_FILE,
+    wanted: WantedMargins = NOTHING_WANTED,
+    *,
+    infinite: bool = False,
 ) -> MechanismParameters:
     """Check the keys of a configuration and gather the mechanism's parameters.
 
@@ -208,6 +232,7 @@ def mechanism_parameters(
         run_us=run_us,
         run_pr=run_pr,
         states=check.states("state_filter_us") if run_us else (),
+        wanted=wanted,
     )
 
 

@@ -328,6 +328,40 @@ def test_a_missing_column(damaged, name: str) -> None:
     assert "has no column region_id" in failed(run, expected)["totals_add_up"]
 
 
+def tidy_file(run: RunDirectory) -> Path:
+    return run.unchecked_release / "population_groups.parquet"
+
+
+@pytest.mark.parametrize("sex", ["total", "male"])
+@pytest.mark.parametrize(("column", "by"), [("margin", 1), ("margin", -1), ("variance", 0.5)])
+def test_another_margin_than_that_of_the_noise(damaged, sex: str, column: str, by: float) -> None:
+    run, expected = damaged
+
+    def edit(table: pa.Table) -> pa.Table:
+        values = table[column].to_numpy().copy()
+        values[np.argmax(pc.equal(table["sex"], sex).to_numpy())] += by
+        return with_column(table, column, pa.array(values))
+
+    edit_parquet(tidy_file(run), edit)
+    assert set(failed(run, expected)) == {"margins_are_those_of_the_noise"}
+
+
+def test_margins_at_another_confidence_or_place(damaged) -> None:
+    run, expected = damaged
+    other = dataclasses.replace(expected, confidence=Fraction(9, 10))
+    assert set(failed(run, other)) == {"margins_are_those_of_the_noise"}
+    places = pq.read_table(tidy_file(run))["measured_at"].to_pylist()
+    elsewhere = pa.array(["AIANNH", *places[1:]]).dictionary_encode()
+    edit_parquet(tidy_file(run), lambda table: with_column(table, "measured_at", elsewhere))
+    assert "says that it was elsewhere" in failed(run, expected)["margins_are_those_of_the_noise"]
+
+
+def test_a_tidy_file_of_an_earlier_version_has_no_margins(damaged) -> None:
+    run, expected = damaged
+    edit_parquet(tidy_file(run), lambda table: table.drop_columns(["margin"]))
+    assert failed(run, expected) == {}
+
+
 def test_a_failed_check_withholds_the_release(damaged, sound) -> None:
     run, _ = damaged
     edit_text(run, "t1.csv", lambda rows: rows[1:])
@@ -356,5 +390,6 @@ def test_unusable_files_fail(damaged, passes_when_damaged, name: str) -> None:
 
     unread = ()
     if "population_groups" in name:
-        unread = {"region_name", "iteration_name", "iteration_level", "variance", "measured_at"}
+        # Files of earlier versions have no margins.
+        unread = {"region_name", "iteration_name", "iteration_level", "margin"}
     assert passes_when_damaged(next(run.root.glob(name)), outcomes, unread) == []

@@ -16,9 +16,9 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_specification,
     run_universe,
 )
-from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
 from spineflow.tasks.detailed_groups.release.budget import level_budgets
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.quantiles import inverse_cdf

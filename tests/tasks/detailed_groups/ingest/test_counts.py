@@ -17,7 +17,6 @@ from spineflow.tasks.detailed_groups.ingest.counts import (
     write_counts,
     write_persons,
 )
-from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
 from spineflow.tasks.detailed_groups.ingest.persons import PersonBatch, PersonTally
 from spineflow.tasks.detailed_groups.workload.iterations import finest_cell
 from spineflow.tasks.detailed_groups.workload.mapping import (
@@ -25,6 +24,7 @@ from spineflow.tasks.detailed_groups.workload.mapping import (
     code_positions,
     iteration_universe,
 )
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.detailed_groups.workload.regions import NO_REGION
 
 N_AREAS = 12

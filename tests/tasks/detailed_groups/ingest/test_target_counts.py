@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.tasks.detailed_groups.ingest.inputs import check_groups_input
-from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.ingest.target_counts import TargetCounts, target_counts
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import areas_of
 
 

@@ -6,9 +6,9 @@ import json
 from fractions import Fraction
 
 import pytest
-from spineflow.tasks.detailed_groups.ingest.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.release.budget import budget_report, level_figures
 from spineflow.tasks.detailed_groups.settings import ExplorerSettings
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.runs.errors import InputRefused
 
 NOTHING = ExplorerSettings()

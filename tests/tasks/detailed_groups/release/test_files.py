@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,13 @@ import pytest
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
 from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
+from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
 from spineflow.tasks.detailed_groups.release.files import T1, T2, TIDY_FILE, write_release
 from spineflow.tasks.detailed_groups.release.names import name_of_codes
 from spineflow.tasks.detailed_groups.release.tables import TIDY, GroupNames
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.noise.sums import margin_of_sum
 from spineflow.tasks.runs.files import NOT_PRIVATE
 
 AGES = {
@@ -22,6 +27,15 @@ AGES = {
     2: (0, 5, 18, 25, 35, 45, 55, 65, 75),
     3: (0, 5, 10, 15, 18, 20, 21, 22, 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85),
 }
+LEVELS = [("COUNTY", 1), ("COUNTY", 2), ("STATE", 1), ("STATE", 2)]
+NOISE = CountNoise(
+    {(kind, level): IntegerDistribution(Fraction(1, 4), 2) for kind, level in LEVELS},
+    {
+        (kind, level): IntegerDistribution(Fraction(1, 2 + i), 2)
+        for i, (kind, level) in enumerate(LEVELS)
+    },
+    Fraction(9, 10),
+)
 NAMES = GroupNames({"1001": "Albanian alone", "0002": "European alone"}, {"1001": 2, "0002": 1}, {})
 
 
@@ -34,7 +48,7 @@ def groups_of(seed: int, n: int = 60) -> pa.Table:
         "region_id": [["44001", "44"][i % 2] for i in range(n)],
         "iteration_code": [["0002", "1001"][(i // 2) % 2] for i in range(n)],
         "table": table,
-        "total_only": [False] * n,
+        "total_only": [t == 0 and i % 3 == 0 for i, t in enumerate(table)],
         "value": values,
         "variance": random.integers(1, 5, n).astype(float),
     }
@@ -76,7 +90,7 @@ def read_text(path: Path) -> list[tuple]:
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_of_the_text_files(tmp_path: Path, seed: int) -> None:
     parts = [groups_of(seed), groups_of(seed + 10)]
-    write_release(tmp_path, iter(parts), NAMES)
+    write_release(tmp_path, iter(parts), NAMES, NOISE)
     t1, t2 = (sum(rows, []) for rows in zip(*map(rows_by_loops, parts), strict=True))
     header1, *found1 = read_text(tmp_path / T1)
     header2, *found2 = read_text(tmp_path / T2)
@@ -90,7 +104,7 @@ def test_rows_of_the_text_files(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_tidy_file_says_the_same_and_names_it(tmp_path: Path, seed: int) -> None:
     groups = groups_of(seed)
-    write_release(tmp_path, [groups], NAMES)
+    write_release(tmp_path, [groups], NAMES, NOISE)
     with pq.ParquetFile(tmp_path / TIDY_FILE) as file:
         tidy = file.read()
         assert file.schema_arrow.names == TIDY.names
@@ -119,24 +133,51 @@ def test_tidy_file_says_the_same_and_names_it(tmp_path: Path, seed: int) -> None
 def test_variance_of_a_sum_and_tables(tmp_path: Path) -> None:
     groups = groups_of(3)
     large = groups.filter(pa.array(groups["table"].to_numpy() == 3)).slice(0, 1)
-    write_release(tmp_path, [large], NAMES)
+    write_release(tmp_path, [large], NAMES, NOISE)
     tidy = pq.read_table(tmp_path / TIDY_FILE).to_pylist()
     noise = large["variance"].to_pylist()[0]
     assert len(tidy) == 49
     for row in tidy:
         cells = 46 if row["sex"] == "total" else 23 if row["age_start"] is None else 1
         assert row["variance"] == cells * noise
+        level = row["region_type"], row["iteration_level"]
+        assert row["margin"] == margin_of_sum(NOISE.second_stage[level], cells, NOISE.coverage)
         assert row["table"] == ("T01001" if row["sex"] == "total" else "T02003")
 
 
+def test_margins_are_those_of_the_region_that_was_measured(tmp_path: Path) -> None:
+    """A single count has the margin of its own noise, wherever its counts come from."""
+    groups = groups_of(2)
+    totals = groups.filter(pa.array(groups["table"].to_numpy() == 0))
+    lent = totals.set_column(
+        totals.schema.get_field_index("measured_at"),
+        "measured_at",
+        pa.array(["STATE"] * totals.num_rows).dictionary_encode(),
+    )
+    write_release(tmp_path, [lent], NAMES, NOISE)
+    only = [g["total_only"] for g in lent.to_pylist() if not g["is_suppressed"]]
+    tidy = pq.read_table(tmp_path / TIDY_FILE).to_pylist()
+    assert set(only) == {True, False}
+    for row, is_only in zip(tidy, only, strict=True):
+        assert row["measured_at"] == "STATE"
+        noise = NOISE.total_only if is_only else NOISE.second_stage
+        assert row["margin"] == margin(noise["STATE", row["iteration_level"]], NOISE.coverage)
+
+
+def test_without_noise_margins_are_zero(tmp_path: Path) -> None:
+    none = dict.fromkeys(LEVELS)
+    write_release(tmp_path, [groups_of(1)], NAMES, CountNoise(none, none, Fraction(9, 10)))
+    assert set(pq.read_table(tmp_path / TIDY_FILE)["margin"].to_pylist()) == {0}
+
+
 def test_nothing_released(tmp_path: Path) -> None:
-    write_release(tmp_path, [], NAMES)
+    write_release(tmp_path, [], NAMES, NOISE)
     assert len(read_text(tmp_path / T1)) == len(read_text(tmp_path / T2)) == 1
     assert pq.read_table(tmp_path / TIDY_FILE).num_rows == 0
 
 
 def test_stamp(tmp_path: Path) -> None:
-    write_release(tmp_path, [groups_of(1)], NAMES, is_private=False)
+    write_release(tmp_path, [groups_of(1)], NAMES, NOISE, is_private=False)
     for name in (T1, T2):
         assert (tmp_path / name).read_text().startswith(f"# {NOT_PRIVATE}\nREGION_ID|")
     metadata = pq.read_schema(tmp_path / TIDY_FILE).metadata
@@ -149,7 +190,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
         raise OSError("lost")
 
     with pytest.raises(OSError, match="lost"):
-        write_release(tmp_path, parts(), NAMES)
+        write_release(tmp_path, parts(), NAMES, NOISE)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -111,7 +111,7 @@ def test_stability_of_production_holds_without_enough_groups() -> None:
 
 
 def test_real_specification_has_stability_nine(shared) -> None:
-    from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+    from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 
     specification = read_specification(str(shared / "data" / "safetab" / "spec_2020"))
     sizes = {"detailed": {1: 52, 2: 2944}, "coarse": {1: 48, 2: 2150}}

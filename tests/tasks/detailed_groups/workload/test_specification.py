@@ -104,7 +104,7 @@ def test_a_code_in_groups_of_other_granularity_level_or_kind_is_not() -> None:
 
 
 def test_real_specification_is_accepted(shared) -> None:
-    from spineflow.tasks.detailed_groups.ingest.parameters import read_specification
+    from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 
     found = read_specification(str(shared / "data" / "safetab" / "spec_2020"))
     tabulated = [item for item in found.iterations.values() if item.level > 0]

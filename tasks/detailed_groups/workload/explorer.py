@@ -182,7 +182,7 @@ def _smallest_budget(
     smaller budgets would take long to compute.
     """
     units = 10**decimals
-    near = _continuous_budget(level, max(quantile, 0.5), float(probability))
+    near = continuous_budget(level, max(quantile, 0.5), float(probability))
     end = max(1, math.ceil(near * units))
 
     def enough(n: int) -> bool:
@@ -196,7 +196,8 @@ def _smallest_budget(
     return Fraction(bisect_left(range(start + 1, end + 1), True, key=enough) + start + 1, units)
 
 
-def _continuous_budget(level: LevelBudget, quantile: float, probability: float) -> float:
+def continuous_budget(level: LevelBudget, quantile: float, probability: float) -> float:
+    """The budget whose second stage has a quantile, if the noise were continuous."""
     if level.is_pure:
         rate = -math.log(2 * (1 - probability)) / quantile
     else:

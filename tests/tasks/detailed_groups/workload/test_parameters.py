@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.detailed_groups.ingest.parameters import (
+from spineflow.tasks.detailed_groups.workload.parameters import (
     copy_parameters,
     parameters_digest,
     read_parameters,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.postprocess.suppression import suppression_threshold
-from spineflow.tasks.detailed_groups.release.explorer import (
+from spineflow.tasks.detailed_groups.workload.explorer import (
     COVERAGE,
     LevelBudget,
     budget_by_formula,

@@ -13,7 +13,9 @@ from typing import Any
 from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
 from spineflow.tasks.detailed_groups.workload.mechanism import (
     CONFIG_FILE,
+    NOTHING_WANTED,
     MechanismParameters,
+    WantedMargins,
     mechanism_parameters,
     read_config,
 )
@@ -43,7 +45,11 @@ def read_specification(directory: str) -> Specification:
 
 
 def read_parameters(
-    directory: str, overrides: Mapping[str, Any], *, infinite: bool = False
+    directory: str,
+    overrides: Mapping[str, Any],
+    wanted: WantedMargins = NOTHING_WANTED,
+    *,
+    infinite: bool = False,
 ) -> MechanismParameters:
     """The mechanism's parameters: `config.json` of a folder, if there is one, under the overrides.
 
@@ -61,7 +67,7 @@ def read_parameters(
         config = {**config, **overrides}
         if "thresholds_p" in overrides and isinstance(thresholds, dict):
             config["thresholds_p"] = thresholds | overrides["thresholds_p"]
-        return mechanism_parameters(config, " and ".join(sources), infinite=infinite)
+        return mechanism_parameters(config, " and ".join(sources), wanted, infinite=infinite)
     except SpecificationError as error:
         raise InputRefused(f"{error}.") from None
 

@@ -1,0 +1,68 @@
+"""The margin of error of every released count, sums of cells included, from the noise alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
+from spineflow.tasks.detailed_groups.measurement.charge import noise_of
+from spineflow.tasks.detailed_groups.postprocess.run import distribution_of
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.sums import margin_of_sum
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class CountNoise:
+    """The noise of a run's released counts.
+
+    total_only, second_stage : by region type and iteration level, the noise of a count of groups
+        that are measured by a total only, and of the others; None for no noise.
+    coverage : the probability with which a margin holds.
+    """
+
+    total_only: Mapping[tuple[str, int], IntegerDistribution | None]
+    second_stage: Mapping[tuple[str, int], IntegerDistribution | None]
+    coverage: Fraction
+
+    def margins(
+        self,
+        measured_at: np.ndarray,
+        level: np.ndarray,
+        total_only: np.ndarray,
+        n_cells: np.ndarray,
+    ) -> np.ndarray:
+        """The margin of each of some counts, shape (n,), int32.
+
+        `measured_at` has the region type whose measurement a count is, `level` the iteration level,
+        `total_only` whether the group is measured by a total only, and `n_cells` the number of
+        noisy counts that were added.
+        """
+        kinds, kind = np.unique(measured_at.astype(str), return_inverse=True)
+        keys = np.stack([kind, level, total_only, n_cells]).astype(np.int64)
+        distinct, position = np.unique(keys, axis=1, return_inverse=True)
+        found = [
+            self._margin(str(kinds[k]), own, n, is_total_only=bool(only))
+            for k, own, only, n in distinct.T.tolist()
+        ]
+        return np.array(found, dtype=np.int32)[position.reshape(-1)]
+
+    def _margin(self, region_type: str, level: int, n: int, *, is_total_only: bool) -> int:
+        noise = (self.total_only if is_total_only else self.second_stage)[region_type, level]
+        return 0 if noise is None else margin_of_sum(noise, n, self.coverage)
+
+
+def count_noise_of(run: RunDirectory, settings: DetailedGroupsSettings) -> CountNoise:
+    """The noise of a run's released counts, at the confidence of its settings."""
+    parameters = run_parameters(run, settings)
+    total_only, second_stage = {}, {}
+    for item in parameters.budgets:
+        level = item.region_type, item.level
+        noise = noise_of(run, settings, parameters, *level)
+        total_only[level] = distribution_of(noise.total_only)
+        second_stage[level] = distribution_of(noise.stage_2)
+    return CountNoise(total_only, second_stage, settings.mechanism.coverage)

@@ -1,0 +1,100 @@
+"""Released counts are within their margins as often as these say, sums of cells included."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.detailed_groups.checks.check import check_run
+from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.release.count_margins import count_noise_of
+from spineflow.tasks.detailed_groups.release.run import write_run_release
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.sums import coverage_of_sum
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import frozen_settings
+
+AS_MEASURED = (
+    "mechanism.allow_negative_counts=true",
+    "mechanism.zero_suppression_chance=0",
+    'mechanism.confidence="9/10"',
+)
+WANTED = (
+    "mechanism.margins={USA={2=4}, STATE={1=9, 2=6}, COUNTY={2=5}, TRACT={2=12}, PR-TRACT={1=20}}",
+)
+NO_NOISE = ("privacy.infinite=true",)
+KEY = ["region_type", "region_id", "iteration_code", "table", "sex", "age_start", "age_end"]
+N_CELLS = {"T01001": 1, "T02001": 8, "T02002": 18, "T02003": 46}
+
+
+def tidy(measured_groups, folder: Path, *overrides: str) -> tuple[pd.DataFrame, RunDirectory]:
+    """The tidy release of a copy of a measured run that has passed its checks."""
+    run, _ = measured_groups(*overrides)
+    shutil.copytree(run.root, folder)
+    run = RunDirectory(folder)
+    settings = frozen_settings(DetailedGroupsSettings, run.settings)
+    for stage in stages_of(settings):
+        for region_pass in ("us", "pr"):
+            postprocess(run, settings, region_pass, stage)
+    write_run_release(run, settings)
+    assert all(outcome.passed for outcome in check_run(run, settings))
+    read = pq.read_table(run.unchecked_release / "population_groups.parquet").to_pandas()
+    return read.fillna({"age_start": -1, "age_end": -1}), run
+
+
+@pytest.fixture(scope="module")
+def noisy(measured_groups, tmp_path_factory) -> tuple[pd.DataFrame, RunDirectory]:
+    folder = tmp_path_factory.mktemp("noisy") / "run"
+    return tidy(measured_groups, folder, *AS_MEASURED, *WANTED)
+
+
+def test_levels_have_the_margins_that_were_wanted(noisy) -> None:
+    rows, run = noisy
+    settings = frozen_settings(DetailedGroupsSettings, run.settings)
+    cells = rows[(rows["age_start"] >= 0)]
+    for (region_type, level), due in settings.mechanism.wanted.by_level.items():
+        own = cells[(cells["region_type"] == region_type) & (cells["iteration_level"] == level)]
+        assert own.empty or set(own["margin"]) == {due}
+    assert len(settings.mechanism.wanted.by_level) == 6
+
+
+def test_errors_are_within_the_margins_as_often_as_they_say(
+    noisy, measured_groups, tmp_path: Path
+) -> None:
+    """Over all counts of a kind; noise a tenth wider or narrower would be noticed for cells."""
+    rows, run = noisy
+    true, _ = tidy(measured_groups, tmp_path / "true", *AS_MEASURED, *NO_NOISE)
+    settings = frozen_settings(DetailedGroupsSettings, run.settings)
+    noise = count_noise_of(run, settings)
+    # The total of a group is in T01001 whatever its table is: that of its other rows.
+    table = rows.groupby(KEY[:3], observed=True)["table"].transform(lambda own: max(own))
+    rows = rows.assign(own_table=table)
+    both = rows.merge(true[[*KEY, "count"]], on=KEY, suffixes=("", "_true"))
+    assert len(both) > 5_000
+    for name, kind in {
+        "cells": both["age_start"] >= 0,
+        "sums": (both["sex"] == "total") & (both["own_table"] != "T01001"),
+    }.items():
+        own = both[kind]
+        within = float(((own["count"] - own["count_true"]).abs() <= own["margin"]).sum())
+        due, other = 0.0, 0.0
+        groups = own.groupby(["region_type", "iteration_level", "own_table"], observed=True)
+        for (region_type, level, own_table), members in groups:
+            if not len(members):
+                continue
+            n = N_CELLS[own_table] if name == "sums" else 1
+            one = noise.second_stage[region_type, level]
+            m = int(members["margin"].iloc[0])
+            due += len(members) * coverage_of_sum(one, n, m)
+            wider = IntegerDistribution(one.c / Fraction(121, 100), one.power)
+            other += len(members) * coverage_of_sum(wider, n, m)
+        allowed = 4.5 * math.sqrt(0.1 * 0.9 * len(own))
+        assert abs(within - due) < allowed
+        if name == "cells":
+            assert abs(within - other) > allowed

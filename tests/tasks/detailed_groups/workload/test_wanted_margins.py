@@ -1,0 +1,177 @@
+"""Wanted margins set the least budgets that meet them, and nothing else changes."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
+from spineflow.tasks.detailed_groups.workload.idle import refuse_idle_settings
+from spineflow.tasks.detailed_groups.workload.mechanism import WantedMargins
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
+from spineflow.tasks.detailed_groups.workload.wanted_margins import (
+    budgets_for_margins,
+    least_budget,
+    level_budgets,
+    refuse_missed_margins,
+)
+from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
+
+GAMMA = Fraction(1, 10)
+TEXT = """\
+[input]
+parameters = "params"
+data = "data"
+[privacy]
+dataset = "d"
+[mechanism]
+confidence = "9/10"
+[mechanism.margins.TRACT]
+2 = 7
+[mechanism.margins.USA]
+1 = 20
+2 = 2
+"""
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 200),
+    st.booleans(),
+    st.integers(1, 12),
+    st.sampled_from(["0.5", "0.9", "0.95", "0.99"]),
+)
+def test_the_least_budget_meets_the_margin_and_less_does_not(
+    due: int, is_pure: bool, stability: int, coverage: str
+) -> None:
+    level, asked = LevelBudget(Fraction(1), stability, GAMMA, is_pure), Fraction(coverage)
+    found = least_budget(level, due, asked)
+    assert margin(level.with_budget(found).second_stage, asked) <= due
+    less = found * (1 - Fraction(1, 10**4))
+    assert margin(level.with_budget(less).second_stage, asked) > due
+
+
+def test_margins_of_the_paper(shared) -> None:
+    """The margins of Table 7 of [SafeTabP2025] need less than its formula spends on them."""
+    folder = str(shared / "data" / "safetab" / "spec_2020")
+    plain = read_parameters(folder, {})
+    due = {
+        (b.region_type, b.level): {"0.008": 50, "0.159": 11}.get(str(float(b.budget)), 3)
+        for b in plain.budgets
+    }
+    parameters = replace(plain, wanted=WantedMargins(by_level=due))
+    found = budgets_for_margins(parameters, read_specification(folder))
+    assert set(found) == set(due)
+    assert all(found[b.region_type, b.level] < b.budget for b in plain.budgets)
+    refuse_missed_margins(parameters, read_specification(folder))
+    total = sum(found[b.region_type, b.level] for b in plain.budgets_of("us"))
+    assert total == Fraction("3.67341295")
+
+
+def test_a_level_of_totals_alone_has_no_first_stage(groups_input: Path) -> None:
+    folder = str(groups_input / "params")
+    parameters, specification = read_parameters(folder, {}), read_specification(folder)
+    for item in specification.iterations.values():
+        object.__setattr__(item, "detailed_only", not item.coarse_only)
+    levels = level_budgets(parameters, specification, "us")
+    assert levels["STATE", 2].stage_1_fraction == 0
+    assert levels["STATE", 2].second_stage == levels["STATE", 2].total_only
+
+
+def load(folder: Path, groups_input: Path, text: str = TEXT) -> DetailedGroupsSettings:
+    for name in ("params", "data"):
+        shutil.copytree(groups_input / name, folder / name, dirs_exist_ok=True)
+    file = folder / "settings.toml"
+    file.write_text(text)
+    return load_settings(DetailedGroupsSettings, file, presets=folder).settled()
+
+
+@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+def test_settings_hold_the_budgets_from_then_on(
+    tmp_path: Path, groups_input: Path, definition: str
+) -> None:
+    text = TEXT.replace("confidence", f'definition = "{definition}"\nconfidence')
+    settings = load(tmp_path, groups_input, text)
+    before = read_parameters(str(groups_input / "params"), {})
+    after = parameters_of(settings)
+    for item in after.budgets:
+        key = item.region_type, item.level
+        due = after.wanted.by_level.get(key)
+        if due is None:
+            assert item.budget == before.budget_of(*key)
+        else:
+            assert settings.mechanism.budgets[key[0]][str(key[1])] == item.budget
+    for region_pass in after.passes:
+        for key, level in level_budgets(
+            after, read_specification(settings.input.parameters), region_pass
+        ).items():
+            if key in after.wanted.by_level:
+                assert margin(level.second_stage, Fraction(9, 10)) <= after.wanted.by_level[key]
+    (tmp_path / "frozen.toml").write_text(dump_settings(settings))
+    shutil.rmtree(tmp_path / "params")
+    assert frozen_settings(DetailedGroupsSettings, tmp_path / "frozen.toml") == settings
+
+
+def test_margins_alone_need_no_budget_in_the_configuration(
+    tmp_path: Path, groups_input: Path
+) -> None:
+    settings = load(tmp_path, groups_input)
+    config = tmp_path / "params" / "config.json"
+    lines = config.read_text().splitlines()
+    config.write_text("\n".join(line for line in lines if "level_2_tract" not in line))
+    file = tmp_path / "settings.toml"
+    again = load_settings(DetailedGroupsSettings, file, presets=tmp_path).settled()
+    assert again.mechanism.budgets == settings.mechanism.budgets
+    assert parameters_of(again).budgets == parameters_of(settings).budgets
+
+
+def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input: Path) -> None:
+    given = load(tmp_path, groups_input)
+    least = given.mechanism.budgets["TRACT"]["2"]
+    specification = read_specification(given.input.parameters)
+    for budget, sentence in ((least, None), (least * Fraction(99, 100), str(least))):
+        text = TEXT + f'[mechanism.budgets.TRACT]\n2 = "{budget}"\n'
+        parameters = parameters_of(load(tmp_path, groups_input, text))
+        assert parameters.budget_of("TRACT", 2) == budget
+        if sentence is None:
+            refuse_missed_margins(parameters, specification)
+            continue
+        with pytest.raises(InputRefused) as refused:
+            refuse_missed_margins(parameters, specification)
+        assert "not within mechanism.margins.TRACT.2 = 7 with a probability of 90 %" in str(
+            refused.value
+        )
+        assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("margins.TRACT", "margins.WARD", "mechanism.margins.WARD must be one of USA"),
+        ("2 = 7", "3 = 7", "with the levels 1 and 2"),
+        ("2 = 7", "2 = -7", "mechanism.margins.TRACT.2"),
+        ('"9/10"', '"1"', "mechanism.confidence must be above 0 and below 1"),
+        ("confidence", "run_pr = false\nconfidence", None),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    tmp_path: Path, groups_input: Path, old: str, new: str, sentence: str | None
+) -> None:
+    text = TEXT.replace(old, new, 1)
+    if sentence is None:
+        settings = load(tmp_path, groups_input, text.replace("margins.TRACT", "margins.PR-TRACT"))
+        with pytest.raises(InputRefused, match=r"margins.PR-TRACT does nothing without run_pr"):
+            refuse_idle_settings(settings, parameters_of(settings))
+        return
+    with pytest.raises(InputRefused) as refused:
+        load(tmp_path, groups_input, text)
+    assert sentence in str(refused.value)

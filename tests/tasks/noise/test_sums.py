@@ -1,0 +1,100 @@
+"""Margins of sums of noise: against convolutions, exact single margins, and draws."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.noise.randomness import SystemRandom
+from spineflow.tasks.noise.sampler import discrete_gaussian
+from spineflow.tasks.noise.sums import ERROR, coverage_of_sum, margin_of_sum
+
+NINETY_FIVE = Fraction(95, 100)
+
+
+def probabilities(distribution: IntegerDistribution) -> np.ndarray:
+    """P(x) from -reach to reach, summed one by one."""
+    c, power = float(distribution.c), distribution.power
+    reach = math.ceil((45 / c) ** (1 / power)) + 1
+    weights = np.array([math.exp(-c * abs(x) ** power) for x in range(-reach, reach + 1)])
+    return weights / math.fsum(weights)
+
+
+def of_sum(distribution: IntegerDistribution, n: int) -> np.ndarray:
+    one = probabilities(distribution)
+    total = one
+    for _ in range(n - 1):
+        total = np.convolve(total, one)
+    return total
+
+
+def covered(total: np.ndarray, m: int) -> float:
+    middle = len(total) // 2
+    return math.fsum(total[max(0, middle - m) : middle + m + 1])
+
+
+distributions = st.builds(
+    IntegerDistribution,
+    st.fractions(Fraction(1, 30), 12, max_denominator=100),
+    st.sampled_from([1, 2]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(distributions, st.integers(1, 8), st.integers(0, 90))
+def test_probability_is_that_of_the_convolution(distribution, n: int, m: int) -> None:
+    assert coverage_of_sum(distribution, n, m) == pytest.approx(
+        covered(of_sum(distribution, n), m), abs=ERROR
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(distributions, st.integers(2, 8), st.sampled_from(["0.5", "0.9", "0.95", "0.999"]))
+def test_margin_is_the_smallest_that_covers(distribution, n: int, coverage: str) -> None:
+    found = margin_of_sum(distribution, n, Fraction(coverage))
+    total = of_sum(distribution, n)
+    assert covered(total, found) >= float(coverage)
+    if found:
+        assert covered(total, found - 1) < float(coverage) + 2 * ERROR
+
+
+@settings(max_examples=40, deadline=None)
+@given(distributions)
+def test_a_single_draw_has_the_exact_margin(distribution) -> None:
+    exact = margin(distribution, NINETY_FIVE)
+    assert margin_of_sum(distribution, 1, NINETY_FIVE) == exact
+    assert coverage_of_sum(distribution, 1, exact) >= 0.95 - ERROR
+    assert exact == 0 or coverage_of_sum(distribution, 1, exact - 1) < 0.95 + ERROR
+
+
+@pytest.mark.parametrize("n", [8, 18, 46])
+def test_sums_of_wide_gaussians_are_nearly_normal(n: int) -> None:
+    sigma = 1000
+    found = margin_of_sum(IntegerDistribution(Fraction(1, 2 * sigma**2), 2), n, NINETY_FIVE)
+    assert found == pytest.approx(1.959964 * sigma * math.sqrt(n), abs=1)
+
+
+def test_draws_are_within_the_margin_as_often_as_it_says() -> None:
+    """So often that a margin for noise a tenth narrower or wider would be noticed."""
+    n, size, variance = 8, 40_000, Fraction(5, 2)
+    sums = discrete_gaussian(variance, n * size, SystemRandom()).reshape(size, n).sum(axis=1)
+    distribution = IntegerDistribution(1 / (2 * variance), 2)
+    for m in (3, 6, 9, margin_of_sum(distribution, n, NINETY_FIVE)):
+        within = float((abs(sums) <= m).mean())
+        due = coverage_of_sum(distribution, n, m)
+        allowed = 5 * math.sqrt(due * (1 - due) / size)
+        assert abs(within - due) < allowed
+        for factor in (Fraction(9, 10), Fraction(11, 10)):
+            other = IntegerDistribution(1 / (2 * variance * factor**2), 2)
+            assert abs(coverage_of_sum(other, n, m) - within) > allowed
+
+
+def test_no_draws_are_refused() -> None:
+    with pytest.raises(ValueError, match="a sum of 0 draws"):
+        margin_of_sum(IntegerDistribution(Fraction(1), 2), 0, NINETY_FIVE)

@@ -1,0 +1,96 @@
+"""Margins and variances of released counts, recomputed from the noise that their losses imply."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from spineflow.validation.detailed_groups.measured import GroupCounts
+from spineflow.validation.detailed_groups.privacy_loss import noise_variance
+from spineflow.validation.detailed_groups.tables import N_CELLS
+from spineflow.validation.detailed_groups.universe import ExpectedRun
+from spineflow.validation.outcome import Failures
+
+_ROUNDING = 1e-9
+"""Of probabilities: either of two margins is taken where the coverage is as near to one's."""
+
+
+@lru_cache(maxsize=1024)
+def margins_of_sum(
+    loss: Fraction, stability: int, n: int, coverage: Fraction, *, is_pure: bool
+) -> tuple[int, int]:
+    """The least and the largest number that may be the margin of a sum of n noisy counts.
+
+    They are equal but for rounding. The noise has P(x) proportional to exp(-(loss / s) |x|^power);
+    its probabilities are tabulated and convolved by a Fourier transform.
+    """
+    rate, power = float(loss) / stability, 1 if is_pure else 2
+    # Beyond this lies a probability of less than 1e-12, of one count and of the sum.
+    reach = math.ceil((0.6 * n + 60) / rate if is_pure else math.sqrt(30 * n / rate)) + 2
+    x = np.arange(reach + 1)
+    weights = np.exp(-rate * x.astype(float) ** power)
+    wrapped = np.concatenate([weights, weights[:0:-1]])
+    of_sum = np.fft.irfft(np.fft.rfft(wrapped / wrapped.sum()) ** n, wrapped.size)
+    within = 2 * np.cumsum(of_sum[: reach + 1]) - of_sum[0]
+    bounds = [float(coverage) - _ROUNDING, float(coverage) + _ROUNDING]
+    least, largest = np.searchsorted(within, bounds)
+    return int(least), int(largest)
+
+
+def check_margins(
+    group: np.ndarray,
+    n_cells: np.ndarray,
+    margin: np.ndarray,
+    variance: np.ndarray,
+    measured_at: np.ndarray,
+    counts: GroupCounts,
+    expected: ExpectedRun,
+    failures: Failures,
+) -> None:
+    """Each count's margin and variance are those of the sum of so many noisy counts.
+
+    All arrays have shape (n_rows,). `group` is the number of a count's group; the noise is that of
+    the group whose measurement it shows, which is of the region type `measured_at`.
+    """
+    source = counts.source[group]
+    first = np.array([level.first for level in expected.levels])
+    of_level = np.searchsorted(first, source, side="right") - 1
+    for number, level in enumerate(expected.levels):
+        here = np.flatnonzero(of_level == number)
+        failures.add_each(
+            measured_at[here] != level.region_type,
+            f"a count measured at {level.region_type} says that it was elsewhere",
+        )
+        only = level.total_only[(source[here] - level.first) % max(1, len(level.iterations))]
+        for is_only, share in ((True, Fraction(1)), (False, 1 - expected.stage_1_fraction)):
+            for n in np.unique(n_cells[here[only == is_only]]).tolist():
+                rows = here[(only == is_only) & (n_cells[here] == n)]
+                due, wide = (0, 0), 0.0
+                if level.budget is not None:
+                    loss = level.budget * share
+                    due = margins_of_sum(
+                        loss, level.stability, n, expected.confidence, is_pure=expected.is_pure
+                    )
+                    wide = n * noise_variance(loss, level.stability, is_pure=expected.is_pure)
+                wrong = (margin[rows] < due[0]) | (margin[rows] > due[1])
+                wrong |= ~np.isclose(variance[rows], wide, rtol=1e-9, atol=1e-12)
+                _refuse(wrong, level.region_type, level.level, n, due[1], failures)
+
+
+def _refuse(
+    wrong: np.ndarray, region_type: str, level: int, n: int, due: int, failures: Failures
+) -> None:
+    failures.add_each(
+        wrong,
+        lambda _: (
+            f"a count measured at {region_type}, level {level}, as a sum of {n}, has another "
+            f"variance than its noise, or another margin than {due}"
+        ),
+    )
+
+
+def cells_in_rows(table: np.ndarray, is_total: np.ndarray, is_marginal: np.ndarray) -> np.ndarray:
+    """How many noisy counts each row of a release is the sum of, by the table of its group."""
+    return np.where(is_total, N_CELLS[table], np.where(is_marginal, N_CELLS[table] // 2, 1))
