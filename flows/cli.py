@@ -17,6 +17,7 @@ from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 
 if TYPE_CHECKING:
     from spineflow.flows.running import Product
+    from spineflow.flows.servers import Server
     from spineflow.tasks.runs.directory import RunDirectory
     from spineflow.tasks.runs.settings import ProductSettings
 
@@ -405,22 +406,28 @@ def _from_pl94171(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    asked = product(options.flow)
-    settings = asked.load(options.settings, options.overrides)
-    from spineflow.flows.running import default_run_directory
+    from spineflow.flows.servers import server_for_runs
 
-    folder = options.run_dir or default_run_directory(settings, options.settings)
-    return _run_and_report(asked, settings, folder)
+    # The server comes up while the flow is imported.
+    with server_for_runs() as server:
+        asked = product(options.flow)
+        settings = asked.load(options.settings, options.overrides)
+        from spineflow.flows.running import default_run_directory
+
+        folder = options.run_dir or default_run_directory(settings, options.settings)
+        return _run_and_report(asked, settings, folder, server)
 
 
 def _resume(options: argparse.Namespace) -> int:
     from spineflow.flows.running import refuse_missing_runner
+    from spineflow.flows.servers import server_for_runs
     from spineflow.tasks.runs.settings_files import with_runner_overrides
 
     run, asked, frozen = _existing(options.run_directory)
     settings = with_runner_overrides(frozen, options.overrides)
     refuse_missing_runner(settings.run)
-    return _run_and_report(asked, settings, run.root)
+    with server_for_runs() as server:
+        return _run_and_report(asked, settings, run.root, server)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -500,18 +507,28 @@ def _existing(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
     return run, asked, frozen_settings(asked.settings, run.settings)
 
 
-def _run_and_report(asked: Product, settings: ProductSettings, folder: str | Path) -> int:
+def _run_and_report(
+    asked: Product, settings: ProductSettings, folder: str | Path, server: Server
+) -> int:
+    import httpx
     from spineflow.flows.console import print_closing, shown_progress
+    from spineflow.flows.endings import explained
     from spineflow.flows.running import is_done, prepare, run_stages
-    from spineflow.flows.servers import found_server
+    from spineflow.validation.expectations import import_great_expectations
 
     run = prepare(settings, folder)
-    with found_server():
-        if not is_done(asked, run, settings):
-            with shown_progress(asked.name):
-                run_stages(asked, run, settings)
-        asked.finished(run, settings)
-        print_closing(run, settings, time.monotonic() - STARTED)
+    if not is_done(asked, run, settings):
+        if not run.read_manifest()["stages"]:
+            # The first stage needs it, and takes no longer than the server to be there.
+            import_great_expectations()
+        try:
+            server.wait()
+        except httpx.HTTPError as error:
+            raise explained(error, str(run.root), settings.run) from None
+        with shown_progress(asked.name):
+            run_stages(asked, run, settings)
+    asked.finished(run, settings)
+    print_closing(run, settings, time.monotonic() - STARTED)
     return 0
 
 

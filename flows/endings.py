@@ -8,8 +8,8 @@ travel to the server.
 from __future__ import annotations
 
 import httpx
-from prefect.settings import PREFECT_API_URL
 from spineflow.flows.runners import dead_scheduler
+from spineflow.flows.servers import is_embedded
 from spineflow.tasks.runs.confinement import keep_traceback, storage_failed
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.settings import RunnerSettings
@@ -39,8 +39,8 @@ def explained(error: Exception, run_root: str, runner: RunnerSettings) -> Spinef
         what = f"The Dask scheduler at {address} does not answer; when it does"
     elif isinstance(error, _OF_THE_SERVER) or str(error).startswith(_UNREACHABLE):
         keep_traceback(error, run_root)
-        embedded = PREFECT_API_URL.value() is None
-        server = "Prefect's embedded server" if embedded else "The Prefect server (PREFECT_API_URL)"
+        set_server = "The Prefect server (PREFECT_API_URL)"
+        server = "Prefect's embedded server" if is_embedded() else set_server
         what = f"{server} does not answer; when it does"
     elif isinstance(error, OSError):
         return storage_failed(error, run_root)

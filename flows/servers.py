@@ -1,14 +1,20 @@
 """The Prefect server that a command's runs report to: one that is set, one found here, or its own.
 
-Without a server, Prefect starts one inside the command, which takes seconds and ends with it. Where
-`prefect server start` runs on this machine, the command reports to that one instead.
+Where `prefect server start` runs on this machine, the command reports to that one. Otherwise it
+starts one for itself, which takes seconds: it comes up while the command imports what it needs and
+reads its settings, and ends with the command.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import httpx
 import prefect
@@ -16,6 +22,8 @@ from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_SERVER_API_HOST,
     PREFECT_SERVER_API_PORT,
+    PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
+    get_current_settings,
     temporary_settings,
 )
 from prefect.utilities.urls import url_for
@@ -27,15 +35,84 @@ SECONDS_TO_ANSWER = 2.0
 """A server on this machine that takes longer is not used."""
 
 
+OWN_SERVER = "SPINEFLOW_OWN_SERVER"
+"""Variable of the environment with the address of the command's own server, for its workers."""
+
+SECONDS_TO_END = 5.0
+"""A server of our own that takes longer to end is killed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """The server that runs report to: the address of its API, and its process if it is our own."""
+
+    address: str
+    process: subprocess.Popen[bytes] | None = None
+
+    def wait(self) -> None:
+        """Wait until a server of our own serves; raises httpx.HTTPError if it does not come up."""
+        if self.process is None:
+            return
+        patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
+        with httpx.Client(trust_env=False, timeout=patience) as client:
+            client.get(f"{self.address}/health").raise_for_status()
+
+    def stop(self) -> None:
+        """End a server of our own."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
 @contextmanager
-def found_server() -> Iterator[None]:
-    """In the block, runs report to the server of this machine if none is set and one answers."""
-    address = None if PREFECT_API_URL.value() is not None else local_server()
-    if address is None:
-        yield
+def server_for_runs() -> Iterator[Server]:
+    """In the block, runs report to the server that is set, to one found here, or to our own.
+
+    Our own may not serve yet: see `Server.wait`. It ends when this process does, after Prefect has
+    sent what it still had to say.
+    """
+    address = PREFECT_API_URL.value()
+    if address is not None:
+        yield Server(address)
         return
-    with temporary_settings({PREFECT_API_URL: address}):
-        yield
+    found = local_server()
+    server = _start_server() if found is None else Server(found)
+    if server.process is not None:
+        os.environ[OWN_SERVER] = server.address
+    try:
+        with temporary_settings({PREFECT_API_URL: server.address}):
+            yield server
+    finally:
+        os.environ.pop(OWN_SERVER, None)
+
+
+def _start_server() -> Server:
+    """Start a server of our own, at a socket that accepts requests before they can be answered."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        number = listening.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.own_server", str(number)],
+            pass_fds=[number],
+            stdin=subprocess.PIPE,
+            # An interruption from the keyboard is the command's to handle.
+            start_new_session=True,
+            env={
+                **os.environ,
+                **get_current_settings().to_environment_variables(exclude_unset=True),
+                "PREFECT_UI_ENABLED": "0",
+                # As Prefect says to the servers that it starts itself.
+                "PREFECT__SERVER_EPHEMERAL": "1",
+                "PREFECT__SERVER_FINAL": "1",
+            },
+        )
+        server = Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", process)
+    atexit.register(server.stop)
+    return server
 
 
 def local_server() -> str | None:
@@ -62,9 +139,12 @@ def address_of(flow_run_id: str) -> str:
     The embedded server keeps its runs where `prefect server start` shows them later.
     """
     there = f"http://{PREFECT_SERVER_API_HOST.value()}:{PREFECT_SERVER_API_PORT.value()}"
-    return str(url_for("flow-run", obj_id=flow_run_id, default_base_url=there))
+    lasting = None if is_embedded() else PREFECT_API_URL.value()
+    with temporary_settings({PREFECT_API_URL: lasting}):
+        return str(url_for("flow-run", obj_id=flow_run_id, default_base_url=there))
 
 
 def is_embedded() -> bool:
-    """Whether runs report to a server inside this process, which nobody can watch."""
-    return PREFECT_API_URL.value() is None
+    """Whether runs report to a server that ends with this process, which nobody can watch."""
+    address = PREFECT_API_URL.value()
+    return address is None or address == os.environ.get(OWN_SERVER)

@@ -1,7 +1,7 @@
 """The TopDown flow: from census-like tables to privacy-protected microdata.
 
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
-           -> microdata -> tables, and margins beside both -> checks -> release -> accuracy, report
+           -> microdata -> tables, margins and accuracy beside both -> checks -> release -> report
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. The spine is summarised for
@@ -17,6 +17,7 @@ from collections.abc import Generator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 from prefect import flow
 from pyarrow import parquet
@@ -182,11 +183,10 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     for wave in later:
         yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
         estimated |= yield from estimates(run, settings, measured, {}, wave)
-    released = yield from release_of(settings, estimated)
+    compared = {"accuracy": [call(compare_with_truth, after=chain(*estimated.values()))]}
+    released = yield from release_of(settings, estimated, compared)
     yield summaries
-    compared = call(compare_with_truth, after=[released])
-    yield {"accuracy": [compared]}
-    yield {"report": [call(report_run, after=[compared])]}
+    yield {"report": [call(report_run, after=[released])]}
 
 
 def estimates(
@@ -228,9 +228,14 @@ def estimates(
 
 
 def release_of(
-    settings: TopdownSettings, estimated: Mapping[str, Sequence[Call]]
+    settings: TopdownSettings,
+    estimated: Mapping[str, Sequence[Call]],
+    beside: Wave = MappingProxyType({}),
 ) -> Generator[Wave, None, Call]:
-    """Microdata and tables, the checks of them and of everything before, and the release."""
+    """Microdata and tables, the checks of them and of everything before, and the release.
+
+    `beside` are stages that go side by side with the former.
+    """
     written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
     wave = {f"{universe} microdata": [made] for universe, made in written.items()}
     if has_margins(settings):
@@ -238,8 +243,8 @@ def release_of(
         wave["margins"] = [call(write_release_margins, after=chain(*estimated.values()))]
     if has_tables(settings):
         wave["tables"] = [call(write_redistricting_tables, after=written.values())]
-    yield wave
     made = [one for calls in wave.values() for one in calls]
+    yield wave | beside
     checked = call(check_release, after=made)
     yield {"checks": [checked]}
     released = call(release_run, after=[checked])

@@ -39,7 +39,7 @@ def build_suites(rules: Sequence[Rule]) -> dict[str, ExpectationSuite]:
     A rule on allowed values, a range or a pattern is one expectation, and one more says that
     nothing is blank unless the rule lets it be, because the former pass over blanks.
     """
-    gx = _import_great_expectations()
+    gx = import_great_expectations()
     suites: dict[str, ExpectationSuite] = {}
     for rule in rules:
         suite = suites.setdefault(rule.suite, gx.ExpectationSuite(rule.suite))
@@ -79,7 +79,7 @@ def run_suites(
     `distinct_values` maps a suite to its evidence columns and their distinct values. A rule whose
     expectation cannot be evaluated has not passed; one about a column without values holds.
     """
-    gx = _import_great_expectations()
+    gx = import_great_expectations()
     met: dict[tuple[str, str], list[ExpectationOutcome]] = {}
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
@@ -154,8 +154,8 @@ def _rectangular(columns: Mapping[str, Collection[Value]]) -> pd.DataFrame:
     return pd.DataFrame(filled)
 
 
-def _import_great_expectations() -> ModuleType:
-    """Great Expectations, imported on first use (it takes seconds) with its reporting off."""
+def import_great_expectations() -> ModuleType:
+    """Great Expectations with its reporting off; the first import takes seconds."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():

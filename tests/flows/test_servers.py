@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
 import pytest
 from prefect.settings import (
     PREFECT_API_URL,
@@ -9,7 +18,14 @@ from prefect.settings import (
     PREFECT_UI_URL,
     temporary_settings,
 )
-from spineflow.flows.servers import LOOKS_FOR_SERVER, address_of, found_server, local_server
+from spineflow.flows.servers import (
+    LOOKS_FOR_SERVER,
+    OWN_SERVER,
+    address_of,
+    is_embedded,
+    local_server,
+    server_for_runs,
+)
 
 RUN = "00000000-0000-0000-0000-000000000001"
 
@@ -23,7 +39,9 @@ def test_a_server_that_runs_here_is_found_and_used(
     changed = {PREFECT_SERVER_API_PORT: real_server.port, PREFECT_API_URL: None}
     with temporary_settings(changed):
         assert local_server() == address
-        with found_server():
+        with server_for_runs() as server:
+            assert server.process is None
+            assert not is_embedded()
             assert PREFECT_API_URL.value() == address
             assert address_of(RUN) == f"http://127.0.0.1:{real_server.port}/runs/flow-run/{RUN}"
         assert PREFECT_API_URL.value() is None
@@ -39,7 +57,7 @@ def test_nothing_is_looked_for_where_nothing_answers(monkeypatch: pytest.MonkeyP
 
 def test_a_server_that_was_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://other/api")
-    with temporary_settings({PREFECT_API_URL: "http://set/api"}), found_server():
+    with temporary_settings({PREFECT_API_URL: "http://set/api"}), server_for_runs():
         assert PREFECT_API_URL.value() == "http://set/api"
 
 
@@ -47,3 +65,53 @@ def test_runs_of_the_embedded_server_have_the_address_that_they_will_have() -> N
     unset = {PREFECT_API_URL: None, PREFECT_UI_URL: None, PREFECT_SERVER_API_PORT: 4200}
     with temporary_settings(unset):
         assert address_of(RUN) == f"http://127.0.0.1:4200/runs/flow-run/{RUN}"
+
+
+def test_runs_of_a_server_of_our_own_have_that_address_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "http://127.0.0.1:1/api"
+    monkeypatch.setenv(OWN_SERVER, own)
+    set_here = {PREFECT_API_URL: own, PREFECT_UI_URL: None, PREFECT_SERVER_API_PORT: 4200}
+    with temporary_settings(set_here):
+        assert is_embedded()
+        assert address_of(RUN) == f"http://127.0.0.1:4200/runs/flow-run/{RUN}"
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:2/api"}):
+        assert not is_embedded()
+
+
+WAITS = """
+import time
+from spineflow.flows.servers import server_for_runs
+with server_for_runs() as server:
+    server.wait()
+    print(server.address, server.process.pid, flush=True)
+    time.sleep(1000 if {killed} else 0)
+"""
+"""A command that starts a server of its own, and ends or waits to be killed."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_server_of_our_own_serves_and_ends_with_its_command(
+    real_server, tmp_path: Path, killed: bool
+) -> None:
+    shutil.copy(real_server.new_database, tmp_path / "prefect.db")
+    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS.format(killed=killed)],
+        env=environment | {LOOKS_FOR_SERVER: "false", "PREFECT_HOME": str(tmp_path)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        address, process = command.stdout.readline().split()
+        if killed:
+            assert httpx.get(f"{address}/health", trust_env=False).json() is True
+            command.send_signal(signal.SIGKILL)
+    assert command.returncode == (-signal.SIGKILL if killed else 0)
+    for _ in range(100):
+        if not Path(f"/proc/{process}").exists():
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the server outlived its command by ten seconds")

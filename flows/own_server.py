@@ -1,0 +1,36 @@
+"""The process of the Prefect server that a command starts for its own runs.
+
+It serves at a socket that the command has opened already, so that a client's first request waits
+until the server is there instead of failing. It ends with the command, however that ends: the
+command holds the other end of its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import uvicorn
+
+
+def main(socket_number: int) -> None:
+    """Serve Prefect's API at an inherited, listening socket until standard input is closed."""
+    threading.Thread(target=_end_with_the_command, daemon=True).start()
+    uvicorn.run(
+        "prefect.server.api.server:create_app",
+        factory=True,
+        fd=socket_number,
+        log_level="error",
+        lifespan="on",
+    )
+
+
+def _end_with_the_command() -> None:
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
