@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import httpx
 import prefect
@@ -42,25 +41,35 @@ SECONDS_TO_END = 5.0
 """A server of our own that takes longer to end is killed."""
 
 
-@dataclass(frozen=True, eq=False)
 class Server:
     """The server that runs report to: the address of its API, and its process if it is our own."""
 
-    address: str
-    process: subprocess.Popen[bytes] | None = None
+    def __init__(self, address: str, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.address = address
+        self.process = process
+        self._is_waited_for = False
 
     def wait(self) -> None:
-        """Wait until a server of our own serves; raises httpx.HTTPError if it does not come up."""
+        """Wait until a server of our own serves; raises httpx.HTTPError if it does not come up.
+
+        From now on it ends with this process, once Prefect has sent all that it has to say.
+        """
         if self.process is None:
             return
+        if not self._is_waited_for:
+            self._is_waited_for = True
+            atexit.register(self._end)
         patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
         with httpx.Client(trust_env=False, timeout=patience) as client:
             client.get(f"{self.address}/health").raise_for_status()
 
     def stop(self) -> None:
-        """End a server of our own."""
-        if self.process is None:
-            return
+        """End a server of our own for which nobody has waited."""
+        if self.process is not None and not self._is_waited_for:
+            self._end()
+
+    def _end(self) -> None:
+        assert self.process is not None, "only a server of our own is ended"
         self.process.terminate()
         try:
             self.process.wait(SECONDS_TO_END)
@@ -73,8 +82,7 @@ class Server:
 def server_for_runs() -> Iterator[Server]:
     """In the block, runs report to the server that is set, to one found here, or to our own.
 
-    Our own may not serve yet: see `Server.wait`. It ends when this process does, after Prefect has
-    sent what it still had to say.
+    Our own may not serve yet: see `Server.wait`.
     """
     address = PREFECT_API_URL.value()
     if address is not None:
@@ -89,6 +97,7 @@ def server_for_runs() -> Iterator[Server]:
             yield server
     finally:
         os.environ.pop(OWN_SERVER, None)
+        server.stop()
 
 
 def _start_server() -> Server:
@@ -110,9 +119,7 @@ def _start_server() -> Server:
                 "PREFECT__SERVER_FINAL": "1",
             },
         )
-        server = Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", process)
-    atexit.register(server.stop)
-    return server
+        return Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", process)
 
 
 def local_server() -> str | None:

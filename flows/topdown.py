@@ -237,14 +237,16 @@ def release_of(
     `beside` are stages that go side by side with the former.
     """
     written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
-    wave = {f"{universe} microdata": [made] for universe, made in written.items()}
+    wave: dict[str, Sequence[Call]] = {
+        f"{universe} microdata": [made] for universe, made in written.items()
+    }
     if has_margins(settings):
         # They need no microdata, and take longest: before the tables in the queue of the workers.
         wave["margins"] = [call(write_release_margins, after=chain(*estimated.values()))]
     if has_tables(settings):
         wave["tables"] = [call(write_redistricting_tables, after=written.values())]
     made = [one for calls in wave.values() for one in calls]
-    yield wave | beside
+    yield {**wave, **beside}
     checked = call(check_release, after=made)
     yield {"checks": [checked]}
     released = call(release_run, after=[checked])

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 from scipy.optimize import minimize_scalar
 from spineflow.tasks.runs.errors import InputRefused
@@ -85,6 +86,7 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
     return Guarantee(ZCDP, rho, BOUNDED, delta)
 
 
+@lru_cache(maxsize=4096)
 def epsilon_tight(rho: Fraction | float, delta: Fraction | float) -> float:
     """Smallest epsilon by the conversion of rho-zCDP in [DiscreteGaussian2020] at this delta.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,8 +82,16 @@ def load_settings(
 
 
 def frozen_settings(model: type[Settings], path: Path) -> Settings:
-    """Settings that a run has frozen in its directory: merged already, paths absolute."""
-    tree = _read_toml(path)
+    """Settings that a run has frozen in its directory: merged already, paths absolute.
+
+    Every step reads them, and they are validated once.
+    """
+    return _frozen(model, _read(path), path)
+
+
+@lru_cache(maxsize=32)
+def _frozen(model: type[Settings], text: str, path: Path) -> Settings:
+    tree = _parsed(text, path)
     return _validated(model.chosen_by(tree), tree, path)
 
 
@@ -143,14 +152,23 @@ def _own_copy(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    return _parsed(_read(path), path)
+
+
+def _read(path: Path) -> str:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputRefused(f"{path}: no such settings file; check the path.") from None
     except IsADirectoryError:
         raise InputRefused(f"{path} is a folder; name the settings file in it.") from None
     except UnicodeDecodeError:
         raise InputRefused(f"{path.name} is not UTF-8 text; save it as UTF-8.") from None
+
+
+def _parsed(text: str, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputRefused(f"{path.name} is not valid TOML: {error}.") from None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from spineflow.flows import running
+from spineflow.flows import running, servers
 
 
 @contextmanager
@@ -21,4 +21,5 @@ def stages_in_process() -> Iterator[None]:
         pytest.MonkeyPatch.context() as patched,
     ):
         patched.setattr(running, "run_stages", running.run_stages_here)
+        patched.setattr(servers, "server_for_runs", lambda: nullcontext(servers.Server("")))
         yield
