@@ -5,6 +5,10 @@ are loaded; what the user has set wins.
 """
 
 import os
+import time
+
+STARTED = time.monotonic()
+"""When this package was imported, which is a command's first act."""
 
 for _name, _value in {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

@@ -6,23 +6,12 @@ import argparse
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spineflow.flows.registry import DEMOS, MODULES, REPLICATED, product
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-
-if TYPE_CHECKING:
-    from spineflow.flows.running import Product
-    from spineflow.flows.servers import Server
-    from spineflow.tasks.runs.directory import RunDirectory
-    from spineflow.tasks.runs.settings import ProductSettings
-
-STARTED = time.monotonic()
-"""When the command was imported, which is its first act."""
 
 EPILOG = """\
 flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
@@ -412,28 +401,31 @@ def _run(options: argparse.Namespace) -> int:
     with server_for_runs() as server:
         asked = product(options.flow)
         settings = asked.load(options.settings, options.overrides)
+        from spineflow.flows.foreground import run_and_report
         from spineflow.flows.running import default_run_directory
 
         folder = options.run_dir or default_run_directory(settings, options.settings)
-        return _run_and_report(asked, settings, folder, server)
+        return run_and_report(asked, settings, folder, server)
 
 
 def _resume(options: argparse.Namespace) -> int:
+    from spineflow.flows.foreground import existing_run, run_and_report
     from spineflow.flows.running import refuse_missing_runner
     from spineflow.flows.servers import server_for_runs
     from spineflow.tasks.runs.settings_files import with_runner_overrides
 
-    run, asked, frozen = _existing(options.run_directory)
+    run, asked, frozen = existing_run(options.run_directory)
     settings = with_runner_overrides(frozen, options.overrides)
     refuse_missing_runner(settings.run)
     with server_for_runs() as server:
-        return _run_and_report(asked, settings, run.root, server)
+        return run_and_report(asked, settings, run.root, server)
 
 
 def _report(options: argparse.Namespace) -> int:
+    from spineflow.flows.foreground import existing_run
     from spineflow.flows.reports import write_comparison, write_expected_errors, write_report
 
-    existing = [_existing(folder) for folder in options.run_directories]
+    existing = [existing_run(folder) for folder in options.run_directories]
     for run, _, settings in existing if options.expected else ():
         print(f"expected errors: {write_expected_errors(run, settings, options.expected)}")
     if len(existing) > 1:
@@ -454,11 +446,12 @@ def _replicates(options: argparse.Namespace) -> int:
 
 
 def _intervals(options: argparse.Namespace) -> int:
+    from spineflow.flows.foreground import existing_run
     from spineflow.tasks.runs.conditions import refuse_altered
     from spineflow.tasks.topdown.intervals.report import write_run_intervals
     from spineflow.tasks.topdown.settings import TopdownSettings
 
-    run, _, settings = _existing(options.run_directory)
+    run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):
         raise InputRefused(f"{run.root} is no run of topdown; only those have intervals.")
     run.refuse_edited_settings()
@@ -480,55 +473,18 @@ def _intervals(options: argparse.Namespace) -> int:
 
 
 def _measurements(options: argparse.Namespace) -> int:
+    from spineflow.flows.foreground import existing_run
     from spineflow.tasks.runs.conditions import refuse_altered
     from spineflow.tasks.topdown.published.export import export_measurements
     from spineflow.tasks.topdown.settings import TopdownSettings
 
-    run, _, settings = _existing(options.run_directory)
+    run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):
         raise InputRefused(f"{run.root} is no run of topdown; only those have such measurements.")
     run.refuse_edited_settings()
     refuse_altered(run)
     for path in export_measurements(run, settings, Path(options.directory)):
         print(path)
-    return 0
-
-
-def _existing(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
-    """A run that has been started: its directory, its product and its frozen settings."""
-    from spineflow.tasks.runs.directory import RunDirectory
-    from spineflow.tasks.runs.settings_files import frozen_settings
-
-    run = RunDirectory(Path(folder).resolve())
-    name = run.read_manifest()["product"]
-    if name not in MODULES:
-        raise InputRefused(f"{run.root} is a run of {name}, which this version does not have.")
-    asked = product(name)
-    return run, asked, frozen_settings(asked.settings, run.settings)
-
-
-def _run_and_report(
-    asked: Product, settings: ProductSettings, folder: str | Path, server: Server
-) -> int:
-    import httpx
-    from spineflow.flows.console import print_closing, shown_progress
-    from spineflow.flows.endings import explained
-    from spineflow.flows.running import is_done, prepare, run_stages
-    from spineflow.validation.expectations import import_great_expectations
-
-    run = prepare(settings, folder)
-    if not is_done(asked, run, settings):
-        if not run.read_manifest()["stages"]:
-            # The first stage needs it, and takes no longer than the server to be there.
-            import_great_expectations()
-        try:
-            server.wait()
-        except httpx.HTTPError as error:
-            raise explained(error, str(run.root), settings.run) from None
-        with shown_progress(asked.name):
-            run_stages(asked, run, settings)
-    asked.finished(run, settings)
-    print_closing(run, settings, time.monotonic() - STARTED)
     return 0
 
 

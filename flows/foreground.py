@@ -1,0 +1,49 @@
+"""Runs that a command starts, finds or continues, and waits for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx
+from spineflow.flows import STARTED, running
+from spineflow.flows.console import print_closing, shown_progress
+from spineflow.flows.endings import explained
+from spineflow.flows.registry import MODULES, product
+from spineflow.flows.running import Product, is_done, prepare
+from spineflow.flows.servers import Server
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.validation.expectations import import_great_expectations
+
+
+def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
+    """A run that has been started: its directory, its product and its frozen settings."""
+    run = RunDirectory(Path(folder).resolve())
+    name = run.read_manifest()["product"]
+    if name not in MODULES:
+        raise InputRefused(f"{run.root} is a run of {name}, which this version does not have.")
+    asked = product(name)
+    return run, asked, frozen_settings(asked.settings, run.settings)
+
+
+def run_and_report(
+    asked: Product, settings: ProductSettings, folder: str | Path, server: Server
+) -> int:
+    """Run settings in a folder as far as it is not done, and print the end; the exit code."""
+    run = prepare(settings, folder)
+    if not is_done(asked, run, settings):
+        if not run.read_manifest()["stages"]:
+            # The first stage needs it, and it takes no longer than the server to come up.
+            import_great_expectations()
+        try:
+            server.wait()
+        except httpx.HTTPError as error:
+            raise explained(error, str(run.root), settings.run) from None
+        with shown_progress(asked.name):
+            running.run_stages(asked, run, settings)
+    asked.finished(run, settings)
+    print_closing(run, settings, time.monotonic() - STARTED)
+    return 0
