@@ -340,10 +340,14 @@ class TopdownSettings(ProductSettings):
         """Whether the blocks alone are measured, and state totals are no invariants."""
         return self.run.estimator == "block_by_block"
 
-    def passes_of(self, universe: str, geolevel: str) -> GeolevelPasses:
-        """Passes at a geolevel with `all` and `all but NAME` spelt out."""
+    def passes_of(
+        self, universe: str, geolevel: str, queries: Sequence[str] | None = None
+    ) -> GeolevelPasses:
+        """Passes at a geolevel with `all` and `all but NAME` spelt out, of `queries` or else of
+        those that are measured there."""
         passes = self.workload_of(universe).passes
         asked = list(self.budget_of(universe).query_shares[geolevel])
+        asked = asked if queries is None else list(queries)
         chosen = passes.get(geolevel, passes.get("other"))
         if chosen is None:
             default = default_passes(asked)
@@ -352,19 +356,19 @@ class TopdownSettings(ProductSettings):
             )
 
         def spelt_out(names: Sequence[str]) -> tuple[str, ...]:
-            queries: list[str] = []
+            found: list[str] = []
             for name in names:
                 if name == "all":
-                    queries += asked
+                    found += asked
                 elif name.startswith("all but "):
                     without = {
                         normalize_query_name(part)
                         for part in name.removeprefix("all but ").split(",")
                     }
-                    queries += [query for query in asked if query not in without]
+                    found += [query for query in asked if query not in without]
                 else:
-                    queries.append(normalize_query_name(name))
-            return tuple(queries)
+                    found.append(normalize_query_name(name))
+            return tuple(found)
 
         return GeolevelPasses(
             least_squares=tuple(spelt_out(names) for names in chosen.least_squares),

@@ -388,7 +388,8 @@ def _iterate(
             if was_good or not is_polished:
                 break
             was_good = True
-    is_settled = changes == 0 and dual <= tolerances.signs
+    # A matrix that rounding errors made singular gives cells that are no numbers, and no changes.
+    is_settled = changes == 0 and dual <= tolerances.signs and np.isfinite(x).all()
     return iteration, is_settled, primal, dual / slope_size, abs(gap)
 
 

@@ -323,9 +323,15 @@ def bounded_type_of_cell(schema: Schema) -> np.ndarray:
     return np.zeros(schema.n_cells, dtype=np.int64)
 
 
-def passes_of(settings: TopdownSettings, universe: str, geolevel: str) -> Passes:
-    """The passes that the settings ask for at a geolevel, with the rounder's queries built."""
-    chosen = settings.passes_of(universe, geolevel)
+def passes_of(
+    settings: TopdownSettings,
+    universe: str,
+    geolevel: str,
+    queries: Sequence[str] | None = None,
+) -> Passes:
+    """The passes that the settings ask for at a geolevel, with the rounder's queries built; all
+    queries are `queries`, or else those that are measured there."""
+    chosen = settings.passes_of(universe, geolevel, queries)
     schema = settings.schema_of(universe)
     return Passes(
         chosen.least_squares,

@@ -24,8 +24,11 @@ from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
 RELATIVE_ZERO = 1e-10
 """Eigenvalues below this, relative to the largest of their matrix, count as zero."""
-UNKNOWN = 1e-6
-"""Precision of what is not known at all, relative to the mean precision of what is."""
+UNKNOWN = 1e-9
+"""Precision of what is not known at all, relative to the largest precision of what is: as little as
+lets rounding errors in the matrices stay small beside it."""
+LEAST = 1e-2
+"""The most that this precision may be, relative to the smallest of what is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,23 +226,31 @@ def inverses(variance: np.ndarray, diffuse: np.ndarray, possible: np.ndarray) ->
     typical = np.where(count > 0, count / np.where(count > 0, total, 1.0), 1.0)
     precision = np.where(is_known, 1.0 / np.where(is_known, values, 1.0), typical)
     found = (vectors * precision[..., None, :]) @ vectors.swapaxes(-1, -2)
+    largest = np.where(is_known, precision, 0.0).max(axis=(1, 2), initial=0.0)
     for child, component in np.argwhere(diffuse.any(axis=(2, 3))):
         found[child, component] = _with_unknown(
-            variance[child, component], diffuse[child, component], typical[child, component, 0]
+            variance[child, component],
+            diffuse[child, component],
+            typical[child, component, 0],
+            UNKNOWN * (largest[child] or 1.0),
         )
     is_pair = possible[:, None, :, None] & possible[:, None, None, :]
     diagonal = np.eye(variance.shape[-1]) * typical[..., None]
     return np.where(is_pair, found, diagonal)
 
 
-def _with_unknown(variance: np.ndarray, diffuse: np.ndarray, typical: float) -> np.ndarray:
-    """One inverse where something is not known at all."""
+def _with_unknown(
+    variance: np.ndarray, diffuse: np.ndarray, typical: float, least: float
+) -> np.ndarray:
+    """One inverse where something is not known at all, which gets the precision `least`, or less
+    where that is much beside what is known least."""
     values, vectors = np.linalg.eigh(diffuse)
     is_unknown = values > RELATIVE_ZERO * values[-1]
     known, unknown = vectors[:, ~is_unknown], vectors[:, is_unknown]
-    found = UNKNOWN * typical * (unknown @ unknown.T)
     values, vectors = np.linalg.eigh(known.T @ variance @ known)
     is_positive = values > RELATIVE_ZERO * np.maximum(values.max(initial=0.0), 1e-300)
+    if is_positive.any():
+        least = min(least, LEAST / values[is_positive].max())
     precision = np.where(is_positive, 1.0 / np.where(is_positive, values, 1.0), typical)
     root = known @ vectors
-    return found + (root * precision) @ root.T
+    return (root * precision) @ root.T + least * (unknown @ unknown.T)

@@ -79,13 +79,10 @@ def estimate_shard(
     if shards_below(run, universe, spine, shard):
         step = SpineStep.up(given)
         means = step.down(_parents(given, families))
-        informed = {
-            name: QueryMeasurement(m.query, m.query.answer(means), m.precision)
-            for name, m in given.measured.items()
-        }
-        given = replace(given, measured=informed)
         algebra = query_algebra(given)
-        passes = passes_of(settings, universe, shard.geolevel)
+        informed = informed_answers(given, means)
+        given = replace(given, measured=informed)
+        passes = passes_of(settings, universe, shard.geolevel, tuple(informed))
         if families[0].counts is None:
             passes = margins_first(passes, informed, algebra)
 
@@ -95,6 +92,27 @@ def estimate_shard(
 
         return given.estimate(families, passes, weights)
     return given.estimate(families)
+
+
+def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMeasurement]:
+    """Answers of best linear unbiased estimates `(n, n_cells)` to every query of the budget.
+
+    What is measured at other geolevels alone is told by them, too, and the passes hold it in the
+    same order. The answers that were not measured weigh nothing by themselves; those to a declared
+    census are left out, since linear rows make passes weigh answers.
+    """
+    shares = given.settings.budget_of(given.universe).query_shares
+    everywhere = (name for asked in shares.values() for name in asked)
+    names = dict.fromkeys((*shares[given.shard.geolevel], *everywhere))
+    found = {}
+    for name in names:
+        if name in given.measured:
+            own = given.measured[name]
+            found[name] = replace(own, values=own.query.answer(means))
+        elif not given.settings.is_declared:
+            query = marginal_query(given.schema, name)
+            found[name] = QueryMeasurement(query, query.answer(means), np.zeros(len(means)))
+    return found
 
 
 def margins_first(

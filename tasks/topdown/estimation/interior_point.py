@@ -39,13 +39,18 @@ from spineflow.tasks.topdown.estimation.quadratic import (
     squared_distance,
 )
 
-MOST_ITERATIONS = 60
+MOST_ITERATIONS = 100
 SOFTNESS = 1e-6
 """How far sums may miss for a unit's move of a multiplier, relative to their cells' compliance."""
 STEP = 0.995
 """Share of the way to the nearest bound that a step goes."""
 GAP = 1e-15
 """Gap that is small enough, relative to the objective (plus one)."""
+MOST_GAP, MOST_SLOPE = 1e-8, 1e-9
+"""Where no iterate is better, because precisions differ so much that rounding stands in the way:
+the largest gap and departure from stationarity, relative as before, that a solution may have."""
+PATIENCE = 10
+"""Iterations after the best of these in which a better one may come."""
 LOOSE = 1e11
 """Bounds above this never bind."""
 
@@ -290,17 +295,20 @@ def _iterate(
         for j in cells[i]:
             slope_size = max(slope_size, abs(slope[j]))
     iteration, is_solved, before = 0, False, np.inf
+    best_x, best_primal, best_dual, best_gap, best_iteration = x.copy(), 0.0, 0.0, np.inf, 0
     while True:
         residual, primal, dual, gap = _residual(quadratic, constraints, own, point)
         # Margins held from earlier passes may disagree by rounding, which no step can mend.
         is_met = primal <= 1e-9 + 1e-14 * size or 0.5 * before <= primal <= ROUNDING
         before = primal
-        is_solved = (
-            is_met
-            and dual <= 1e-11 * slope_size
-            and gap <= GAP * (1.0 + squared_distance(quadratic, point.x))
-        )
-        if is_solved or iteration == max_iterations or not np.isfinite(gap):
+        objective = 1.0 + squared_distance(quadratic, point.x)
+        is_solved = is_met and dual <= 1e-11 * slope_size and gap <= GAP * objective
+        is_near = primal <= ROUNDING and dual <= MOST_SLOPE * slope_size
+        if is_solved or (is_near and gap <= min(MOST_GAP * objective, best_gap)):
+            best_x, best_primal, best_dual, best_gap = x.copy(), primal, dual, gap
+            best_iteration = iteration
+        is_stuck = np.isfinite(best_gap) and iteration >= best_iteration + PATIENCE
+        if is_solved or is_stuck or iteration == max_iterations or not np.isfinite(gap):
             break
         iteration += 1
         mu = gap / max(n_products, 1)
@@ -335,7 +343,9 @@ def _iterate(
         w += reach * step.w
         eta += reach * step.eta
         y += reach * step.y
-    return x, iteration, is_solved, primal, dual / slope_size, gap
+    if np.isfinite(best_gap):
+        return best_x, iteration, True, best_primal, best_dual / slope_size, best_gap
+    return x, iteration, False, primal, dual / slope_size, gap
 
 
 def solve(
@@ -347,7 +357,9 @@ def solve(
 ) -> Solution:
     """Solve the quadratic program of `active_set`, from cells near `start` (c, k).
 
-    Zeros come out as tiny positive numbers. Stops by iterations, never by clock.
+    Zeros come out as tiny positive numbers. Stops by iterations, never by clock. Where rounding
+    errors stand in the way of an exact solution, that with the smallest gap is returned, if it is
+    one within `MOST_GAP` and `MOST_SLOPE`.
     """
     return Solution(
         *_iterate(quadratic, constraints, start, SOFTNESS, max_iterations, MOST_ENTRIES)

@@ -270,7 +270,8 @@ class PassProblem:
         return squared_distance(self._quadratic, x)
 
     def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, PassRecord]:
-        """The active-set method first, then the interior-point method, at last HiGHS.
+        """The active-set method first, then the interior-point method, at last HiGHS: its quadratic
+        solver, or should that give up, the point nearest to the first guess that is feasible.
 
         HiGHS alone where there are linear rows.
         """
@@ -291,6 +292,9 @@ class PassProblem:
             return result.x, self._record("interior point", iterations, result)
         fallback = self.solve_with_highs()
         iterations += fallback.iterations
+        if fallback.x is None:
+            fallback = self._nearest(guess)
+            iterations += fallback.iterations
         if fallback.x is None:
             return None, PassRecord("highs", fallback.status, iterations, np.inf, np.inf, np.inf)
         c, k = self.shape

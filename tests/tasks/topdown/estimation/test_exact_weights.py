@@ -208,3 +208,30 @@ def test_an_unconstrained_pass_returns_the_estimates_that_add_up(algebra):
     measured = {"all": QueryMeasurement(detailed, means, np.ones(3))}
     found = solve_passes(problem, measured, [["all"]], weights)
     assert np.allclose(found.x, means[:, cells], atol=1e-6)
+
+
+def test_a_root_is_solved_whatever_its_measurements_leave_unknown():
+    """As under a budget that measures hardly anything at the root: precisions differ by many
+    orders from one combination of cells to another, and most are not known at all."""
+    schema = SimpleNamespace(shape=(3, 2, 2, 63))
+    types = np.repeat(np.arange(3), 2)
+    algebra = QueryAlgebra(schema, (0, 1), (2, 3), types, np.ones(6, dtype=bool))
+    rng = np.random.default_rng(0)
+    variance, diffuse = np.zeros((2, 1, 4, 6, 6))
+    for component in range(4):
+        basis = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+        known = basis[:, 5:] * 10.0 ** rng.uniform(-1.0, 2.3, size=1)
+        variance[0, component] = known @ known.T
+        diffuse[0, component] = basis[:, :5] @ basis[:, :5].T
+    n_cells = 3 * 2 * 2 * 63
+    means = rng.normal(0.0, 100.0, size=(1, n_cells))
+    weights = ExactWeights(algebra, means, variance, diffuse, np.ones((1, 6), dtype=bool))
+    bounds = np.zeros((1, 3), dtype=np.int64), np.full((1, 3), NO_BOUND)
+    total = np.zeros(1, dtype=np.int64), np.array([4000])
+    cells = np.arange(n_cells)
+    problem = SiblingProblem(["0"], cells, np.repeat(types, 126), None, *bounds, *total)
+    asked = MarginalQuery("asked", ((0, 1, 2), (0, 1), (0, 0), (0,) * 63))
+    measured = {"asked": QueryMeasurement(asked, asked.answer(means), np.ones(1))}
+    found = solve_passes(problem, measured, [["asked"]], weights)
+    assert found.success
+    assert found.x.min() >= 0 and np.isclose(found.x.sum(), 4000, atol=1e-6)
