@@ -53,7 +53,7 @@ FIRST = (
     "test_trips_in_process.py",
     "test_detailed_groups_rows.py",
 )
-"""Files that two workers begin with, in this order. The first compiles the kernels of topdown,
+"""Files that the workers begin with, in this order. The first compiles the kernels of topdown,
 which takes a minute; by the time another file needs them, they are there."""
 
 
