@@ -397,8 +397,9 @@ def _from_pl94171(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from spineflow.flows.servers import server_for_runs
 
-    # The server comes up while the flow is imported.
     with server_for_runs() as server:
+        # It comes up while the flow is imported.
+        server.begin()
         asked = product(options.flow)
         settings = asked.load(options.settings, options.overrides)
         from spineflow.flows.foreground import run_and_report

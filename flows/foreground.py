@@ -34,6 +34,8 @@ def run_and_report(
 ) -> int:
     """Run settings in a folder as far as it is not done, and print the end; the exit code."""
     run = prepare(settings, folder)
+    if run.read_manifest()["status"] != "complete":
+        server.begin()
     if not is_done(asked, run, settings):
         if not run.read_manifest()["stages"]:
             # The first stage needs it, and it takes no longer than the server to come up.

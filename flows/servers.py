@@ -42,69 +42,23 @@ SECONDS_TO_END = 5.0
 
 
 class Server:
-    """The server that runs report to: the address of its API, and its process if it is our own."""
+    """The server that runs report to: the address of its API, and its process if it is our own.
 
-    def __init__(self, address: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    Our own serves at a socket that accepts requests before there is anybody to answer them.
+    """
+
+    def __init__(self, address: str, listening: socket.socket | None = None) -> None:
         self.address = address
-        self.process = process
+        self._listening = listening
+        self.process: subprocess.Popen[bytes] | None = None
         self._is_waited_for = False
 
-    def wait(self) -> None:
-        """Wait until a server of our own serves; raises httpx.HTTPError if it does not come up.
-
-        From now on it ends with this process, once Prefect has sent all that it has to say.
-        """
-        if self.process is None:
+    def begin(self) -> None:
+        """Have a server of our own come up."""
+        if self._listening is None or self.process is not None:
             return
-        if not self._is_waited_for:
-            self._is_waited_for = True
-            atexit.register(self._end)
-        patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
-        with httpx.Client(trust_env=False, timeout=patience) as client:
-            client.get(f"{self.address}/health").raise_for_status()
-
-    def stop(self) -> None:
-        """End a server of our own for which nobody has waited."""
-        if self.process is not None and not self._is_waited_for:
-            self._end()
-
-    def _end(self) -> None:
-        assert self.process is not None, "only a server of our own is ended"
-        self.process.terminate()
-        try:
-            self.process.wait(SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-@contextmanager
-def server_for_runs() -> Iterator[Server]:
-    """In the block, runs report to the server that is set, to one found here, or to our own.
-
-    Our own may not serve yet: see `Server.wait`.
-    """
-    address = PREFECT_API_URL.value()
-    if address is not None:
-        yield Server(address)
-        return
-    found = local_server()
-    server = _start_server() if found is None else Server(found)
-    if server.process is not None:
-        os.environ[OWN_SERVER] = server.address
-    try:
-        with temporary_settings({PREFECT_API_URL: server.address}):
-            yield server
-    finally:
-        os.environ.pop(OWN_SERVER, None)
-        server.stop()
-
-
-def _start_server() -> Server:
-    """Start a server of our own, at a socket that accepts requests before they can be answered."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        number = listening.fileno()
-        process = subprocess.Popen(
+        number = self._listening.fileno()
+        self.process = subprocess.Popen(
             [sys.executable, "-m", f"{__package__}.own_server", str(number)],
             pass_fds=[number],
             stdin=subprocess.PIPE,
@@ -119,7 +73,67 @@ def _start_server() -> Server:
                 "PREFECT__SERVER_FINAL": "1",
             },
         )
-        return Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", process)
+        # If it dies, requests are to fail at once.
+        self._listening.close()
+
+    def wait(self) -> None:
+        """Wait until a server of our own serves; raises httpx.HTTPError if it does not come up.
+
+        From now on it ends with this process, once Prefect has sent all that it has to say.
+        """
+        self.begin()
+        if self.process is None:
+            return
+        if not self._is_waited_for:
+            self._is_waited_for = True
+            atexit.register(self._end)
+        patience = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
+        with httpx.Client(trust_env=False, timeout=patience) as client:
+            client.get(f"{self.address}/health").raise_for_status()
+
+    def stop(self) -> None:
+        """End a server of our own for which nobody has waited."""
+        if self._listening is not None:
+            self._listening.close()
+        if not self._is_waited_for:
+            self._end()
+
+    def _end(self) -> None:
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def server_for_runs() -> Iterator[Server]:
+    """In the block, runs report to the server that is set, to one found here, or to our own.
+
+    Our own does not serve yet: see `Server.begin` and `Server.wait`.
+    """
+    address = PREFECT_API_URL.value()
+    if address is not None:
+        yield Server(address)
+        return
+    found = local_server()
+    server = _own_server() if found is None else Server(found)
+    if found is None:
+        os.environ[OWN_SERVER] = server.address
+    try:
+        with temporary_settings({PREFECT_API_URL: server.address}):
+            yield server
+    finally:
+        os.environ.pop(OWN_SERVER, None)
+        server.stop()
+
+
+def _own_server() -> Server:
+    listening = socket.create_server(("127.0.0.1", 0))
+    return Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", listening)
 
 
 def local_server() -> str | None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import PrefectServer
 from tests.flows.commands import Command, ForkedCommand
-from tests.flows.in_process import stages_in_process
+from tests.flows.in_process import stages_in_process, start_no_server
 
 
 def noted(kind: type[Command], started: list[Command]) -> type[Command]:
@@ -55,6 +55,12 @@ def new_spineflow(started: list[Command], real_server: PrefectServer) -> type[Co
             super().__init__(*arguments, folder=folder, **options)
 
     return noted(Prepared, started)
+
+
+@pytest.fixture(autouse=True)
+def no_server_of_commands_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that are called as functions start no server of their own."""
+    start_no_server(monkeypatch)
 
 
 @pytest.fixture
