@@ -60,8 +60,10 @@ from spineflow.tasks.detailed_groups.postprocess.redundant import (
 )
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
 from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
-from spineflow.tasks.detailed_groups.release.budget import costs, needed_budget
+from spineflow.tasks.detailed_groups.release.budget import budget_report, costs, needed_budget
 from spineflow.tasks.detailed_groups.release.certificate import facts_of
+from spineflow.tasks.detailed_groups.release.noise_comparison import sentence_of
+from spineflow.tasks.detailed_groups.release.relative_errors import populations_table
 from spineflow.tasks.detailed_groups.release.report import write_report
 from spineflow.tasks.detailed_groups.release.steps import write_tables
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -183,10 +185,12 @@ def refuse(settings: DetailedGroupsSettings) -> None:
     Working out the costs refuses budgets whose noise is too wide for its threshold to be known.
     """
     parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
     refuse_idle_settings(settings, parameters)
-    if parameters.wanted.by_level and not settings.privacy.infinite:
-        refuse_missed_margins(parameters, read_specification(settings.input.parameters))
-    costs(settings)
+    if not settings.privacy.infinite:
+        refuse_missed_margins(parameters, specification)
+    infinite = settings.privacy.infinite
+    budget_report(parameters, specification, settings.explorer, infinite=infinite)
 
 
 def check(settings: DetailedGroupsSettings) -> None:
@@ -242,6 +246,14 @@ def print_costs(settings: DetailedGroupsSettings) -> None:
             cells += [_decimal(level["needed_budget"].get(name)) for name in needed]
             table.add_row(*("" if cell is None else str(cell) for cell in cells))
         console.print(table)
+        if report["levels"]:
+            sizes = populations_table(report["levels"])
+            shown = Table(*sizes.headers, title="Populations from which tables are accurate")
+            for row in sizes.rows:
+                shown.add_row(*map(str, row))
+            console.print(shown)
+        for comparison in report["noise_comparison"]:
+            console.print(sentence_of(comparison))
     with suppress(InputRefused, UnreadableInput):
         blocks, invariants = read_blocks(settings.input.tables, parameters)
         declared = invariants if settings.mechanism.units_are_invariant else None

@@ -30,6 +30,7 @@ from spineflow.tasks.runs.settings import (
     table_of,
 )
 
+RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
 CENSUS_TABLES = ("persons", "units", "geography")
 PUBLIC_FILES = ("parameters", "region_names")
 DATA_FILES = ("person-records.txt", "GRF-C.txt")
@@ -144,6 +145,14 @@ class ExplorerSettings(Section):
     """Largest noisy total that is suppressed."""
     decimals: int = Field(default=3, ge=0, le=9)
     """Decimal places of the budgets that are worked out."""
+    relative_errors: tuple[ExactFraction, ...] | None = None
+    """Relative errors for which `budget` tells the populations that tables need; None for 5 and
+    10 %."""
+
+    @property
+    def shown_relative_errors(self) -> tuple[Fraction, ...]:
+        """The relative errors that are asked for, or those that are shown anyway."""
+        return RELATIVE_ERRORS if self.relative_errors is None else self.relative_errors
 
 
 class DetailedGroupsSettings(ProductSettings):
@@ -192,6 +201,8 @@ class DetailedGroupsSettings(ProductSettings):
                         f"mechanism.{key}.{region_type} must be one of "
                         f"{', '.join(REGION_TYPES)}, with the levels 1 and 2"
                     )
+        if any(not 0 < error < 1 for error in self.explorer.shown_relative_errors):
+            refuse("explorer.relative_errors must be above 0 and below 1")
         if not 0 < self.mechanism.coverage < 1:
             refuse("mechanism.confidence must be above 0 and below 1")
         if sorted(self.mechanism.summary_levels) != sorted(REGION_TYPES):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_parameters,
+    run_specification,
     run_universe,
 )
 from spineflow.tasks.detailed_groups.measurement.stages import (
@@ -27,6 +28,7 @@ from spineflow.tasks.detailed_groups.paths import (
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.mapping import exact_stability, stability
 from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.wanted_margins import refuse_missed_margins
 from spineflow.tasks.ledger.accounting import (
     PURE_DP,
     SAFETAB_P,
@@ -70,9 +72,12 @@ def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
 def charge_run(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Check that what will be drawn costs what is charged, then enter it in the ledger.
 
-    Raises BudgetRefused before any noise is drawn.
+    Raises BudgetRefused before any noise is drawn, and InputRefused for a budget that misses the
+    margin which is wanted of it.
     """
     parameters = run_parameters(run, settings)
+    if not settings.privacy.infinite:
+        refuse_missed_margins(parameters, run_specification(run))
     terms: set[NoiseTerm] = set()
     for item in parameters.budgets:
         noise = noise_of(run, settings, parameters, item.region_type, item.level)

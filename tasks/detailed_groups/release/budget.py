@@ -9,6 +9,8 @@ from typing import Any
 
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
+from spineflow.tasks.detailed_groups.release.noise_comparison import compare_noise
+from spineflow.tasks.detailed_groups.release.relative_errors import table_populations
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, ExplorerSettings
 from spineflow.tasks.detailed_groups.workload.explorer import (
     LevelBudget,
@@ -107,13 +109,18 @@ def level_figures(
 
 
 def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
-    """What a run would cost, and what it buys, by pass."""
-    return budget_report(
-        parameters_of(settings),
-        read_specification(settings.input.parameters),
-        settings.explorer,
-        infinite=settings.privacy.infinite,
-    )
+    """What a run would cost, and what it buys, by pass: `budget_report`, and the other noise's
+    guarantee at the same margins.
+    """
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    infinite = settings.privacy.infinite
+    found = budget_report(parameters, specification, settings.explorer, infinite=infinite)
+    for region_pass, report in found.items():
+        levels = level_budgets(parameters, specification, region_pass).values()
+        compared = () if infinite else compare_noise(levels, parameters.wanted.coverage)
+        report["noise_comparison"] = [comparison.as_json() for comparison in compared]
+    return found
 
 
 def budget_report(
@@ -127,8 +134,9 @@ def budget_report(
 
     `rho` and `epsilon` are those of bounded neighbours (one person changed), by Theorem 2 of
     [SafeTabP2025]; `native` is the guarantee that the mechanism itself gives, for one person
-    added or removed. Each of `levels` has its margins of error and its suppression threshold, and,
-    where the settings name a target, the budget that meets it. `queries` lists the noise of every
+    added or removed. Each of `levels` has its margins of error and its suppression threshold, the
+    populations from which its tables are accurate, and, where the settings name a target, the
+    budget that meets it. `queries` lists the noise of every
     kind of count, `share` being its part of the pass's total.
     """
     return {
@@ -255,6 +263,15 @@ def _pass_report(
                 "margin_target": item.margin_target,
                 "suppression_threshold": item.threshold,
                 "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
+                "tables": [
+                    table.as_json()
+                    for table in table_populations(
+                        item.budget,
+                        parameters.thresholds[item.region_type, item.level],
+                        explorer.shown_relative_errors,
+                        parameters.wanted.coverage,
+                    )
+                ],
                 "needed_budget": needed_budgets(
                     item.budget, item.region_type, explorer, parameters
                 ),

@@ -7,7 +7,9 @@ confidential, and only for those.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +19,13 @@ from spineflow.tasks.detailed_groups.postprocess.run import coterminous_of, grou
 from spineflow.tasks.detailed_groups.release.budget import (
     LevelFigures,
     bounded_epsilons,
+    budget_report,
     guarantee_of_pass,
     level_figures,
 )
 from spineflow.tasks.detailed_groups.release.front_page import overview, shown_level
 from spineflow.tasks.detailed_groups.release.margins_of_error import margins_section
+from spineflow.tasks.detailed_groups.release.relative_errors import populations_table
 from spineflow.tasks.detailed_groups.release.suppression_curves import suppression_figures
 from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -71,6 +75,9 @@ def report(
             margins_section(figures, parameters.wanted.coverage),
             suppression_section(figures, parameters),
         ]
+        found = budget_report(parameters, specification, settings.explorer)
+        levels = [level for report in found.values() for level in report["levels"]]
+        sections.append(populations_section(levels))
     sections.append(_shares(run, settings))
     if settings.mechanism.coterminous:
         sections.append(_coterminous(run, settings, parameters))
@@ -128,6 +135,20 @@ def suppression_section(
             *drawn,
         ]
     return Section("Suppression", tuple(blocks))
+
+
+def populations_section(levels: Sequence[Mapping[str, Any]]) -> Section:
+    """From which size of a group its tables are accurate, of levels as `budget_report` has them."""
+    return Section(
+        "Populations from which tables are accurate",
+        (
+            "A group of N persons has N / k of them in the average of the k cells of a table. From "
+            "the populations below on, the margin of a noisy count is so small a part of that, and "
+            "the margin of a sum of all cells so small a part of the whole. A table is given to "
+            "groups whose noisy total reaches what stands under 'given from'.",
+            populations_table(levels),
+        ),
+    )
 
 
 def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:

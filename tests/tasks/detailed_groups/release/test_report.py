@@ -36,6 +36,7 @@ def test_sections(finished) -> None:
         "What is guaranteed",
         "Margins of error",
         "Suppression",
+        "Populations from which tables are accurate",
         "Groups at each table",
         "Coterminous regions",
         "Checks",
@@ -54,7 +55,8 @@ def test_sections(finished) -> None:
 
 def test_shares_of_a_level_add_up(finished) -> None:
     run, settings = finished
-    section = report(run, settings, None).sections[3]
+    sections = report(run, settings, None).sections
+    section = next(one for one in sections if one.title == "Groups at each table")
     table = next(block for block in section.blocks if isinstance(block, Table))
     for row in table.rows:
         percent = [float(cell.removesuffix(" %")) for cell in row[3:]]

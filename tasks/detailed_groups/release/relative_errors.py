@@ -1,0 +1,119 @@
+"""How large a group must be for its tables to have a small relative error, from the noise alone.
+
+A group of N persons has N / k of them in the average of the k cells of a table. With a margin m of
+every noisy count, the average cell is within the part r of its size from N = k m / r on; with a
+margin M of the sum of k counts, the group's total is from N = M / r on. The thresholds that choose
+tables can be set by these ([SafeTabP2025], section 6.3, which uses expected errors instead).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
+from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
+from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS
+from spineflow.tasks.noise.sums import margin_of_sum
+from spineflow.tasks.pages.document import NONE, Table
+
+
+@dataclass(frozen=True)
+class TablePopulations:
+    """The populations from which on a table of a level is accurate enough.
+
+    cells : number of its noisy counts. from_total : the noisy total from which on a group gets it.
+    margin_of_cell, margin_of_total : of one count, and of the sum of all.
+    for_cells, for_total : by relative error, the population from which on the average cell, and
+        the total, are within it.
+    """
+
+    table: str
+    cells: int
+    from_total: int | None
+    margin_of_cell: int
+    margin_of_total: int
+    for_cells: dict[Fraction, int]
+    for_total: dict[Fraction, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The populations as what JSON can hold, relative errors as texts."""
+        return {
+            "table": self.table,
+            "cells": self.cells,
+            "from_total": self.from_total,
+            "margin_of_cell": self.margin_of_cell,
+            "margin_of_total": self.margin_of_total,
+            "population_for_cells": {str(r): n for r, n in self.for_cells.items()},
+            "population_for_total": {str(r): n for r, n in self.for_total.items()},
+        }
+
+
+def table_populations(
+    level: LevelBudget,
+    thresholds: tuple[int, ...],
+    relative_errors: tuple[Fraction, ...],
+    coverage: Fraction,
+) -> tuple[TablePopulations, ...]:
+    """The populations that each of the four tables needs; margins hold with the coverage.
+
+    >>> level = LevelBudget(Fraction("0.159"), 9, Fraction("0.1"))
+    >>> tables = table_populations(level, (1000, 5000, 20000), (Fraction(1, 10),), Fraction("0.95"))
+    >>> [next(iter(table.for_cells.values())) for table in tables]
+    [110, 880, 1980, 5060]
+    """
+    found = []
+    for name, table, start in zip(TABLE_NAMES, sorted(N_CELLS), (None, *thresholds), strict=True):
+        k = N_CELLS[table]
+        one, whole = (margin_of_sum(level.second_stage, n, coverage) for n in (1, k))
+        found.append(
+            TablePopulations(
+                name,
+                k,
+                start,
+                one,
+                whole,
+                {r: math.ceil(k * one / r) for r in relative_errors},
+                {r: math.ceil(whole / r) for r in relative_errors},
+            )
+        )
+    return tuple(found)
+
+
+def populations_table(levels: Iterable[Mapping[str, Any]]) -> Table:
+    """The populations that tables need, of `levels` as `budget_report` has them."""
+    rows, errors = [], []
+    for level in levels:
+        for table in level["tables"]:
+            errors = [Fraction(r) for r in table["population_for_cells"]]
+            rows.append(
+                (
+                    level["region_type"],
+                    level["level"],
+                    table["table"],
+                    table["cells"],
+                    NONE if table["from_total"] is None else table["from_total"],
+                    table["margin_of_cell"],
+                    table["margin_of_total"],
+                    *table["population_for_cells"].values(),
+                    *table["population_for_total"].values(),
+                )
+            )
+    percent = [f"{float(100 * r):.6g} %" for r in errors]
+    return Table(
+        (
+            "region type",
+            "level",
+            "table",
+            "cells",
+            "given from",
+            "margin of a cell",
+            "of the total",
+            *(f"average cell within {p}" for p in percent),
+            *(f"total within {p}" for p in percent),
+        ),
+        tuple(rows),
+    )
