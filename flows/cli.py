@@ -280,12 +280,13 @@ def parser() -> argparse.ArgumentParser:
     design = add(
         "design",
         _design,
-        "find the best split of a topdown budget, with proof that none is much better",
-        "Find the split over geolevels and queries whose margins of the targets in [design] are "
-        "smallest, or the smallest rho that meets them, and write settings with it. "
+        "find the best split of a budget, with proof that none is much better",
+        "Find the split over geolevels and queries of topdown, or over levels of group-sizes or "
+        "trips, whose margins of the targets in [design] are smallest, or the smallest budget that "
+        "meets them, and write settings with it. "
         "Reads geography and declared invariants, nothing confidential, and spends nothing.",
     )
-    with_settings(design, ("topdown",))
+    with_settings(design, ("topdown", "group-sizes", "trips"))
     design.add_argument(
         "--out", metavar="FILE", help="settings to write (default: SETTINGS-designed.toml)"
     )
@@ -508,7 +509,7 @@ def _design(options: argparse.Namespace) -> int:
     from spineflow.flows.design import write_design
 
     out = None if options.out is None else Path(options.out)
-    write_design(Path(options.settings), options.overrides, out, as_json=options.json)
+    write_design(options.flow, Path(options.settings), options.overrides, out, as_json=options.json)
     return 0
 
 

@@ -18,6 +18,7 @@ from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
@@ -39,6 +40,7 @@ from spineflow.tasks.topdown.settings import (
 )
 from spineflow.tasks.topdown.spine.build import check_spine_settings
 from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.trips.design.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES
 
@@ -64,6 +66,9 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "trips": TripsSettings,
     "tuning": AnyTuneSettings,
 }
+
+MODEL_OF_DESIGNS = {"group_sizes": GroupSizesDesignSettings, "trips": TripsDesignSettings}
+"""Models of the blocks of a product's page that have a section [design]."""
 
 FURTHER_SETTINGS = (AianRange, StructuralZero, GeolevelPasses, TopdownSettings)
 
@@ -199,6 +204,8 @@ def test_settings_in_the_pages_are_accepted(page: Path, tmp_path: Path) -> None:
     for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         if model is not None:
             (tmp_path / "settings.toml").write_text(block, encoding="utf-8")
+            if "design" in tomllib.loads(block):
+                model = MODEL_OF_DESIGNS.get(page.stem, model)
             load_settings(model, tmp_path / "settings.toml", presets=PRESETS)
             continue
         own = tomllib.loads(block)

@@ -278,6 +278,11 @@ def table_of(tree: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 AnySection = TypeVar("AnySection", bound=Section)
 
 
+def without_section(model: type[AnySection], settings: AnySection) -> AnySection:
+    """Settings of a model that adds sections to another, as the other's."""
+    return model.model_construct(**{name: getattr(settings, name) for name in model.model_fields})
+
+
 def run_by(settings: AnySection, runner: RunnerSettings) -> AnySection:
     """Settings with another runner in every section that names one; their release is the same."""
     if isinstance(settings, RunnerSettings):

@@ -1,4 +1,4 @@
-"""Splits of a zCDP budget over the levels of a tree: the smallest budget that meets wanted margins.
+"""Splits of a zCDP budget over the levels of a tree, by a convex program with a certificate.
 
 On a tree where every node of level l - 1 has b_l children, measured with precision x_l (one over
 the variance, 0 where a level is not measured), the estimates of level l have the variance V_l:
@@ -16,14 +16,17 @@ so that its derivative at one split u bounds it at every split p,
     1 / r(p) <= <-r'(u), p> / r(u)^2,
 
 and the largest s below these bounds of all wanted levels, a linear program, gives 1 / s as a lower
-bound of what any split needs ([Pukelsheim2006]).
+bound of what any split needs ([Pukelsheim2006]). A weighted sum of variances is such a function,
+too: the split for which it is least has a bound of the same kind.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 from scipy.optimize import linprog, minimize
@@ -86,6 +89,26 @@ class LevelSplit:
     bound: float
 
 
+@dataclass(frozen=True)
+class WeightedSplit:
+    """A split of a budget of 1 that makes a weighted sum of variances small.
+
+    total : the sum, with these shares; a budget of rho has 1 / rho of it. shares : by measured
+    level, thousandths that add to 1. bound : what the sum is at least, with any split.
+    """
+
+    total: float
+    shares: Mapping[int, Fraction]
+    bound: float
+
+
+Criterion = Mapping[int, float]
+"""A weighted sum of the variances of levels, by level."""
+
+Floors = Mapping[int, Fraction]
+"""The least shares of some levels."""
+
+
 def budget_for(
     tree: RegularTree,
     units: Mapping[int, float],
@@ -98,29 +121,61 @@ def budget_for(
     some levels, measured or not.
     """
     p = np.array([float(shares.get(level, 0)) for level in units])
-    return float(_ratios(tree, units, wanted, p).max())
+    return float(_values(tree, units, _ratios(wanted), p).max())
 
 
 def smallest_split(
-    tree: RegularTree, units: Mapping[int, float], wanted: Mapping[int, float]
+    tree: RegularTree,
+    units: Mapping[int, float],
+    wanted: Mapping[int, float],
+    floors: Floors = MappingProxyType({}),
 ) -> LevelSplit:
     """The split of the smallest budget with which levels have the wanted variances.
 
-    Arguments as for `budget_for`. Every level of `units` gets a share.
+    Arguments as for `budget_for`. Every level of `units` gets a share, of its floor at least.
     """
+    shares, bound = _best(tree, units, _ratios(wanted), floors)
+    return LevelSplit(budget_for(tree, units, wanted, shares), shares, bound)
+
+
+def least_sum_split(
+    tree: RegularTree,
+    units: Mapping[int, float],
+    weights: Criterion,
+    floors: Floors = MappingProxyType({}),
+) -> WeightedSplit:
+    """The split of a budget of 1 with which the weighted sum of the levels' variances is least."""
+    shares, bound = _best(tree, units, [weights], floors)
+    p = np.array([float(shares[level]) for level in units])
+    return WeightedSplit(float(_values(tree, units, [weights], p)[0]), shares, bound)
+
+
+def _ratios(wanted: Mapping[int, float]) -> list[Criterion]:
+    """The ratio of each level's variance to the wanted one."""
+    return [{level: 1 / variance} for level, variance in wanted.items()]
+
+
+def _best(
+    tree: RegularTree,
+    units: Mapping[int, float],
+    criteria: Sequence[Criterion],
+    floors: Floors,
+) -> tuple[dict[int, Fraction], float]:
+    """Shares for which the largest of the criteria is least, and what it is at least."""
     n = len(units)
-    start = np.full(n, 1 / n)
-    first = _ratios(tree, units, wanted, start).max()
+    least = np.array([max(SMALLEST, float(floors.get(level, 0))) for level in units])
+    start = least + (1 - least.sum()) / n
+    first = _values(tree, units, criteria, start).max()
 
     one_each = np.append(np.ones(n), 0.0)
 
-    # Reciprocals of the ratios are concave, and of order 1 here: their least is made as large as
+    # Reciprocals of the criteria are concave, and of order 1 here: their least is made as large as
     # it can be.
     def slack(x: np.ndarray) -> np.ndarray:
-        return first / _ratios(tree, units, wanted, x[:-1]) - x[-1]
+        return first / _values(tree, units, criteria, x[:-1]) - x[-1]
 
     def slack_slopes(x: np.ndarray) -> np.ndarray:
-        slopes = first * _reciprocal_slopes(tree, units, wanted, x[:-1])
+        slopes = first * _reciprocal_slopes(tree, units, criteria, x[:-1])
         return np.column_stack([slopes, -np.ones(len(slopes))])
 
     found = minimize(
@@ -128,42 +183,47 @@ def smallest_split(
         np.append(start, 1.0),
         jac=lambda x: -np.eye(n + 1)[-1],
         method="SLSQP",
-        bounds=[*[(SMALLEST, 1.0)] * n, (None, None)],
+        bounds=[*((low, 1.0) for low in least), (None, None)],
         constraints=[
             {"type": "ineq", "fun": slack, "jac": slack_slopes},
             {"type": "eq", "fun": lambda x: x[:-1].sum() - 1, "jac": lambda x: one_each},
         ],
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    best = found.x[:-1] / found.x[:-1].sum()
-    shares = dict(zip(units, thousandths(best), strict=True))
-    total = budget_for(tree, units, wanted, shares)
-    return LevelSplit(total, shares, _bound(tree, units, wanted, best))
+    best = np.maximum(found.x[:-1], least)
+    best /= best.sum()
+    shares = dict(zip(units, thousandths(best, [floors.get(x, 0) for x in units]), strict=True))
+    return shares, _bound(tree, units, criteria, best, least)
 
 
-def _ratios(
-    tree: RegularTree, units: Mapping[int, float], wanted: Mapping[int, float], p: np.ndarray
+def _values(
+    tree: RegularTree, units: Mapping[int, float], criteria: Sequence[Criterion], p: np.ndarray
 ) -> np.ndarray:
-    """V_l(p) / wanted_l of the wanted levels, at losses p of the measured ones."""
+    """The criteria at losses p of the measured levels."""
     precisions = np.zeros(len(tree.fanouts) + 1, dtype=p.dtype)
     precisions[list(units)] = p / np.array(list(units.values()))
-    return tree.variances(precisions)[list(wanted)] / np.array(list(wanted.values()))
+    variances = tree.variances(precisions)
+    return np.array([sum(c * variances[level] for level, c in one.items()) for one in criteria])
 
 
 def _reciprocal_slopes(
-    tree: RegularTree, units: Mapping[int, float], wanted: Mapping[int, float], p: np.ndarray
+    tree: RegularTree, units: Mapping[int, float], criteria: Sequence[Criterion], p: np.ndarray
 ) -> np.ndarray:
-    """Derivatives of 1 / r by the losses, (wanted levels, measured levels)."""
+    """Derivatives of one over each criterion by the losses, (criteria, measured levels)."""
     steps = p + 1j * STEP * np.eye(len(p))
-    columns = [(1 / _ratios(tree, units, wanted, step)).imag / STEP for step in steps]
+    columns = [(1 / _values(tree, units, criteria, step)).imag / STEP for step in steps]
     return np.column_stack(columns)
 
 
 def _bound(
-    tree: RegularTree, units: Mapping[int, float], wanted: Mapping[int, float], u: np.ndarray
+    tree: RegularTree,
+    units: Mapping[int, float],
+    criteria: Sequence[Criterion],
+    u: np.ndarray,
+    least: np.ndarray,
 ) -> float:
-    """What any split needs at least, from the derivatives at one."""
-    cuts = _reciprocal_slopes(tree, units, wanted, u)
+    """What the largest criterion is at least, with any split, from the derivatives at one."""
+    cuts = _reciprocal_slopes(tree, units, criteria, u)
     n = len(units)
     found = linprog(
         -np.eye(n + 1)[-1],
@@ -171,7 +231,7 @@ def _bound(
         b_ub=np.zeros(len(cuts)),
         A_eq=np.append(np.ones(n), 0.0)[None],
         b_eq=[1.0],
-        bounds=[*[(0.0, 1.0)] * n, (None, None)],
+        bounds=[*((low if low > SMALLEST else 0.0, 1.0) for low in least), (None, None)],
     )
     return 1 / -float(found.fun)
 
@@ -194,12 +254,18 @@ def together(symbol: str, split: LevelSplit, setting: str, now: float) -> str:
     )
 
 
-def thousandths(shares: np.ndarray) -> list[Fraction]:
-    """Whole positive thousandths nearest to the shares, the largest remainders rounded up."""
+def thousandths(shares: np.ndarray, floors: Sequence[Fraction | int] = ()) -> list[Fraction]:
+    """Whole positive thousandths nearest to the shares, the largest remainders rounded up.
+
+    None is below its floor, if there are floors; these are rounded up to thousandths.
+    """
     exact = shares * DENOMINATOR
-    whole = np.maximum(1, np.floor(exact)).astype(int)
+    least = np.ones(len(shares), dtype=int)
+    if len(floors):
+        least = np.maximum(least, [math.ceil(floor * DENOMINATOR) for floor in floors])
+    whole = np.maximum(least, np.floor(exact)).astype(int)
     while whole.sum() != DENOMINATOR:
         step = 1 if whole.sum() < DENOMINATOR else -1
-        may = (whole > 1) | (step > 0)
+        may = (whole > least) | (step > 0)
         whole[np.argmax(np.where(may, step * (exact - whole), -np.inf))] += step
     return [Fraction(int(count), DENOMINATOR) for count in whole]

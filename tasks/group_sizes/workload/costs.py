@@ -25,6 +25,7 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.noise.margins import loss_for_margin
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.solvers.level_design import LevelErrors
 from spineflow.tasks.solvers.level_split import (
     RegularTree,
     budget_for,
@@ -140,27 +141,55 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
     pure differential privacy, whose program is another, and for the chain, which is no tree. Raises
     InputRefused for a level that is not there or is the same as another.
     """
-    if plan.rho is None or plan.vector == CHAINED_CUMULATIVE_GROUP_SIZES:
+    errors = level_errors(plan)
+    if errors.tree is None:
         return None
-    levels = [level for level in plan.levels if level.same_as is None]
-    depths = {level.level: depth for depth, level in enumerate(levels)}
+    depths = {name: depth for depth, name in errors.names.items()}
     unknown = [target for target in wanted if target not in depths]
     if unknown:
         raise InputRefused(f"--target {unknown[0]}: name one of {', '.join(depths)}.")
-    numbers = [level.n_regions for level in levels]
-    fanouts = tuple(below / above for above, below in zip(numbers, numbers[1:], strict=False))
-    tree = RegularTree(fanouts, is_root_exact=False, is_combined=plan.mechanism != TOPDOWN)
-    units = {depth: level.sensitivity / 2 for depth, level in enumerate(levels)}
     variances = {depths[name]: variance_of_margin(margin) for name, margin in wanted.items()}
-    split = smallest_split(tree, units, variances)
-    listed = ", ".join(
-        f'{level.level} = "{split.shares[depths[level.level]] if level in levels else 0}"'
-        for level in plan.levels
-    )
-    now = {depths[level.level]: level.share for level in levels}
+    split = smallest_split(errors.tree, errors.units, variances)
+    shares = shares_by_name(plan, split.shares)
+    listed = ", ".join(f'{name} = "{share}"' for name, share in shares.items())
     return together(
         "rho",
         split,
         f"mechanism.levels = {{ {listed} }}",
-        budget_for(tree, units, variances, now),
+        budget_for(errors.tree, errors.units, variances, shares_now(plan)),
     )
+
+
+def level_errors(plan: Plan) -> LevelErrors:
+    """How the errors of measured entries follow from what the levels spend, by distinct level.
+
+    Levels are taken together on a tree of the mean fan-outs. Under pure differential privacy, and
+    along the chain, which is no tree, every level stands for itself.
+    """
+    levels = [level for level in plan.levels if level.same_as is None]
+    names = {depth: level.level for depth, level in enumerate(levels)}
+    if plan.rho is None:
+        units = {depth: 2.0 * level.sensitivity**2 for depth, level in enumerate(levels)}
+        return LevelErrors(names, units, None, 2, "epsilon")
+    units = {depth: level.sensitivity / 2 for depth, level in enumerate(levels)}
+    if plan.vector == CHAINED_CUMULATIVE_GROUP_SIZES:
+        return LevelErrors(names, units, None, 1, "rho")
+    numbers = [level.n_regions for level in levels]
+    fanouts = tuple(below / above for above, below in zip(numbers, numbers[1:], strict=False))
+    tree = RegularTree(fanouts, is_root_exact=False, is_combined=plan.mechanism != TOPDOWN)
+    return LevelErrors(names, units, tree, 1, "rho")
+
+
+def shares_now(plan: Plan) -> dict[int, Fraction]:
+    """The shares of a plan by distinct level, as `level_errors` numbers them."""
+    levels = [level for level in plan.levels if level.same_as is None]
+    return {depth: level.share for depth, level in enumerate(levels)}
+
+
+def shares_by_name(plan: Plan, shares: Mapping[int, Fraction]) -> dict[str, Fraction]:
+    """Shares of distinct levels as `mechanism.levels` has them; 0 for one that repeats another."""
+    found: dict[str, Fraction] = {}
+    given = iter(shares.values())
+    for level in plan.levels:
+        found[level.level] = next(given) if level.same_as is None else Fraction(0)
+    return found

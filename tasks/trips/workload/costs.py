@@ -13,6 +13,7 @@ from spineflow.tasks.ledger.accounting import (
 from spineflow.tasks.noise.margins import loss_for_margin
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.solvers.level_design import LevelErrors
 from spineflow.tasks.solvers.level_split import (
     RegularTree,
     budget_for,
@@ -102,7 +103,7 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
     `target` is the number of a level or its name. Raises InputRefused for another level, a plan
     without noise, and a margin that cannot be met.
     """
-    level = _level_of(plan, target)
+    level = level_of(plan, target)
     if plan.guarantee is None:
         raise InputRefused(f"--target {target}: without noise every margin is 0.")
     loss = plan.guarantee.parameter
@@ -125,6 +126,28 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
     the mean fan-outs, before counts are made whole and not negative. None for mechanisms that share
     no budget of zCDP among levels. Raises InputRefused for a level that is not measured.
     """
+    errors = level_errors(plan)
+    if errors is None or errors.tree is None:
+        return None
+    margins = {level_of(plan, target): margin for target, margin in wanted.items()}
+    variances = {level: variance_of_margin(margin) for level, margin in margins.items()}
+    split = smallest_split(errors.tree, errors.units, variances)
+    listed = ", ".join(f'"{split.shares[level]}"' for level in plan.levels)
+    return together(
+        "rho",
+        split,
+        f"mechanism.shares = [{listed}]",
+        budget_for(errors.tree, errors.units, variances, plan.level_budget.shares),
+    )
+
+
+def level_errors(plan: Plan) -> LevelErrors | None:
+    """How the errors of counts follow from what the measured levels spend.
+
+    Levels are taken together on a tree of the mean fan-outs: combined where all nodes are measured
+    and used, and else each fitted to the one above. None for mechanisms that share no budget of
+    zCDP among levels.
+    """
     if plan.guarantee is None or plan.budget is None or len(plan.levels) == 1:
         return None
     rho, shares = plan.guarantee.parameter, plan.budget.shares
@@ -134,23 +157,18 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
         is_combined=plan.mechanism == FULL_INFORMATION and plan.measures_all,
     )
     units = {level: float(plan.noise[level] * shares[level] * rho) for level in plan.levels}
-    margins = {_level_of(plan, target): margin for target, margin in wanted.items()}
-    variances = {level: variance_of_margin(margin) for level, margin in margins.items()}
-    split = smallest_split(tree, units, variances)
-    listed = ", ".join(f'"{split.shares[level]}"' for level in plan.levels)
-    return together(
-        "rho",
-        split,
-        f"mechanism.shares = [{listed}]",
-        budget_for(tree, units, variances, shares),
-    )
+    names = {level: plan.tree.level_name(level) for level in plan.levels}
+    return LevelErrors(names, units, tree, 1, "rho")
 
 
-def _level_of(plan: Plan, target: str) -> int:
-    """The measured level of a number or a name; raises InputRefused for another."""
+def level_of(plan: Plan, target: str, where: str = "--target") -> int:
+    """The measured level of a number or a name; raises InputRefused for another.
+
+    `where` is what the sentence begins with.
+    """
     names = {level: plan.tree.level_name(level) for level in plan.levels}
     found = [level for level, name in names.items() if target in (str(level), name)]
     if not found:
         known = ", ".join(f"{level} ({name})" for level, name in names.items())
-        raise InputRefused(f"--target {target}: name a measured level: {known}.")
+        raise InputRefused(f"{where} {target}: name a measured level: {known}.")
     return found[0]

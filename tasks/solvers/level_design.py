@@ -1,0 +1,330 @@
+"""Designs of a budget over levels: settings, the best shares, and what any others could gain.
+
+[design]
+objective = "smallest_budget"
+[design.targets.county]
+margin = 20
+
+Where a level's estimate combines measurements of several levels and the budget is one of zCDP, the
+program is that of `level_split`: convex, with a certificate. Otherwise levels are taken by their
+own measurements alone, whose variance at a loss of p is c / p under zCDP and at most c / p^2 under
+pure differential privacy. Least squares over all levels are more precise, so that this is a bound
+on their errors. Its best shares have a closed form: for a weighted sum of variances they are in
+proportion to (w c)^(1 / (k + 1)), for the largest ratio to wanted variances v to (c / v)^(1 / k),
+k being 1 or 2, and where floors bind, to the larger of floor and a multiple of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import ExactFraction, Refuse, Section
+from spineflow.tasks.runs.spelling import did_you_mean
+from spineflow.tasks.solvers.level_split import (
+    DENOMINATOR,
+    NORMAL_95,
+    RegularTree,
+    least_sum_split,
+    smallest_split,
+    thousandths,
+)
+
+DIGITS = 6
+"""Significant digits of a budget that is worked out, rounded up."""
+
+
+class LevelTarget(Section):
+    """A level whose counts are to be precise."""
+
+    margin: ExactFraction | None = None
+    """The 95 % margin of error that is wanted; left out, the one that the settings give."""
+    weight: ExactFraction = Fraction(1)
+    """For weighted_sum: the weight of the level's variance."""
+
+
+class LevelDesign(Section):
+    """What a budget over levels is to achieve."""
+
+    objective: Literal["largest_ratio", "weighted_sum", "smallest_budget"] = "largest_ratio"
+    """largest_ratio: the largest ratio of a margin to the wanted one is least, at this budget.
+    weighted_sum: the weighted sum of variances is. smallest_budget: as largest_ratio, at the
+    smallest budget that meets all margins."""
+    targets: dict[str, LevelTarget] = Field(min_length=1)
+    """By level."""
+    at_least: dict[str, ExactFraction] = {}
+    """The least share of some levels; every measured level gets a thousandth."""
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse margins, weights and shares out of range, and what the objective ignores."""
+        for name, target in self.targets.items():
+            where = f"design.targets.{name}"
+            if target.margin is not None and target.margin <= 0:
+                refuse(f"{where}.margin must be above 0")
+            if target.weight <= 0:
+                refuse(f"{where}.weight must be above 0")
+            if self.objective == "weighted_sum" and target.margin is not None:
+                refuse(f"{where}.margin does nothing with weighted_sum; remove it")
+            if self.objective != "weighted_sum" and target.weight != 1:
+                refuse(f"{where}.weight does nothing but with weighted_sum; remove it")
+        if any(share < 0 for share in self.at_least.values()):
+            refuse("design.at_least holds a negative share")
+        if sum(self.at_least.values()) > Fraction(1, 2):
+            refuse("design.at_least leaves less than half of the budget; lower the shares")
+
+
+@dataclass(frozen=True)
+class LevelErrors:
+    """How the variances of levels follow from what is spent on them.
+
+    names : of the levels that have a share, by their place in the tree, root first.
+    units : the variance of a level's noise at a loss of 1, at these places.
+    tree : how estimates combine levels; None for their own measurements alone.
+    power : 1 for zCDP, where the variance falls as the loss, 2 for pure differential privacy, where
+        it falls as its square; a tree is for 1 alone.
+    symbol : rho or epsilon.
+    """
+
+    names: Mapping[int, str]
+    units: Mapping[int, float]
+    tree: RegularTree | None
+    power: int
+    symbol: str
+
+    def variances(self, shares: Mapping[int, Fraction], total: float) -> dict[int, float]:
+        """The variance of every level at a budget; infinite for what nothing determines."""
+        spent = {level: total * float(shares.get(level, 0)) for level in self.names}
+        if self.tree is None:
+            return {
+                level: self.units[level] / loss**self.power if loss else math.inf
+                for level, loss in spent.items()
+            }
+        precisions = np.zeros(len(self.tree.fanouts) + 1)
+        for level, loss in spent.items():
+            precisions[level] = loss / self.units[level]
+        found = self.tree.variances(precisions)
+        return {level: float(found[level]) for level in self.names}
+
+    @property
+    def margin_factor(self) -> float:
+        """A 95 % margin over the standard deviation: of the normal or, if pure, of the Laplace
+        distribution, whose deviation is sqrt(2) scales and whose margin log(20)."""
+        return NORMAL_95 if self.power == 1 else math.log(20) / math.sqrt(2)
+
+    def level_of(self, name: str) -> int:
+        """The place of a level; raises InputRefused for another name."""
+        for level, own in self.names.items():
+            if own == name:
+                return level
+        known = list(self.names.values())
+        raise InputRefused(
+            f"design: {name!r} is no level that has a share{did_you_mean(name, known)}; there are "
+            f"{', '.join(known)}."
+        )
+
+
+@dataclass(frozen=True)
+class TargetMargins:
+    """95 % margins of a target's counts: wanted, with the shares of now, and designed."""
+
+    name: str
+    wanted: float | None
+    now: float
+    designed: float
+
+
+@dataclass(frozen=True)
+class DesignedLevels:
+    """A design: budget and shares before and after, targets, and the certificate.
+
+    shares_before, shares : by place of the level. needed_now : the budget that the wanted margins
+    need with the shares of now; None for a weighted sum. gap : no shares are better by more than
+    this part, in terms of variances.
+    """
+
+    errors: LevelErrors
+    before: Fraction
+    total: Fraction
+    shares_before: Mapping[int, Fraction]
+    shares: Mapping[int, Fraction]
+    targets: tuple[TargetMargins, ...]
+    objective: str
+    gap: float
+    needed_now: float | None
+
+    @property
+    def certificate(self) -> str:
+        """What is certain, in words."""
+        what = {
+            "largest_ratio": "of no split of this budget is the largest ratio of variances smaller",
+            "weighted_sum": "of no split of this budget is the weighted sum of variances smaller",
+            "smallest_budget": "no split meets these margins with a budget that is smaller",
+        }[self.objective]
+        bounded = "" if self.errors.tree is not None else ", of the levels' own measurements"
+        return f"{what} by more than {100 * max(self.gap, 0.0):.2g} %{bounded}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The design as what JSON can hold, fractions as texts."""
+        names = self.errors.names
+        return {
+            "objective": self.objective,
+            self.errors.symbol: {"now": str(self.before), "designed": str(self.total)},
+            "shares": {
+                names[level]: {
+                    "now": str(self.shares_before.get(level, Fraction(0))),
+                    "designed": str(share),
+                }
+                for level, share in self.shares.items()
+            },
+            "targets": [
+                {
+                    "level": target.name,
+                    "wanted": target.wanted,
+                    "now": target.now,
+                    "designed": target.designed,
+                }
+                for target in self.targets
+            ],
+            "is_bound": self.errors.tree is None,
+            "gap": self.gap,
+            "certificate": self.certificate,
+            "needed_now": self.needed_now,
+        }
+
+
+def design_levels(
+    errors: LevelErrors,
+    design: LevelDesign,
+    total: Fraction,
+    shares: Mapping[int, Fraction],
+) -> DesignedLevels:
+    """The best shares of a budget over levels; `shares` and `total` are those of the settings.
+
+    Raises InputRefused for an unknown level, and for a target without a margin that the settings'
+    own shares do not determine.
+    """
+    places = {name: errors.level_of(name) for name in (*design.targets, *design.at_least)}
+    floors = {places[name]: share for name, share in design.at_least.items()}
+    now = errors.variances(shares, float(total))
+    wanted: dict[int, float] = {}
+    for name, target in design.targets.items():
+        level = places[name]
+        wanted[level] = now[level]
+        if target.margin is not None:
+            wanted[level] = (float(target.margin) / errors.margin_factor) ** 2
+        elif not math.isfinite(now[level]) and design.objective != "weighted_sum":
+            raise InputRefused(
+                f"design.targets.{name} has no margin, and the shares of the settings do not "
+                "determine its counts; give a margin."
+            )
+    weights = {places[name]: float(target.weight) for name, target in design.targets.items()}
+    is_sum = design.objective == "weighted_sum"
+    found, gap = _best_shares(errors, weights if is_sum else None, wanted, floors)
+    needed_now = None if is_sum else _needed(errors, wanted, shares)
+    after = total
+    if design.objective == "smallest_budget":
+        after = rounded_up(_needed(errors, wanted, found))
+    then = errors.variances(found, float(after))
+    return DesignedLevels(
+        errors,
+        total,
+        after,
+        shares,
+        found,
+        tuple(
+            TargetMargins(
+                name,
+                None if target.margin is None else float(target.margin),
+                *(errors.margin_factor * math.sqrt(one[places[name]]) for one in (now, then)),
+            )
+            for name, target in design.targets.items()
+        ),
+        design.objective,
+        gap,
+        needed_now,
+    )
+
+
+def rounded_up(value: float) -> Fraction:
+    """A budget of six significant digits that is at least the value.
+
+    >>> rounded_up(0.12345678)
+    Fraction(123457, 1000000)
+    """
+    unit = Fraction(10) ** (math.floor(math.log10(value)) + 1 - DIGITS)
+    return -(-Fraction(value) // unit) * unit
+
+
+def _needed(
+    errors: LevelErrors, wanted: Mapping[int, float], shares: Mapping[int, Fraction]
+) -> float:
+    """The budget of these shares at which levels have the wanted variances."""
+    at_one = errors.variances(shares, 1.0)
+    return max((at_one[level] / due) ** (1 / errors.power) for level, due in wanted.items())
+
+
+def _best_shares(
+    errors: LevelErrors,
+    weights: Mapping[int, float] | None,
+    wanted: Mapping[int, float],
+    floors: Mapping[int, Fraction],
+) -> tuple[dict[int, Fraction], float]:
+    """The best shares for a weighted sum, or else for the largest ratio; and by how much others
+    could be better: of variances, or of the smallest budget.
+    """
+    if errors.tree is not None:
+        split: Any
+        if weights is None:
+            split = smallest_split(errors.tree, errors.units, wanted, floors)
+        else:
+            split = least_sum_split(errors.tree, errors.units, weights, floors)
+        return dict(split.shares), split.total / split.bound - 1
+    k = errors.power
+    if weights is None:
+        parts = {level: (errors.units[level] / due) ** (1 / k) for level, due in wanted.items()}
+    else:
+        parts = {level: (w * errors.units[level]) ** (1 / (k + 1)) for level, w in weights.items()}
+    least = {level: max(float(floors.get(level, 0)), 1 / DENOMINATOR) for level in errors.names}
+    exact = scaled_above(parts, least)
+    names = list(errors.names)
+    rounded = thousandths(
+        np.array([exact[level] for level in names]), [floors.get(level, 0) for level in names]
+    )
+    shares = dict(zip(names, rounded, strict=True))
+
+    def value(p: Mapping[int, Any]) -> float:
+        at_one = {level: errors.units[level] / float(p[level]) ** k for level in names}
+        if weights is None:
+            return max(at_one[level] / due for level, due in wanted.items())
+        return sum(w * at_one[level] for level, w in weights.items())
+
+    gap = value(shares) / value(exact) - 1
+    return shares, gap if weights is not None else (1 + gap) ** (1 / k) - 1
+
+
+def scaled_above(parts: Mapping[int, float], least: Mapping[int, float]) -> dict[int, float]:
+    """Shares that add to 1, each the larger of its least share and a multiple of its part.
+
+    Levels without a part get their least share.
+
+    >>> scaled_above({1: 3.0, 2: 1.0}, {0: 0.2, 1: 0.0, 2: 0.0})
+    {0: 0.2, 1: 0.6000000000000001, 2: 0.2}
+    """
+    bound = {level for level in least if not parts.get(level)}
+    while True:
+        free = 1 - sum(least[level] for level in bound)
+        whole = sum(part for level, part in parts.items() if level not in bound)
+        found = {
+            level: least[level] if level in bound else free * parts[level] / whole
+            for level in least
+        }
+        below = {level for level, share in found.items() if share < least[level]}
+        if not below:
+            return found
+        bound |= below

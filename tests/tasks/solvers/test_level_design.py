@@ -1,0 +1,198 @@
+"""Designs over levels: optima by other searches, bounds that hold, fractions, refusals."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import refuse_in
+from spineflow.tasks.solvers.level_design import (
+    LevelDesign,
+    LevelErrors,
+    LevelTarget,
+    design_levels,
+    rounded_up,
+    scaled_above,
+)
+from spineflow.tasks.solvers.level_split import NORMAL_95, RegularTree, least_sum_split
+
+NAMES = {0: "nation", 1: "region", 2: "town"}
+UNITS = {0: 1.0, 1: 2.0, 2: 3.0}
+EVEN = dict.fromkeys(NAMES, Fraction(1, 3))
+TREE = LevelErrors(NAMES, UNITS, RegularTree((6.0, 9.0), False), 1, "rho")
+ALONE = {
+    1: LevelErrors(NAMES, UNITS, None, 1, "rho"),
+    2: LevelErrors(NAMES, UNITS, None, 2, "epsilon"),
+}
+
+
+def design(objective: str = "largest_ratio", at_least=(), **targets: dict) -> LevelDesign:
+    return LevelDesign(
+        objective=objective,
+        targets={name: LevelTarget(**own) for name, own in targets.items()},
+        at_least=dict(at_least),
+    )
+
+
+def random_shares(n: int = 4000) -> list[dict[int, float]]:
+    random = np.random.default_rng(3)
+    return [dict(enumerate(p)) for p in random.dirichlet(np.full(3, 0.6), n) if p.min() > 1e-6]
+
+
+@pytest.mark.parametrize("errors", [TREE, *ALONE.values()], ids=["tree", "rho", "epsilon"])
+def test_no_random_split_has_a_smaller_weighted_sum(errors: LevelErrors) -> None:
+    wanted = design("weighted_sum", nation={"weight": 5}, town={"weight": "1/2"}, region={})
+    found = design_levels(errors, wanted, Fraction(1), EVEN)
+    weights = {0: 5.0, 1: 1.0, 2: 0.5}
+
+    def value(shares) -> float:
+        variances = errors.variances(shares, 1.0)
+        return sum(w * variances[level] for level, w in weights.items())
+
+    best = min(map(value, random_shares()))
+    assert value(found.shares) <= best * 1.001
+    assert best >= value(found.shares) / (1 + found.gap) * (1 - 1e-9)
+    assert found.gap < 0.01 and sum(found.shares.values()) == 1
+    assert found.needed_now is None and found.total == 1
+
+
+@pytest.mark.parametrize("errors", [TREE, *ALONE.values()], ids=["tree", "rho", "epsilon"])
+def test_the_smallest_budget_meets_all_margins_and_no_random_split_needs_less(
+    errors: LevelErrors,
+) -> None:
+    due = {"nation": 30, "region": 12, "town": 8}
+    wanted = design("smallest_budget", **{name: {"margin": m} for name, m in due.items()})
+    found = design_levels(errors, wanted, Fraction(1), EVEN)
+    places = {name: level for level, name in NAMES.items()}
+
+    def needed(shares) -> float:
+        at_one = errors.variances(shares, 1.0)
+        return max(
+            (at_one[places[name]] * (errors.margin_factor / m) ** 2) ** (1 / errors.power)
+            for name, m in due.items()
+        )
+
+    best = min(map(needed, random_shares()))
+    assert float(found.total) / (1 + found.gap) <= best * (1 + 1e-5)
+    assert found.needed_now == pytest.approx(needed(EVEN))
+    assert float(found.total) <= found.needed_now
+    for target in found.targets:
+        assert target.designed <= due[target.name]
+    assert isinstance(found.total, Fraction) and found.gap < 0.01
+    smaller = errors.variances(found.shares, float(found.total) * (1 - 1e-4))
+    assert any(
+        errors.margin_factor * math.sqrt(smaller[places[name]]) > m for name, m in due.items()
+    )
+
+
+def test_levels_alone_have_the_closed_form() -> None:
+    """rho in proportion to sqrt(w c), epsilon to the cube root of it."""
+    weights = {0: 3.0, 1: 1.0, 2: 10.0}
+    wanted = design(
+        "weighted_sum", **{NAMES[level]: {"weight": str(w)} for level, w in weights.items()}
+    )
+    for power, errors in ALONE.items():
+        found = design_levels(errors, wanted, Fraction(2), EVEN).shares
+        parts = np.array([(w * UNITS[level]) ** (1 / (power + 1)) for level, w in weights.items()])
+        assert [float(found[level]) for level in range(3)] == pytest.approx(
+            parts / parts.sum(), abs=6e-4
+        )
+
+
+def test_a_tree_of_two_independent_levels_has_the_closed_form_too() -> None:
+    """Fitted to the one above, with so many children that nothing is shared."""
+    errors = LevelErrors(
+        NAMES, UNITS, RegularTree((1e6, 1e6), is_root_exact=False, is_combined=False), 1, "rho"
+    )
+    found = least_sum_split(errors.tree, UNITS, {0: 4.0, 1: 1.0, 2: 2.0})
+    parts = np.sqrt([4.0, 2.0, 6.0])
+    assert [float(found.shares[level]) for level in range(3)] == pytest.approx(
+        parts / parts.sum(), abs=2e-3
+    )
+    assert found.total <= found.bound * 1.0001
+
+
+@pytest.mark.parametrize("errors", [TREE, *ALONE.values()], ids=["tree", "rho", "epsilon"])
+@pytest.mark.parametrize("objective", ["largest_ratio", "weighted_sum"])
+def test_floors_hold_exactly(errors: LevelErrors, objective: str) -> None:
+    floors = {"nation": Fraction(1, 7), "region": Fraction("0.2")}
+    found = design_levels(errors, design(objective, floors, town={}, region={}), Fraction(1), EVEN)
+    assert found.shares[0] >= floors["nation"] and found.shares[1] >= floors["region"]
+    assert sum(found.shares.values()) == 1
+    free = design_levels(errors, design(objective, town={}, region={}), Fraction(1), EVEN)
+    assert free.shares[0] < floors["nation"]
+
+
+def test_margins_left_out_are_those_of_now_and_become_smaller_by_one_factor() -> None:
+    found = design_levels(TREE, design(nation={}, town={}), Fraction(1), EVEN)
+    factors = [target.designed / target.now for target in found.targets]
+    assert max(factors) < 1
+    assert min(factors) == pytest.approx(max(factors), rel=0.01)
+    assert [target.wanted for target in found.targets] == [None, None]
+    assert found.needed_now == pytest.approx(1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(1e-9, 1e9))
+def test_budgets_are_rounded_up_to_six_digits(value: float) -> None:
+    found = rounded_up(value)
+    assert Fraction(value) <= found <= Fraction(value) * (1 + Fraction(1, 10**5))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.floats(0.01, 100), min_size=1, max_size=5),
+    st.lists(st.floats(0.0, 0.15), min_size=5, max_size=5),
+)
+def test_shares_are_parts_or_floors(parts: list[float], floors: list[float]) -> None:
+    least = dict(enumerate(floors))
+    found = scaled_above(dict(enumerate(parts)), least)
+    assert sum(found.values()) == pytest.approx(1)
+    above = {level for level, share in found.items() if share > least[level] * (1 + 1e-9)}
+    scales = [found[level] / parts[level] for level in above]
+    assert max(scales) == pytest.approx(min(scales))
+    for level, part in enumerate(parts):
+        assert part * scales[0] <= found[level] * (1 + 1e-9)
+
+
+def test_words() -> None:
+    found = design_levels(TREE, design("smallest_budget", town={"margin": 8}), Fraction(1), EVEN)
+    assert found.certificate.startswith(
+        "no split meets these margins with a budget that is smaller"
+    )
+    assert found.as_json()["rho"] == {"now": "1", "designed": str(found.total)}
+    bound = design_levels(ALONE[2], design(town={}), Fraction(1), EVEN)
+    assert bound.certificate.endswith("of the levels' own measurements")
+    assert bound.as_json()["is_bound"]
+    # A Laplace distribution has its 95 % margin at log(20) scales, a normal one at 1.96 deviations.
+    assert ALONE[2].margin_factor * math.sqrt(2) == pytest.approx(math.log(20))
+    assert TREE.margin_factor == NORMAL_95
+
+
+@pytest.mark.parametrize(
+    ("own", "sentence"),
+    [
+        (design(town={"margin": 0}), "design.targets.town.margin must be above 0"),
+        (design(town={"weight": 0}), "weight must be above 0"),
+        (design("weighted_sum", town={"margin": 3}), "does nothing with weighted_sum"),
+        (design(town={"weight": 2}), "weight does nothing but with weighted_sum"),
+        (design(at_least={"town": Fraction(-1, 2)}, town={}), "holds a negative share"),
+        (design(at_least={"town": Fraction(2, 3)}, town={}), "leaves less than half"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(own: LevelDesign, sentence: str) -> None:
+    with pytest.raises(InputRefused, match=sentence):
+        own.refuse_what_does_not_fit(refuse_in("settings.toml"))
+
+
+def test_unknown_and_undetermined_levels_are_refused() -> None:
+    with pytest.raises(InputRefused, match="'twon' is no level .*did you mean 'town'"):
+        design_levels(TREE, design(twon={}), Fraction(1), EVEN)
+    starved = {0: Fraction(0), 1: Fraction(0), 2: Fraction(1)}
+    with pytest.raises(InputRefused, match="region has no margin, and the shares"):
+        design_levels(ALONE[1], design(region={}), Fraction(1), starved)
