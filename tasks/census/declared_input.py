@@ -7,11 +7,8 @@ as such: the areas, the numbers of records that bounds are multiples of, and the
 
 from __future__ import annotations
 
-import glob
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,14 +20,10 @@ from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.records import count_universe
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.stores import is_url
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.sources import input_files
 from spineflow.validation.expectations import readable, run_suites
 from spineflow.validation.outcome import Outcome
-from spineflow.validation.rules import count_violations
-
-FILE_ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,15 +89,10 @@ def check_declared_input(
     _tally_constraints(census, schemas, counts, multiples, evidence)
     rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
     outcomes = run_suites(rules, evidence.suites)
-    findings = []
-    for rule, outcome in zip(rules, outcomes, strict=True):
-        count = count_violations(rule, evidence.suites)
-        if count or not outcome.passed:
-            file = files[rule.table][0].name
-            findings.append(Finding(file, rule.column, rule.statement, rule.remedy, count or None))
+    findings = evidence.findings(rules, files, outcomes)
     outcomes = (*read, *outcomes)
     if findings:
-        return DeclaredCheck(outcomes, tuple(findings), None)
+        return DeclaredCheck(outcomes, findings, None)
     histograms = {name: counts[name] for name in schemas}
     totals = {
         name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
@@ -113,18 +101,6 @@ def check_declared_input(
     return DeclaredCheck(
         outcomes, (), DeclaredInput(areas, histograms, multiples, totals, outcomes)
     )
-
-
-def input_files(table: str, path: str) -> tuple[InputFile, ...]:
-    """The files that a path stands for: itself, those of a folder, or those that match a glob."""
-    found = [path]
-    if not is_url(path):
-        if os.path.isdir(path):
-            entries = sorted(Path(path).rglob("*"))
-            found = [str(p) for p in entries if p.suffix in FILE_ENDINGS and p.is_file()] or [path]
-        elif any(character in path for character in "*?["):
-            found = sorted(glob.glob(path, recursive=True)) or [path]
-    return tuple(InputFile(table, each, each.rpartition("/")[2]) for each in found)
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:

@@ -2,27 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from spineflow.validation.rules import Value
+from spineflow.tasks.tables.findings import Finding
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.validation.outcome import Outcome
+from spineflow.validation.rules import Rule, Value, count_violations
 
 
 @dataclass
 class EvidenceTally:
-    """Rows per distinct value of every evidence column, by suite, summed over batches."""
+    """Rows per distinct value of every evidence column, by suite, summed over batches.
+
+    Of a table in several files it also knows the first file with each value.
+    """
 
     suites: dict[str, dict[str, dict[Value, int]]] = field(default_factory=dict)
+    _first_file: dict[tuple[str, str, Value], int] = field(default_factory=dict)
 
-    def add(self, suite: str, column: str, counts: Mapping[Value, int]) -> None:
-        """Add the rows of some distinct values."""
+    def add(self, suite: str, column: str, counts: Mapping[Value, int], *, file: int = 0) -> None:
+        """Add the rows of some distinct values, of the table's file at this position."""
         total = self.suites.setdefault(suite, {}).setdefault(column, {})
         for value, rows in counts.items():
             total[value] = total.get(value, 0) + rows
+            where = suite, column, value
+            self._first_file[where] = min(file, self._first_file.get(where, file))
 
-    def add_mask(self, suite: str, column: str, mask: np.ndarray) -> None:
+    def add_mask(self, suite: str, column: str, mask: np.ndarray, *, file: int = 0) -> None:
         """Add the rows of a yes/no column."""
         true = int(np.count_nonzero(mask))
         counts = {True: true, False: len(mask) - true}
-        self.add(suite, column, {value: rows for value, rows in counts.items() if rows})
+        given: dict[Value, int] = {value: rows for value, rows in counts.items() if rows}
+        self.add(suite, column, given, file=file)
+
+    def add_masks(self, suite: str, column: str, mask: np.ndarray, rows: np.ndarray) -> None:
+        """Add a yes/no column of files one after the other, `rows` (n_files,) of each."""
+        end = 0
+        for file, n_rows in enumerate(rows):
+            start, end = end, end + n_rows
+            self.add_mask(suite, column, mask[start:end], file=file)
+
+    def findings(
+        self,
+        rules: Sequence[Rule],
+        files: Mapping[str, Sequence[InputFile]],
+        outcomes: Sequence[Outcome] | None = None,
+    ) -> tuple[Finding, ...]:
+        """The rules that rows break, or that an outcome says are not met, with counts of rows.
+
+        `outcomes` are those of the rules in their order. A finding names the first file of the
+        rule's table with such a row.
+        """
+        found = []
+        for number, rule in enumerate(rules):
+            count = count_violations(rule, self.suites)
+            if count or (outcomes is not None and not outcomes[number].passed):
+                first = min(
+                    (
+                        self._first_file[rule.suite, rule.evidence, value]
+                        for value in self.suites[rule.suite][rule.evidence]
+                        if not rule.is_met_by(value)
+                    ),
+                    default=0,
+                )
+                name = files[rule.table][first].name
+                found.append(Finding(name, rule.column, rule.statement, rule.remedy, count or None))
+        return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +22,10 @@ from spineflow.tasks.census.tables import (
     sum_persons,
 )
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.validation.census.input_rules import applicable_rules
 from spineflow.validation.expectations import readable, run_suites
 from spineflow.validation.outcome import Outcome
-from spineflow.validation.rules import count_violations
 
 _UNITS_AT_ONCE = 1 << 20
 
@@ -81,16 +80,14 @@ def check_inputs(
 ) -> InputCheck:
     """Read the three tables, evaluate every rule and build the result.
 
-    Paths may be fsspec URLs. `names` gives the name that messages show for a table, by default
-    its path; `names={"persons": "persons.parquet"}` for example. A universe whose schema is None
-    gets no histogram. The rules are counted by vectorised code and, as a public pass or fail,
-    evaluated by Great Expectations; the input is accepted only if both find nothing.
+    A path is that of a file, of a folder of partitions, a glob, or an fsspec URL. `names` gives the
+    name that messages show for a table in one file, by default its path;
+    `names={"persons": "persons.parquet"}` for example. A universe whose schema is None gets no
+    histogram. The rules are counted by vectorised code and, as a public pass or fail, evaluated by
+    Great Expectations; the input is accepted only if both find nothing. How the rows of a table are
+    spread over its files decides nothing but which of them a finding names.
     """
-    paths = {"geography": geography, "units": units, "persons": persons}
-    files = {
-        table: InputFile(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
-        for table, path in paths.items()
-    }
+    files = _files({"geography": geography, "units": units, "persons": persons}, names)
     evidence = EvidenceTally()
     read: list[Outcome] = []
     try:
@@ -132,42 +129,36 @@ def read_addresses(
 
     Raises InputRefused for tables that break a rule, with counts only if asked for.
     """
-    paths = {"geography": os.fspath(geography), "units": os.fspath(units)}
-    files = {
-        name: InputFile(name, path, (names or {}).get(name, path)) for name, path in paths.items()
-    }
+    files = _files({"geography": geography, "units": units}, names)
     evidence = EvidenceTally()
     try:
         blocks = load_geography(files["geography"], evidence)
         unit_table = load_units(files["units"], blocks, evidence)
     except UnreadableInput as error:
         raise refusal([error.finding], with_counts=with_counts) from None
-    rules = applicable_rules(evidence.suites)
-    counts = [count_violations(rule, evidence.suites) for rule in rules]
-    findings = [
-        Finding(files[rule.table].name, rule.column, rule.statement, rule.remedy, count)
-        for rule, count in zip(rules, counts, strict=True)
-        if count
-    ]
-    if findings:
+    if findings := evidence.findings(applicable_rules(evidence.suites), files):
         raise refusal(findings, with_counts=with_counts)
     geocode = blocks.frame["block_geocode"]
     return blocks.frame, block_invariants(geocode, unit_table.block, unit_table.kind)
 
 
+def _files(
+    paths: Mapping[str, str | os.PathLike[str]], names: Mapping[str, str] | None
+) -> dict[str, tuple[InputFile, ...]]:
+    """The files of every table; messages name those that are a table by themselves as told."""
+    return {
+        table: input_files(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
+        for table, path in paths.items()
+    }
+
+
 def _evaluate(
-    evidence: EvidenceTally, files: Mapping[str, InputFile]
+    evidence: EvidenceTally, files: Mapping[str, Sequence[InputFile]]
 ) -> tuple[tuple[Outcome, ...], tuple[Finding, ...]]:
     """Outcomes of all rules by Great Expectations, and findings with counts by our own code."""
     rules = applicable_rules(evidence.suites)
     outcomes = run_suites(rules, evidence.suites)
-    findings = []
-    for rule, outcome in zip(rules, outcomes, strict=True):
-        count = count_violations(rule, evidence.suites)
-        if count or not outcome.passed:
-            file = files[rule.table].name
-            findings.append(Finding(file, rule.column, rule.statement, rule.remedy, count or None))
-    return outcomes, tuple(findings)
+    return outcomes, evidence.findings(rules, files, outcomes)
 
 
 def _assemble(

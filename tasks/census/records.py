@@ -20,7 +20,7 @@ from spineflow.tasks.census.histograms import HistogramSum
 from spineflow.tasks.census.recodes import UNKNOWN, CodeSet, whole_number
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
-from spineflow.tasks.tables.readers import Batch, Selection, read_batches
+from spineflow.tasks.tables.readers import Batch, Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
 
 NUMBER = "number"
@@ -263,9 +263,9 @@ def _batches(
     files: Sequence[InputFile], table: str, texts: Sequence[str], keys: Sequence[str]
 ) -> Iterator[Batch]:
     layout = text_layout(table, texts, keys)
-    for file in files:
-        shaped = InputFile(file.table, file.path, file.name, layout)
-        yield from read_batches(shaped, Selection((*texts, *keys)))
+    shaped = [InputFile(file.table, file.path, file.name, layout) for file in files]
+    for _, batch in read_partitions(shaped, Selection((*texts, *keys))):
+        yield batch
 
 
 def _coded(batch: Batch, names: Sequence[str]) -> dict[str, CodedColumn]:

@@ -7,12 +7,13 @@ distinct value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy import sparse
 from spineflow.tasks.census.cef_2020 import (
     AGE_COLUMN,
@@ -37,7 +38,7 @@ from spineflow.tasks.tables.cef_layout import (
     UNITS_LAYOUT,
 )
 from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
-from spineflow.tasks.tables.readers import Batch, Selection, read_batches
+from spineflow.tasks.tables.readers import Batch, Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.census.input_rules import NURSING_FACILITY
 
@@ -60,7 +61,7 @@ class GeographyTable:
 
 @dataclass(frozen=True)
 class UnitsTable:
-    """The units, in the order of the file; arrays have shape `(n_units,)`."""
+    """The units, in the order of the files; arrays have shape `(n_units,)`."""
 
     index: KeyIndex
     block: np.ndarray
@@ -72,6 +73,8 @@ class UnitsTable:
     """0 for a housing unit, 1 to 7 by type of group quarters; -1 where unknown."""
     code: np.ndarray
     """Position of QGQTYP among the known codes, blank among them; -1 where unknown."""
+    n_rows: np.ndarray
+    """Units of every file, shape `(n_files,)`."""
 
 
 @dataclass(frozen=True)
@@ -87,54 +90,78 @@ class PersonSums:
     """Persons per unit, in the order of the units, shape `(n_units,)`."""
 
 
-def load_geography(file: InputFile, evidence: EvidenceTally) -> GeographyTable:
+def load_geography(files: Sequence[InputFile], evidence: EvidenceTally) -> GeographyTable:
     """Read the geography table and sort it by block geocode.
 
     The frame has block_geocode (16 digits) and every column of the file that is no part of the
-    block geocode and not the block's identifier.
+    block geocode and not the block's identifier. Files of one table must have the same columns.
     """
-    batch = _whole(read_batches(file, Selection(GEOGRAPHY_LAYOUT.names, with_others=True)))
-    keys = batch.pop(BLOCK_KEY)
-    columns = {
-        name: CodedColumn.from_arrow(array, GEOGRAPHY_LAYOUT.field(name))
-        for name, array in batch.items()
-    }
-    for name in GEOGRAPHY_LAYOUT.names:
-        if name in columns:
-            evidence.add("geography", name, columns[name].counts())
+    keys: list[pa.Array] = []
+    n_rows = np.zeros(len(files), dtype=np.int64)
+    parts: dict[str, list[CodedColumn]] = {}
+    for file, batch in read_partitions(files, Selection(GEOGRAPHY_LAYOUT.names, with_others=True)):
+        columns = {
+            name: CodedColumn.from_arrow(array, GEOGRAPHY_LAYOUT.field(name))
+            for name, array in batch.items()
+            if name != BLOCK_KEY
+        }
+        if parts and (other := sorted(set(parts) ^ set(columns))):
+            raise files[file].unreadable(
+                f"the column {other[0]} is not in all files of the table",
+                "write the files of one table with the same columns",
+                column=other[0],
+            )
+        keys.append(batch[BLOCK_KEY])
+        n_rows[file] += len(keys[-1])
+        for name, column in columns.items():
+            parts.setdefault(name, []).append(column)
+            if name in GEOGRAPHY_LAYOUT.names:
+                evidence.add("geography", name, column.counts(), file=file)
     index = KeyIndex(keys)
-    evidence.add_mask("geography", "blank_block_identifier", index.is_blank)
-    evidence.add_mask("cross_table", "repeated_block_identifier", index.is_repeated)
+    evidence.add_masks("geography", "blank_block_identifier", index.is_blank, n_rows)
+    evidence.add_masks("cross_table", "repeated_block_identifier", index.is_repeated, n_rows)
 
-    parts = [columns.pop(name) for name in GEOCODE_FIELDS]
-    geocode = np.full(len(keys), "", dtype=object)
-    is_whole = np.ones(len(keys), dtype=bool)
-    for part in parts:
-        geocode += part.lookup(lambda value: value or "", object)
-        is_whole &= part.lookup(lambda value: value is not None, bool)
-    is_repeated = pd.Series(geocode).duplicated(keep=False).to_numpy() & is_whole
-    evidence.add_mask("cross_table", "repeated_block", is_repeated)
+    texts = {name: CodedColumn.concatenated(column).to_arrow() for name, column in parts.items()}
+    del parts
+    geocode, is_whole = _geocodes([texts.pop(name) for name in GEOCODE_FIELDS])
+    order = pc.sort_indices(geocode)
+    geocode = geocode.take(order)
+    is_as_before = pc.equal(geocode[1:], geocode[:-1]).to_numpy(zero_copy_only=False)
+    is_repeated = np.zeros(len(geocode), dtype=bool)
+    rows = order.to_numpy().astype(np.int64)
+    is_repeated[rows[1:]] = is_as_before
+    is_repeated[rows[:-1]] |= is_as_before
+    evidence.add_masks("cross_table", "repeated_block", is_repeated & is_whole, n_rows)
 
-    order = np.argsort(geocode, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    columns.pop("block_geocode", None)
+    rank = np.empty_like(rows)
+    rank[rows] = np.arange(len(rows))
+    texts.pop("block_geocode", None)
+    columns_of_frame = {"block_geocode": geocode}
+    columns_of_frame |= {name: column.take(order) for name, column in texts.items()}
     frame = pd.DataFrame(
-        {
-            "block_geocode": geocode[order],
-            **{name: column.texts()[order] for name, column in columns.items()},
-        },
-        dtype="str",
+        {name: pd.array(column, dtype="str") for name, column in columns_of_frame.items()}
     )
     return GeographyTable(frame, index, rank)
 
 
-def load_units(file: InputFile, geography: GeographyTable, evidence: EvidenceTally) -> UnitsTable:
+def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
+    """The texts of geocodes, put together, and the mask of those of which no part is blank."""
+    is_whole = np.ones(len(parts[0]), dtype=bool)
+    for part in parts:
+        is_whole &= part.is_valid().to_numpy(zero_copy_only=False)
+    filled = [pc.fill_null(part, "") for part in parts]
+    return pc.binary_join_element_wise(*filled, pa.scalar("", pa.large_string())), is_whole
+
+
+def load_units(
+    files: Sequence[InputFile], geography: GeographyTable, evidence: EvidenceTally
+) -> UnitsTable:
     """Read the units table, batch by batch, and find each unit's block."""
     occupancy = recode_of("units", "occupancy")
     keys: list[pa.Array] = []
     parts: list[dict[str, np.ndarray]] = []
-    for batch in read_batches(file, Selection(UNIT_COLUMNS)):
+    n_rows = np.zeros(len(files), dtype=np.int64)
+    for file, batch in read_partitions(files, Selection(UNIT_COLUMNS)):
         rtype, qgqtyp, vacs = (
             CodedColumn.from_arrow(batch[name], UNITS_LAYOUT.field(name))
             for name in ("RTYPE", "QGQTYP", "VACS")
@@ -146,6 +173,7 @@ def load_units(file: InputFile, geography: GeographyTable, evidence: EvidenceTal
         is_blank = qgqtyp.lookup(lambda value: value is None, bool)
         occupied = np.where(is_housing_unit, vacs.lookup(occupancy.level_of, np.int8), UNKNOWN)
         keys.append(batch["MAFID"])
+        n_rows[file] += len(block)
         parts.append(
             {
                 "block": block,
@@ -156,25 +184,25 @@ def load_units(file: InputFile, geography: GeographyTable, evidence: EvidenceTal
             }
         )
 
-        evidence.add("units", "RTYPE", rtype.counts())
-        evidence.add("units", "QGQTYP", qgqtyp.counts())
+        evidence.add("units", "RTYPE", rtype.counts(), file=file)
+        evidence.add("units", "QGQTYP", qgqtyp.counts(), file=file)
         for column, mask in {
             "housing_unit_of_unknown_vacancy": is_housing_unit & (occupied == UNKNOWN),
             "housing_unit_with_group_quarters_code": is_housing_unit & ~is_blank,
             "facility_without_group_quarters_code": is_facility & is_blank,
         }.items():
-            evidence.add_mask("units", column, mask)
-        evidence.add_mask("cross_table", "unit_in_unknown_block", block < 0)
+            evidence.add_mask("units", column, mask, file=file)
+        evidence.add_mask("cross_table", "unit_in_unknown_block", block < 0, file=file)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     del parts
-    index = KeyIndex(pa.chunked_array(keys))
-    evidence.add_mask("units", "blank_mafid", index.is_blank)
-    evidence.add_mask("cross_table", "repeated_mafid", index.is_repeated)
-    return UnitsTable(index=index, **columns)
+    index = KeyIndex(keys)
+    evidence.add_masks("units", "blank_mafid", index.is_blank, n_rows)
+    evidence.add_masks("cross_table", "repeated_mafid", index.is_repeated, n_rows)
+    return UnitsTable(index=index, n_rows=n_rows, **columns)
 
 
 def sum_persons(
-    file: InputFile,
+    files: Sequence[InputFile],
     units: UnitsTable,
     *,
     n_blocks: int,
@@ -191,14 +219,14 @@ def sum_persons(
     n_persons = np.zeros(len(units.block), dtype=np.int64)
     population = np.zeros(n_blocks, dtype=np.int64)
     histograms = {name: HistogramSum(n_blocks, kind.n_cells) for name, kind in schemas.items()}
-    for batch in read_batches(file, Selection(person_columns(attributes))):
+    for file, batch in read_partitions(files, Selection(person_columns(attributes))):
         columns = {
             name: CodedColumn.from_arrow(array, PERSONS_LAYOUT.field(name))
             for name, array in batch.items()
             if name != "MAFID"
         }
         unit = units.index.positions(batch["MAFID"])
-        _tally_persons(batch, columns, unit, units, evidence)
+        _tally_persons(batch, columns, unit, units, evidence, file)
         np.add.at(n_persons, unit[unit >= 0], 1)
         levels = {name: person_levels(name, columns) for name in attributes}
         block = np.where(unit >= 0, units.block[unit], -1)
@@ -210,9 +238,8 @@ def sum_persons(
         for name, kind in schemas.items():
             ones = np.ones(int(is_known.sum()), dtype=np.int8)
             histograms[name].add(block[is_known], kind.cells(known), ones)
-    evidence.add_mask(
-        "cross_table", "facility_without_person", units.is_facility & (n_persons == 0)
-    )
+    is_empty = units.is_facility & (n_persons == 0)
+    evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
     totals = {name: histogram.total() for name, histogram in histograms.items()}
     return PersonSums(population, totals.get("histogram"), totals["identity"], n_persons)
 
@@ -223,28 +250,29 @@ def _tally_persons(
     unit: np.ndarray,
     units: UnitsTable,
     evidence: EvidenceTally,
+    file: int,
 ) -> None:
     """Add a batch of persons to the evidence; `unit` is each person's unit or -1."""
     for name, column in columns.items():
-        evidence.add("persons", name, column.counts())
+        evidence.add("persons", name, column.counts(), file=file)
     has_unit = unit >= 0
     is_blank = is_blank_key(batch["MAFID"])
-    code = columns["QGQTYP"].lookup(_code_position, np.int8)
+    code = columns[TYPE_COLUMN].lookup(_code_position, np.int8)
     code_of_unit = units.code[unit]
-    evidence.add_mask("persons", "blank_mafid", is_blank)
-    evidence.add_mask("cross_table", "person_in_unknown_unit", ~has_unit & ~is_blank)
-    evidence.add_mask(
-        "cross_table", "person_in_vacant_unit", has_unit & (units.occupancy[unit] == 0)
-    )
-    evidence.add_mask(
-        "cross_table",
-        "person_of_other_group_quarters_code",
-        has_unit & (code >= 0) & (code_of_unit >= 0) & (code != code_of_unit),
-    )
+    evidence.add_mask("persons", "blank_mafid", is_blank, file=file)
+    masks = {
+        "person_in_unknown_unit": ~has_unit & ~is_blank,
+        "person_in_vacant_unit": has_unit & (units.occupancy[unit] == 0),
+        "person_of_other_group_quarters_code": (
+            has_unit & (code >= 0) & (code_of_unit >= 0) & (code != code_of_unit)
+        ),
+    }
     if AGE_COLUMN in columns:
-        minor = columns[AGE_COLUMN].lookup(is_minor, bool)
         in_nursing = columns[TYPE_COLUMN].lookup(_type_of, np.int8) == NURSING_FACILITY
-        evidence.add_mask("cross_table", "minor_in_nursing_facility", minor & in_nursing)
+        minor = columns[AGE_COLUMN].lookup(is_minor, bool)
+        masks["minor_in_nursing_facility"] = minor & in_nursing
+    for name, mask in masks.items():
+        evidence.add_mask("cross_table", name, mask, file=file)
 
 
 _CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}
@@ -256,16 +284,3 @@ def _code_position(qgqtyp: str | None) -> int:
 
 def _type_of(qgqtyp: str | None) -> int:
     return TYPE_OF_CODE.get(qgqtyp, UNKNOWN)
-
-
-def _whole(batches: Iterable[Batch]) -> dict[str, pa.Array]:
-    """All batches as one, dictionaries unified."""
-    parts = list(batches)
-    columns = {}
-    for name in parts[0]:
-        column = pa.chunked_array([part[name] for part in parts]).unify_dictionaries()
-        if pa.types.is_string(column.type):
-            # The texts of one array of this type end at 2 GiB.
-            column = column.cast(pa.large_string())
-        columns[name] = column.combine_chunks()
-    return columns

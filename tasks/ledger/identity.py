@@ -13,6 +13,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.tables.sources import input_files
 
 INPUT_FILES = "input_files.json"
 """Sizes and times of the input files, in the run's confidential folder."""
@@ -72,10 +73,10 @@ def whole_digests(run: RunDirectory) -> dict[str, str]:
 
 
 def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
-    """Raise InputRefused if an input is no longer the file that the run has read.
+    """Raise InputRefused if an input is no longer the files that the run has read.
 
     Files are compared by size and time of modification; inputs that are gone, and those on object
-    stores, cannot be compared and count as unchanged.
+    stores, cannot be compared and count as unchanged. A file that was not there is a change.
     """
     try:
         known = json.loads((run.confidential / INPUT_FILES).read_text(encoding="utf-8"))
@@ -88,6 +89,11 @@ def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
                 f"{Path(path).name} has changed since this run read it; put the old file back, or "
                 "start a new run with another --run-dir."
             )
+    for path in now.keys() - known.keys() if known else ():
+        raise InputRefused(
+            f"{Path(path).name} is new among the files of the input since this run read them; take "
+            "it out, or start a new run with another --run-dir."
+        )
 
 
 def _local_files(settings: ProductSettings) -> dict[str, list[int]]:
@@ -95,7 +101,8 @@ def _local_files(settings: ProductSettings) -> dict[str, list[int]]:
     found = {}
     for name in settings.input.files():
         path = Path(name)
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        files = [Path(file.path) for file in input_files("input", name)]
+        for file in sorted(path.rglob("*")) if path.is_dir() else files:
             if file.is_file():
                 status = file.stat()
                 found[str(file)] = [status.st_size, status.st_mtime_ns]

@@ -7,7 +7,7 @@ the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +53,16 @@ class CodedColumn:
         codes = positions[indices.to_numpy(zero_copy_only=False)]
         return cls(codes, tuple(position_of))
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[CodedColumn]) -> CodedColumn:
+        """The rows of some columns, one after the other."""
+        position_of: dict[str | None, int] = {}
+        codes = []
+        for part in parts:
+            positions = [position_of.setdefault(v, len(position_of)) for v in part.values]
+            codes.append(np.array(positions, dtype=np.int32)[part.codes])
+        return cls(np.concatenate(codes), tuple(position_of))
+
     def lookup(self, function: Callable[[str | None], object], dtype: type) -> np.ndarray:
         """`function` of every row's value, evaluated once for each distinct value."""
         return np.array([function(value) for value in self.values], dtype=dtype)[self.codes]
@@ -61,6 +71,11 @@ class CodedColumn:
         """Number of rows of every value that occurs."""
         rows = np.bincount(self.codes, minlength=len(self.values))
         return {value: int(n) for value, n in zip(self.values, rows, strict=True) if n}
+
+    def to_arrow(self) -> pa.Array:
+        """Every row's value as a text; null where blank."""
+        values = pa.array(self.values, pa.large_string())
+        return pa.DictionaryArray.from_arrays(pa.array(self.codes), values).dictionary_decode()
 
     def texts(self) -> np.ndarray:
         """Every row's value, shape `(n_rows,)`, object; None where blank."""
@@ -102,15 +117,16 @@ class KeyIndex:
     [1, -1]
     """
 
-    def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
+    def __init__(self, keys: pa.Array | Sequence[pa.Array]) -> None:
+        chunks = [keys] if isinstance(keys, pa.Array) else keys
+        n_keys = sum(len(chunk) for chunk in chunks)
         parts = [
             chunk.slice(start, _ROWS_AT_ONCE)
             for chunk in chunks
             for start in range(0, len(chunk), _ROWS_AT_ONCE)
         ]
-        codes = np.empty(len(keys), dtype=np.int64)
-        self.is_blank: np.ndarray = np.empty(len(keys), dtype=bool)
+        codes = np.empty(n_keys, dtype=np.int64)
+        self.is_blank: np.ndarray = np.empty(n_keys, dtype=bool)
         """Mask of the rows without an identifier, shape `(n_rows,)`."""
         start = 0
         for part in parts:
@@ -122,21 +138,21 @@ class KeyIndex:
         """The indexed column where identifiers are compared as texts."""
         if not np.array_equal(codes < 0, self.is_blank):
             self._texts = pa.concat_arrays([_texts(_plain(part)) for part in parts])
-            for start in range(0, len(keys), _ROWS_AT_ONCE):
+            for start in range(0, n_keys, _ROWS_AT_ONCE):
                 part = self._texts.slice(start, _ROWS_AT_ONCE)
                 codes[start : start + len(part)] = _hashes(part)
 
-        row_type = np.int32 if len(keys) < 2**31 else np.int64
+        row_type = np.int32 if n_keys < 2**31 else np.int64
         order = np.argsort(codes, kind="stable").astype(row_type)
         ascending = codes[order]
         is_as_before = ascending[1:] == ascending[:-1]
-        is_alone = np.ones(len(keys), dtype=bool)
+        is_alone = np.ones(n_keys, dtype=bool)
         is_alone[1:] &= ~is_as_before
         is_alone[:-1] &= ~is_as_before
         alike = np.sort(order[~is_alone])
         alike = alike[~self.is_blank[alike]]
         labels = pd.Index(codes[alike] if self._texts is None else _take(self._texts, alike))
-        self.is_repeated: np.ndarray = np.zeros(len(keys), dtype=bool)
+        self.is_repeated: np.ndarray = np.zeros(n_keys, dtype=bool)
         """Mask of the rows whose identifier another row has too, shape `(n_rows,)`."""
         self.is_repeated[alike] = labels.duplicated(keep=False)
         is_indexed = ~self.is_blank

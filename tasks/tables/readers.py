@@ -76,7 +76,29 @@ def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
     Raises `UnreadableInput` if the file cannot be opened, is empty, is damaged, is in no known
     format, or lacks a required column.
     """
+    yield from (batch for _, batch in read_partitions([file], selection))
+
+
+def read_partitions(
+    files: Sequence[InputFile], selection: Selection
+) -> Iterator[tuple[int, Batch]]:
+    """Yield the selected columns of a table that lies in several files, batch by batch.
+
+    Each batch comes with the position of its file. One file may hold no rows beside others that do.
+    Raises `UnreadableInput` as `read_batches`, about the file that cannot be read.
+    """
     n_rows = 0
+    for position, file in enumerate(files):
+        for batch in _batches_of(file, selection):
+            n_rows += len(next(iter(batch.values())))
+            yield position, batch
+    if not n_rows:
+        rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
+        raise files[0].unreadable(rule, "give a file that holds the table")
+
+
+def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
+    """The batches of one file, which may hold no rows."""
     with open_binary(file) as stream:
         head = stream.read(len(PARQUET_MAGIC))
         stream.seek(0)
@@ -93,11 +115,7 @@ def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
             raise _damaged_parquet(file)
         else:
             batches = _read_text(file, stream, selection)
-        for batch in batches:
-            n_rows += len(next(iter(batch.values())))
-            yield batch
-    if not n_rows:
-        raise file.unreadable("the file holds no rows", "give a file that holds the table")
+        yield from batches
 
 
 def _damaged_parquet(file: InputFile) -> Exception:

@@ -8,10 +8,13 @@ that does not answer may answer later (`StorageFailed`). The original error is d
 from __future__ import annotations
 
 import codecs
+import glob
 import gzip
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -22,6 +25,9 @@ from spineflow.tasks.tables.layouts import TableLayout
 
 GZIP_MAGIC = b"\x1f\x8b"
 PARQUET_MAGIC = b"PAR1"
+FILE_ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
+"""What the names of the files of a table end with, where a folder holds it."""
+
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
@@ -47,6 +53,26 @@ class InputFile:
     ) -> UnreadableInput:
         """An error that refuses this file."""
         return UnreadableInput(Finding(self.name, column, rule, remedy, count))
+
+
+def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFile, ...]:
+    """The files that a path stands for: itself, those of a folder, or those that match a glob.
+
+    Files are in the order of their paths. `name` is what messages call a path that is one file, by
+    default the last part of it; a file among several is called by its path below the folder that
+    holds all of them.
+    """
+    found: Sequence[str] = ()
+    if not is_url(path):
+        if os.path.isdir(path):
+            entries = sorted(Path(path).rglob("*"))
+            found = [str(p) for p in entries if p.suffix in FILE_ENDINGS and p.is_file()]
+        elif not os.path.exists(path) and any(character in path for character in "*?["):
+            found = [p for p in sorted(glob.glob(path, recursive=True)) if os.path.isfile(p)]
+    if not found:
+        return (InputFile(table, path, name or path.rpartition("/")[2]),)
+    above = os.path.commonpath([os.path.dirname(each) for each in found])
+    return tuple(InputFile(table, each, os.path.relpath(each, above)) for each in found)
 
 
 ByteStream = BinaryIO | StoreFile

@@ -13,7 +13,6 @@ from spineflow.geography.rules import GEOLEVELS
 from spineflow.tasks.census.census import Census, Zero, compiled, preset_census
 from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration, StructuralZeroDeclaration
-from spineflow.tasks.census.declared_input import input_files
 from spineflow.tasks.census.queries import (
     marginal_query,
     normalize_query_name,
@@ -38,6 +37,7 @@ from spineflow.tasks.runs.settings import (
 )
 from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.runs.stores import is_url
+from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
 from spineflow.tasks.topdown.workload.estimators import refuse_other_estimators

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from spineflow.tasks.detailed_groups.ingest.persons import (
 )
 from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn, is_blank_key
-from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.readers import Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS
 
@@ -40,7 +40,7 @@ class CensusGeography:
 
 
 def read_geography(
-    files: Mapping[str, InputFile], states: Collection[str], evidence: EvidenceTally
+    files: Mapping[str, Sequence[InputFile]], states: Collection[str], evidence: EvidenceTally
 ) -> CensusGeography:
     """Read the geography and the units; sound only if the evidence is."""
     geography = load_geography(files["geography"], evidence)
@@ -72,21 +72,25 @@ def read_geography(
 
 
 def read_persons(
-    file: InputFile, geography: CensusGeography, codes: Mapping[str, int], evidence: EvidenceTally
+    files: Sequence[InputFile],
+    geography: CensusGeography,
+    codes: Mapping[str, int],
+    evidence: EvidenceTally,
 ) -> Iterator[PersonBatch]:
     """The persons whose units lie in the blocks, batch by batch.
 
     Persons that a rule refuses are left out; the evidence then holds the rule.
     """
     units = geography.units
-    for batch in read_batches(file, Selection(_PERSON_COLUMNS)):
+    for file, batch in read_partitions(files, Selection(_PERSON_COLUMNS)):
         unit = units.index.positions(batch["MAFID"])
         is_blank = is_blank_key(batch["MAFID"])
-        evidence.add_mask("persons", "blank_mafid", is_blank)
-        evidence.add_mask("cross_table", "person_in_unknown_unit", (unit < 0) & ~is_blank)
-        evidence.add_mask(
-            "cross_table", "person_in_vacant_unit", (unit >= 0) & (units.occupancy[unit] == 0)
-        )
+        for suite, column, mask in (
+            ("persons", "blank_mafid", is_blank),
+            ("cross_table", "person_in_unknown_unit", (unit < 0) & ~is_blank),
+            ("cross_table", "person_in_vacant_unit", (unit >= 0) & (units.occupancy[unit] == 0)),
+        ):
+            evidence.add_mask(suite, column, mask, file=file)
         block = np.where(unit < 0, -1, geography.block_of_unit[unit])
         columns = {
             name: CodedColumn.from_arrow(batch[name], PERSONS_LAYOUT.field(name))
@@ -100,5 +104,5 @@ def read_persons(
             }
             block = block[rows]
         if block.size:
-            person_evidence(columns, codes, evidence)
+            person_evidence(columns, codes, evidence, file=file)
             yield coded_persons(columns, block, codes)

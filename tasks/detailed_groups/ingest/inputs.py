@@ -19,12 +19,12 @@ from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParamete
 from spineflow.tasks.detailed_groups.workload.regions import PR, US, areas_of
 from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.validation.census.input_rules import RULES
 from spineflow.validation.detailed_groups.input_rules import code_rules, production_rules
 from spineflow.validation.expectations import readable, run_suites
 from spineflow.validation.outcome import Outcome
-from spineflow.validation.rules import Rule, count_violations
+from spineflow.validation.rules import Rule
 
 PASS_KEYS = {US: "run_us", PR: "run_pr"}
 """Key of the configuration that has a pass run."""
@@ -80,7 +80,7 @@ def check_groups_input(
         blocks, invariants = read.geography()
         missing = _missing_passes(read.names["geography"], set(blocks["TABBLKST"]), parameters)
         if missing:
-            outcomes, findings = _evaluate(read.rules(), evidence, read.names)
+            outcomes, findings = _evaluate(read.rules(), evidence, read.files)
             return GroupsCheck(outcomes, findings or missing, None)
         area_of_block, _ = areas_of(blocks)
         tally = PersonTally(area_of_block, parameters.max_race_codes)
@@ -92,7 +92,7 @@ def check_groups_input(
                 states_seen |= set(state_of_block[batch.block])
     except UnreadableInput as error:
         return GroupsCheck((readable("files", False),), (error.finding,), None)
-    outcomes, findings = _evaluate(read.rules(), evidence, read.names)
+    outcomes, findings = _evaluate(read.rules(), evidence, read.files)
     findings = findings or _missing_passes(read.names["persons"], states_seen, parameters)
     outcomes = (readable("files", True), *outcomes)
     if findings:
@@ -126,26 +126,24 @@ class _ProductionReader:
     """`person-records.txt` and `GRF-C.txt`."""
 
     def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
-        self.names = {
-            "persons": production_files.PERSONS_FILE,
-            "geography": production_files.GEOGRAPHY_FILE,
-        }
-        self._directory, self._source = tables["data"], source
+        self._persons = production_files.person_file(tables["data"])
+        self._geography = production_files.geography_file(tables["data"])
+        self.files = {"persons": (self._persons,), "geography": (self._geography,)}
+        self.names = {table: files[0].name for table, files in self.files.items()}
+        self._source = source
 
     def rules(self) -> tuple[Rule, ...]:
         return production_rules()
 
     def geography(self) -> tuple[pd.DataFrame, None]:
-        file = production_files.geography_file(self._directory)
         states, evidence = self._source.states, self._source.evidence
-        self._blocks = production_files.read_geography(file, states, evidence)
+        self._blocks = production_files.read_geography(self._geography, states, evidence)
         return self._blocks, None
 
     def persons(self) -> Iterator[PersonBatch]:
-        file = production_files.person_file(self._directory)
         source = self._source
         return production_files.read_persons(
-            file, self._blocks, source.states, source.codes, source.evidence
+            self._persons, self._blocks, source.states, source.codes, source.evidence
         )
 
 
@@ -154,9 +152,7 @@ class _CensusReader:
 
     def __init__(self, tables: Mapping[str, str], source: _Source) -> None:
         self.names = {name: path.rpartition("/")[2] for name, path in tables.items()}
-        self._files = {
-            name: InputFile(name, path, self.names[name]) for name, path in tables.items()
-        }
+        self.files = {name: input_files(name, path) for name, path in tables.items()}
         self._source = source
 
     def rules(self) -> tuple[Rule, ...]:
@@ -164,12 +160,12 @@ class _CensusReader:
 
     def geography(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         states, evidence = self._source.states, self._source.evidence
-        self._geography = census_tables.read_geography(self._files, states, evidence)
+        self._geography = census_tables.read_geography(self.files, states, evidence)
         return self._geography.blocks, self._geography.invariants
 
     def persons(self) -> Iterator[PersonBatch]:
         return census_tables.read_persons(
-            self._files["persons"], self._geography, self._source.codes, self._source.evidence
+            self.files["persons"], self._geography, self._source.codes, self._source.evidence
         )
 
 
@@ -194,17 +190,10 @@ def _missing_passes(
 
 
 def _evaluate(
-    rules: Sequence[Rule], evidence: EvidenceTally, names: Mapping[str, str]
+    rules: Sequence[Rule], evidence: EvidenceTally, files: Mapping[str, Sequence[InputFile]]
 ) -> tuple[tuple[Outcome, ...], tuple[Finding, ...]]:
     """Outcomes of the rules by Great Expectations, and findings with counts by our own code."""
     suites = evidence.suites
     rules = [rule for rule in rules if suites.get(rule.suite, {}).get(rule.evidence)]
     outcomes = run_suites(rules, suites)
-    findings = []
-    for rule, outcome in zip(rules, outcomes, strict=True):
-        count = count_violations(rule, suites)
-        if count or not outcome.passed:
-            findings.append(
-                Finding(names[rule.table], rule.column, rule.statement, rule.remedy, count or None)
-            )
-    return outcomes, tuple(findings)
+    return outcomes, evidence.findings(rules, files, outcomes)

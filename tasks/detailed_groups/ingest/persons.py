@@ -76,23 +76,27 @@ class Identity:
 
 
 def person_evidence(
-    columns: Mapping[str, CodedColumn], codes: Mapping[str, int], evidence: EvidenceTally
+    columns: Mapping[str, CodedColumn],
+    codes: Mapping[str, int],
+    evidence: EvidenceTally,
+    *,
+    file: int = 0,
 ) -> None:
-    """Add the columns that both layouts have to the evidence."""
+    """Add the columns that both layouts have to the evidence, of the file at this position."""
 
     def is_unknown(value: str | None) -> bool:
         return _is_code(value) and value not in codes
 
     for name in (*ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN):
-        evidence.add("persons", name, columns[name].counts())
+        evidence.add("persons", name, columns[name].counts(), file=file)
     for name in (*RACE_COLUMNS, ETHNICITY_COLUMN):
         mask = columns[name].lookup(is_unknown, bool)
-        evidence.add_mask("cross_table", unknown_code(name), mask)
+        evidence.add_mask("cross_table", unknown_code(name), mask, file=file)
     has_code = [columns[name].lookup(_is_code, bool) for name in RACE_COLUMNS]
     after_none = np.zeros(has_code[0].size, dtype=bool)
     for before, after in zip(has_code[1:], has_code[2:], strict=False):
         after_none |= after & ~before
-    evidence.add_mask("cross_table", "race_code_after_none", after_none)
+    evidence.add_mask("cross_table", "race_code_after_none", after_none, file=file)
 
 
 def coded_persons(

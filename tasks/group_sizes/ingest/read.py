@@ -30,7 +30,7 @@ from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 from spineflow.tasks.ledger.digests import InputDigest, input_digest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.tables.tally import RuleTally
 from spineflow.validation.expectations import readable
 from spineflow.validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
@@ -133,7 +133,7 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     name = PurePosixPath(paths[table]).name
     try:
         if table == "geography":
-            blocks = load_geography(InputFile(table, paths[table], name), EvidenceTally())
+            blocks = load_geography(input_files(table, paths[table]), EvidenceTally())
             return hierarchy_of_geography(blocks.frame, settings.geography.levels, name)[0]
         tally = RuleTally({table: name})
         hierarchy = read_hierarchy(paths[table], name, tally)

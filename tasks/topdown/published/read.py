@@ -23,8 +23,8 @@ from spineflow.tasks.census.tables import load_geography
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.findings import UnreadableInput, refusal
+from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.paths import (
     geography_file,
     invariants_file,
@@ -44,7 +44,6 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine, write_spine
 from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
 from spineflow.validation.census.input_rules import applicable_rules
-from spineflow.validation.rules import count_violations
 
 
 def folder_of(settings: TopdownSettings) -> MeasurementFolder:
@@ -61,19 +60,14 @@ def folder_of(settings: TopdownSettings) -> MeasurementFolder:
 
 def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
     """The geography frame, held to the rules on geography files; raises InputRefused."""
-    path = settings.input.paths()["geography"]
-    file = InputFile("geography", path, path.rpartition("/")[2])
+    files = input_files("geography", settings.input.paths()["geography"])
     evidence = EvidenceTally()
     try:
-        frame = load_geography(file, evidence).frame
+        frame = load_geography(files, evidence).frame
     except UnreadableInput as error:
         raise refusal([error.finding]) from None
-    findings = [
-        Finding(file.name, rule.column, rule.statement, rule.remedy, count)
-        for rule in applicable_rules(evidence.suites)
-        if (count := count_violations(rule, evidence.suites))
-    ]
-    if findings:
+    rules = applicable_rules(evidence.suites)
+    if findings := evidence.findings(rules, {"geography": files}):
         raise refusal(findings, with_counts=True)
     return frame
 

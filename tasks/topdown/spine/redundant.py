@@ -11,7 +11,7 @@ from spineflow.tasks.census.tables import EvidenceTally, load_geography
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import UnreadableInput
-from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import universe_spine
@@ -69,9 +69,9 @@ def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...
     """
     if settings.geography.bypass or settings.is_declared:
         return ()
-    file = InputFile("geography", settings.input.paths()["geography"], "geography")
+    files = input_files("geography", settings.input.paths()["geography"])
     try:
-        blocks = load_geography(file, EvidenceTally()).frame
+        blocks = load_geography(files, EvidenceTally()).frame
         n = len(blocks)
         anywhere = block_invariants(
             blocks["block_geocode"], np.arange(n), np.zeros(n, dtype=np.int64)

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.digests import INPUT_DIGESTS, InputDigest
-from spineflow.tasks.ledger.identity import digests_to_charge, store_identity, whole_digests
+from spineflow.tasks.ledger.identity import (
+    digests_to_charge,
+    refuse_changed_input,
+    store_identity,
+    whole_digests,
+)
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
@@ -50,3 +55,18 @@ def test_runs_that_are_not_private_need_none(tmp_path: Path) -> None:
     more = 'confidential = false\n[privacy]\ndataset = "d"\ninfinite = true\n'
     run, settings = started(tmp_path, more)
     assert digests_to_charge(run, settings) == {}
+
+
+def test_a_new_file_of_a_table_is_a_change(tmp_path: Path) -> None:
+    for name in ("p/a.parquet", "p/b.parquet", "u", "g"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("rows")
+    run, settings = started(tmp_path, '[privacy]\ndataset = "d"\n')
+    store_identity(run, settings, lambda key: PEOPLE)
+    refuse_changed_input(run, settings)
+    (tmp_path / "p" / "c.parquet").write_text("rows")
+    with pytest.raises(InputRefused, match="c.parquet is new among the files of the input"):
+        refuse_changed_input(run, settings)
+    (tmp_path / "p" / "c.parquet").rename(tmp_path / "p" / "b.parquet")
+    with pytest.raises(InputRefused, match="b.parquet has changed since this run read it"):
+        refuse_changed_input(run, settings)
