@@ -33,9 +33,23 @@ class Areas:
         return len(self.frame)
 
     @property
-    def last_is_unique(self) -> bool:
-        """Whether the codes of the last geolevel tell areas apart without those above."""
-        return not self.frame[self.columns[-1]].duplicated().any()
+    def codes(self) -> np.ndarray | None:
+        """Codes (n_areas,) that tell areas apart without the path: those of the last geolevel, or
+        else those of all geolevels one after the other; None where neither do.
+        """
+        last = self.frame[self.columns[-1]]
+        if not last.duplicated().any():
+            return last.to_numpy(dtype=object)
+        joined = joined_codes(self.frame, self.columns)
+        return None if pd.Series(joined).duplicated().any() else joined
+
+
+def joined_codes(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """(n_areas,) object array: the codes of the geolevels' columns, one after the other."""
+    text, *further = (frame[name].to_numpy(dtype=object) for name in columns)
+    for part in further:
+        text = text + part
+    return text
 
 
 class AreaIndex:
@@ -79,9 +93,10 @@ def load_areas(
     may have no column, where the spine forms it.
     """
     table, below = declared.table, declared.geolevels[1:]
-    required = tuple(name for name in below if name != _formed(declared))
+    column_of = {name: declared.columns.get(name, name) for name in below}
+    required = tuple(column_of[name] for name in below if name != _formed(declared))
     parts: list[dict[str, np.ndarray]] = []
-    layout = text_layout(table, below)
+    layout = text_layout(table, tuple(column_of.values()))
     for each in files:
         file = InputFile(each.table, each.path, each.name, layout)
         for batch in read_batches(file, Selection(required, with_others=True)):
@@ -93,6 +108,7 @@ def load_areas(
             )
     names = [name for name in parts[0] if all(name in part for part in parts)]
     texts = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    texts = texts | {name: texts[column] for name, column in column_of.items() if column in texts}
     columns = tuple(name for name in below if name in texts)
     for name in columns:
         is_blank = np.array([value is None for value in texts[name]], dtype=bool)

@@ -23,7 +23,9 @@ from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """A declaration: its name, and rows (weights by universe, lower, upper) on classes of cells."""
+    """A declaration: its name, and rows (weights by universe, lower, upper) on the first cell of
+    each class that no declaration tells apart.
+    """
 
     name: str
     rows: tuple[tuple[Mapping[str, np.ndarray], float, float], ...]
@@ -36,8 +38,11 @@ def refuse_contradictions(
 
     `schemas` are those of the universes that are run, `zeros` their structural zeros.
     """
-    entries = list(_entries(census, schemas, zeros))
-    sizes = _sizes(census, schemas, entries)
+    schemas = {name: universe.schema for name, universe in census.universes.items()} | dict(schemas)
+    cells = {name: _told_apart(census, name, schemas, zeros) for name in schemas}
+    entries = list(_entries(census, schemas, zeros, cells))
+    spoken_of = [name for entry in entries for row in entry.rows for name in row[0]]
+    sizes = {name: cells[name].size for name in dict.fromkeys([*spoken_of, *zeros])}
     for entry in entries:
         if not _is_possible([entry], sizes):
             raise ValueError(f"{entry.name} can hold for nobody; take it out or correct it")
@@ -56,12 +61,55 @@ def refuse_contradictions(
         raise ValueError(f"{names} contradict each other; correct one of them")
 
 
+def _told_apart(
+    census: Census,
+    name: str,
+    schemas: Mapping[str, Schema],
+    zeros: Mapping[str, Sequence[Zero]],
+) -> np.ndarray:
+    """Cells of a universe, one of each class that no declaration tells apart.
+
+    A declaration speaks of levels of attributes; levels that all of them treat alike are one.
+    """
+    schema = schemas[name]
+    conditions = [zero.where for zero in zeros.get(name, ())]
+    queries = []
+    for other, universe in census.universes.items():
+        for bound in universe.bounds:
+            if other == name:
+                conditions.append(bound.where)
+                queries.append(bound.query)
+            if bound.per == name and bound.by is not None:
+                queries.append(bound.by)
+        for relation in universe.declared.relations:
+            for term in (*relation.left, *relation.right):
+                if (term.universe or other) == name:
+                    conditions.append(term.where)
+    told = [list[tuple[int, ...]]() for _ in schema.attributes]
+    for condition in conditions:
+        for attribute, allowed in schema.positions(condition).items():
+            axis = schema.attributes.index(attribute)
+            told[axis].append(tuple(np.isin(np.arange(schema.shape[axis]), allowed).astype(int)))
+    for query in queries:
+        for axis, factor in enumerate(marginal_query(schema, query).factors):
+            told[axis].append(factor)
+    levels = []
+    for size, labels in zip(schema.shape, told, strict=True):
+        rows = np.array([[0] * size, *labels])
+        levels.append(np.sort(np.unique(rows, axis=1, return_index=True)[1]))
+    return np.ravel_multi_index(np.meshgrid(*levels, indexing="ij"), schema.shape).ravel()
+
+
 def _entries(
-    census: Census, schemas: Mapping[str, Schema], zeros: Mapping[str, Sequence[Zero]]
+    census: Census,
+    schemas: Mapping[str, Schema],
+    zeros: Mapping[str, Sequence[Zero]],
+    cells: Mapping[str, np.ndarray],
 ) -> Iterator[_Entry]:
-    for universe, schema in schemas.items():
+    for universe in zeros:
+        schema, own = schemas[universe], cells[universe]
         for zero in zeros[universe]:
-            mask = schema.cells_where(zero.where).astype(np.float64)
+            mask = schema.cells_where(zero.where)[own].astype(np.float64)
             yield _Entry(
                 f"structural zero {zero.name!r} of {universe}", (({universe: mask}, 0.0, 0.0),)
             )
@@ -69,14 +117,15 @@ def _entries(
         for bound in declared.bounds:
             yield _Entry(
                 f"bound {bound.name!r} of {universe}",
-                tuple(_bound_rows(census, schemas, universe, bound)),
+                tuple(_bound_rows(schemas, cells, universe, bound)),
             )
         for relation in declared.relations:
-            weights = {universe: relation.own.astype(np.float64)}
-            weights |= {side.universe: side.weights.astype(np.float64) for side in relation.others}
+            weights = {universe: relation.own[own].astype(np.float64)}
+            for side in relation.others:
+                weights[side.universe] = side.weights[cells[side.universe]].astype(np.float64)
             low = 0.0 if relation.sign != "<=" else -np.inf
             high = 0.0 if relation.sign != ">=" else np.inf
-            spoken_of = {universe: (relation.own != 0).astype(np.float64)}
+            spoken_of = {universe: (relation.own[own] != 0).astype(np.float64)}
             yield _Entry(
                 f"relation {relation.name!r} of {universe}",
                 ((weights, low, high), (spoken_of, 1.0, np.inf)),
@@ -84,17 +133,19 @@ def _entries(
 
 
 def _bound_rows(
-    census: Census, schemas: Mapping[str, Schema], universe: str, bound: Bound
+    schemas: Mapping[str, Schema], cells: Mapping[str, np.ndarray], universe: str, bound: Bound
 ) -> Iterator[tuple[Mapping[str, np.ndarray], float, float]]:
     """Rows of a bound; where there is a lower one, each multiple that it bounds is at least 1."""
-    schema = schemas[universe]
-    per = schemas.get(bound.per, census.universes[bound.per].schema)
-    query = marginal_query(schema, bound.query)
-    inside = schema.cells_where(bound.where)
-    by = None if bound.by is None else marginal_query(per, bound.by).row_of_cell
-    for row in np.unique(query.row_of_cell[inside]).tolist():
-        counted = (inside & (query.row_of_cell == row)).astype(np.float64)
-        records = np.ones(per.n_cells) if by is None else (by == row).astype(np.float64)
+    schema, own, of_per = schemas[universe], cells[universe], cells[bound.per]
+    row_of_cell = marginal_query(schema, bound.query).row_of_cell[own]
+    inside = schema.cells_where(bound.where)[own]
+    records = np.ones(of_per.size)
+    by = None
+    if bound.by is not None:
+        by = marginal_query(schemas[bound.per], bound.by).row_of_cell[of_per]
+    for row in np.unique(row_of_cell[inside]).tolist():
+        counted = (inside & (row_of_cell == row)).astype(np.float64)
+        records = records if by is None else (by == row).astype(np.float64)
         for factor, low, high in ((bound.at_least, 0.0, np.inf), (bound.at_most, -np.inf, 0.0)):
             if factor is None:
                 continue
@@ -106,15 +157,6 @@ def _bound_rows(
             yield weights, low, high
         if bound.at_least:
             yield {bound.per: records}, 1.0, np.inf
-
-
-def _sizes(
-    census: Census, schemas: Mapping[str, Schema], entries: Sequence[_Entry]
-) -> dict[str, int]:
-    """Numbers of cells of the universes that entries speak of."""
-    names = dict.fromkeys(name for entry in entries for row in entry.rows for name in row[0])
-    names |= dict.fromkeys(schemas)
-    return {name: schemas.get(name, census.universes[name].schema).n_cells for name in names}
 
 
 def _is_possible(entries: Sequence[_Entry], sizes: Mapping[str, int]) -> bool:

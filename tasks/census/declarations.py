@@ -336,6 +336,8 @@ class CensusGeography(Part):
     geolevels: tuple[str, ...] = Field(min_length=2)
     """Root first. The root is all of the table; every other is a column, whose codes need only be
     unique within the geolevel above. The last is one row of the table."""
+    columns: dict[str, str] = {}
+    """Columns of geolevels that have another name than these."""
     categories: dict[str, CategoryDeclaration] = {}
     """Off-spine entities by name."""
     branch: BranchDeclaration | None = None

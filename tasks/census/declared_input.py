@@ -118,12 +118,18 @@ def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:
 def multiples_of(
     bound: Bound, schema: Schema, per: Schema, records: sparse.csr_array
 ) -> np.ndarray:
-    """Records `(n_areas, n_rows)` of the other universe that each answer's bounds multiply."""
-    n_rows = marginal_query(schema, bound.query).n_rows
+    """Records `(n_areas, n_rows)` of the other universe that each answer's bounds multiply.
+
+    There are none for answers without a cell that the bound is on.
+    """
+    query = marginal_query(schema, bound.query)
+    is_bounded = np.isin(
+        np.arange(query.n_rows), query.row_of_cell[schema.cells_where(bound.where)]
+    )
     if bound.by is None:
         total = np.asarray(records.sum(axis=1)).reshape(-1, 1)
-        return np.repeat(total, n_rows, axis=1)
-    return (records @ marginal_query(per, bound.by).matrix.T).toarray()
+        return total * is_bounded
+    return (records @ marginal_query(per, bound.by).matrix.T).toarray() * is_bounded
 
 
 def _multiples(

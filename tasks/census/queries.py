@@ -81,9 +81,14 @@ class MarginalQuery:
         return cube.reshape(len(histograms), self.n_rows)
 
     def refines(self, coarser: MarginalQuery) -> bool:
-        """Whether every row of this query lies inside one row of `coarser`."""
-        pairs = np.unique(self.row_of_cell * coarser.n_rows + coarser.row_of_cell)
-        return pairs.size == self.n_rows
+        """Whether every row of this query lies inside one row of `coarser`.
+
+        Rows are products of levels of the attributes, so that this is so where it is for each.
+        """
+        return all(
+            len(set(zip(own, other, strict=True))) == size
+            for own, other, size in zip(self.factors, coarser.factors, self.shape, strict=True)
+        )
 
 
 def marginal_query(schema: Schema, name: str) -> MarginalQuery:

@@ -73,7 +73,10 @@ class Schema:
     def levels(self, attribute: str) -> np.ndarray:
         """Level of `attribute` in every cell, shape `(n_cells,)`."""
         axis = self.attributes.index(attribute)
-        return np.unravel_index(np.arange(self.n_cells), self.shape)[axis].astype(np.int64)
+        shape = [1] * len(self.shape)
+        shape[axis] = -1
+        level = np.arange(self.shape[axis], dtype=np.int64).reshape(shape)
+        return np.broadcast_to(level, self.shape).ravel()
 
     def cells(self, levels: Mapping[str, np.ndarray]) -> np.ndarray:
         """Cell number of records given the level of each attribute, shape `(n_records,)`."""
@@ -105,9 +108,13 @@ class Schema:
 
         Conditions as for `positions`.
         """
-        mask = np.ones(self.n_cells, dtype=bool)
-        for attribute, allowed in self.positions(conditions).items():
-            mask &= np.isin(self.levels(attribute), allowed)
+        mask = np.ones(1, dtype=bool)
+        chosen = self.positions(conditions)
+        for attribute, size in zip(self.attributes, self.shape, strict=True):
+            inside = np.ones(size, dtype=bool)
+            if attribute in chosen:
+                inside = np.isin(np.arange(size), chosen[attribute])
+            mask = (mask[:, None] & inside).ravel()
         return mask
 
     def without(self, attributes: Iterable[str]) -> Schema:

@@ -296,6 +296,11 @@ class TopdownSettings(ProductSettings):
         """Whether a universe is measured on demand; see `measurement.demand`."""
         return self.workload_of(universe).on_demand
 
+    def interleaves(self, universe: str) -> bool:
+        """Whether least squares and rounder alternate in a universe's passes."""
+        passes = self.workload_of(universe).passes.values()
+        return any(one.interleaved for one in passes)
+
     @property
     def has_all_measurements(self) -> bool:
         """Whether no universe that is run is measured on demand."""
@@ -518,7 +523,8 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
     if universe not in settings.budget:
         refuse(f"run.universes names {universe}, but there is no section budget.{universe}")
     own = census.geolevels
-    known = own if settings.is_declared else (*GEOLEVELS, *own)
+    has_own = settings.is_declared and settings.geography.spine != "dhc"
+    known = own if has_own else (*GEOLEVELS, *own)
     _refuse_budget(settings.budget[universe], f"budget.{universe}", known, refuse)
     last = own[-1] if own else "Block"
     if next(reversed(settings.budget[universe].geolevels), None) != last:

@@ -68,7 +68,18 @@ class Cells:
         Rows are numbered like cells, in the order of the attributes and not of the name. Raises
         ValueError for a name that is neither, or for two of one attribute.
         """
-        groups = self._groups(spelled(query))
+        name = spelled(query)
+        if name not in self._margins:
+            self._margins[name] = self._margin(name)
+        return self._margins[name]
+
+    @cached_property
+    def _margins(self) -> dict[str, Margin]:
+        """The margins that have been asked for."""
+        return {}
+
+    def _margin(self, query: str) -> Margin:
+        groups = self._groups(query)
         row = np.zeros(self.n, dtype=np.int64)
         n_rows = 1
         for attribute in self.sizes:

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from scipy import sparse
 from spineflow.validation.outcome import Failures, Outcome
 from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
 from spineflow.validation.topdown.cells import Cells, Margin
@@ -76,7 +77,7 @@ class DeclaredUniverse:
     exact : by name, a query, columns that name a unit, and the answers of each unit by the codes
         in these columns, joined by the unit separator.
     held : by name, a query, the cells (n_cells,) that it counts, and the answers (n_areas, n_rows)
-        that every area has.
+        that every area has, those that are not zero.
     relations : by name, a sign, and weights (n_cells,) of each universe.
     """
 
@@ -87,7 +88,7 @@ class DeclaredUniverse:
     zeros: Mapping[str, np.ndarray]
     exact: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Sequence[int]]]]
     bounds: tuple[ExpectedBound, ...]
-    held: Mapping[str, tuple[str, np.ndarray, np.ndarray]]
+    held: Mapping[str, tuple[str, np.ndarray, sparse.csr_array]]
     relations: Mapping[str, tuple[str, Mapping[str, np.ndarray]]]
 
     @property
@@ -111,7 +112,7 @@ def check_declared(
 
     `areas` is the frame of areas, whose rows bounds are in the order of.
     """
-    counted: dict[str, np.ndarray] = {}
+    counted: dict[str, sparse.csr_array] = {}
     failures = {name: {check: Failures() for check in DECLARED_CHECKS} for name in universes}
     for name, universe in universes.items():
         found = failures[name]
@@ -143,7 +144,7 @@ def released_counts(
     areas: pd.DataFrame,
     is_private: bool,
     failures: Failures,
-) -> np.ndarray:
+) -> sparse.csr_array:
     """Counts `(n_areas, n_cells)` of the released rows, from the Parquet file; the text file must
     have the same rows, and the stamp stand exactly where it is due.
     """
@@ -165,9 +166,22 @@ def released_counts(
         level = pd.Index(labels).get_indexer(first[attribute])
         failures.add_each(level < 0, f"a label of {attribute} is none of its levels")
         cell = cell * len(labels) + np.maximum(level, 0)
-    counts = np.zeros((len(areas), universe.cells.n), dtype=np.int64)
-    np.add.at(counts, (np.maximum(area, 0), cell), first[_ROWS].to_numpy())
+    rows = first[_ROWS].to_numpy(dtype=np.int64)
+    return _summed_counts(rows, np.maximum(area, 0), cell, (len(areas), universe.cells.n))
+
+
+def _summed_counts(
+    count: np.ndarray, area: np.ndarray, cell: np.ndarray, shape: tuple[int, int]
+) -> sparse.csr_array:
+    """Sums by area and cell of counts `(n,)`."""
+    counts = sparse.csr_array(sparse.coo_array((count, (area, cell)), shape=shape))
+    counts.sum_duplicates()
     return counts
+
+
+def _differs(first: sparse.csr_array, second: sparse.csr_array) -> np.ndarray:
+    """Rows `(n,)` in which two matrices are not the same."""
+    return np.asarray(abs(first - second).sum(axis=1)).ravel() > 0
 
 
 def _parquet_batches(path: Path, names: Sequence[str], count: str | None) -> Iterator[pa.Table]:
@@ -239,7 +253,7 @@ def _check_files(
     run_directory: Path,
     universe: DeclaredUniverse,
     areas: pd.DataFrame,
-    counted: np.ndarray | None,
+    counted: sparse.csr_array | None,
     failures: Mapping[str, Failures],
 ) -> None:
     """Spine, measurements and estimates, geolevel by geolevel; the last is the microdata's."""
@@ -288,10 +302,10 @@ def _check_files(
     area_of_block = pd.Index(areas[GEOCODE]).get_indexer(spine.block_geocode.to_pylist())
     area = np.full(last.n, -1)
     area[spine.ancestors[-1]] = area_of_block
-    released = np.zeros_like(counted)
-    np.add.at(released, (area[of_last.geounit], of_last.cell), of_last.count)
+    where = (area[of_last.geounit], of_last.cell)
+    released = _summed_counts(of_last.count, *where, counted.shape)
     failures["microdata_tabulate_to_estimates"].add_each(
-        (released != counted).any(axis=1),
+        _differs(released, counted),
         lambda i: f"the rows of area {areas[GEOCODE].iloc[i]} are not those of its estimates",
     )
 
@@ -299,7 +313,7 @@ def _check_files(
 def _check_declarations(
     universe: DeclaredUniverse,
     areas: pd.DataFrame,
-    counted: Mapping[str, np.ndarray],
+    counted: Mapping[str, sparse.csr_array],
     name: str,
     failures: Mapping[str, Failures],
 ) -> None:
@@ -309,20 +323,18 @@ def _check_declarations(
         failures[check].add_each(is_wrong, lambda i: f"{what} area {paths.iloc[i]}")
 
     for zero, mask in universe.zeros.items():
-        has_records = np.asarray(counts[:, mask].any(axis=1))
+        has_records = counts @ mask.astype(np.int64) > 0
         fail_areas("structural_zeros_hold", has_records, f"{zero} has records in")
     for exact, (query, columns, answers) in universe.exact.items():
         is_wrong = _misses_answers(universe.cells.margin(query), columns, answers, counts, areas)
         text = f"{exact} is not met by a unit of {', '.join(columns)}"
         failures["equality_constraints_hold"].add_each(is_wrong, text)
     for held, (query, inside, due) in universe.held.items():
-        margin = universe.cells.margin(query)
-        found = _answers(counts * inside, margin.row_of_cell, margin.n_rows)
-        other = (found != due).any(axis=1)
-        fail_areas("held_answers_agree", other, f"{held} is not that of the earlier release in")
+        found = _answers(counts, universe.cells.margin(query), inside)
+        is_other = _differs(found, due)
+        fail_areas("held_answers_agree", is_other, f"{held} is not that of the earlier release in")
     for bound in universe.bounds:
-        margin = universe.cells.margin(bound.query)
-        found = _answers(counts * bound.inside, margin.row_of_cell, margin.n_rows)
+        found = _answers(counts, universe.cells.margin(bound.query), bound.inside).toarray()
         is_out = np.zeros(len(areas), dtype=bool)
         if bound.lower is not None:
             is_out |= (found < bound.lower).any(axis=1)
@@ -341,7 +353,7 @@ def _misses_answers(
     margin: Margin,
     columns: Sequence[str],
     answers: Mapping[str, Sequence[int]],
-    counts: np.ndarray,
+    counts: sparse.csr_array,
     areas: pd.DataFrame,
 ) -> np.ndarray:
     """Which units, by the codes in the columns, have other sums than their exact answers."""
@@ -349,13 +361,16 @@ def _misses_answers(
     key = _joined(areas, columns) if columns else np.full(len(areas), "", dtype=object)
     due = np.array(list(answers.values()), dtype=np.int64).reshape(len(units), -1)
     sums = np.zeros((len(units), margin.n_rows), dtype=np.int64)
-    found = _answers(counts, margin.row_of_cell, margin.n_rows)
-    np.add.at(sums, units.get_indexer(key), found)
+    found = sparse.coo_array(_answers(counts, margin))
+    np.add.at(sums, (units.get_indexer(key)[found.row], found.col), found.data)
     return (sums != due).any(axis=1)
 
 
-def _answers(counts: np.ndarray, row_of_cell: np.ndarray, n_rows: int) -> np.ndarray:
-    """Sums `(n_areas, n_rows)` of the cells of each row."""
-    answers = np.zeros((len(counts), n_rows), dtype=np.int64)
-    np.add.at(answers.T, row_of_cell, counts.T)
-    return answers
+def _answers(
+    counts: sparse.csr_array, margin: Margin, inside: np.ndarray | None = None
+) -> sparse.csr_array:
+    """Sums `(n_areas, n_rows)` of the cells of each row, those `inside` (n_cells,) alone."""
+    cell = np.arange(counts.shape[1]) if inside is None else np.flatnonzero(inside)
+    ones = np.ones(cell.size, dtype=np.int64)
+    shape = (counts.shape[1], margin.n_rows)
+    return counts @ sparse.csr_array((ones, (cell, margin.row_of_cell[cell])), shape=shape)

@@ -95,7 +95,7 @@ def _promised(
         exact=exact,
         bounds=tuple(bounds),
         held={
-            held.name: (held.query, schema.cells_where(held.where), answers[held.name].toarray())
+            held.name: (held.query, schema.cells_where(held.where), answers[held.name])
             for held in universe.held
         },
         relations={

@@ -43,6 +43,16 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False)
+class ExactTypes:
+    """Types of cells that held answers and bounds settle: `label` (n_cells,), and the exact answers
+    (n, T) of a shard's geounits. See `workload.settled_types`.
+    """
+
+    label: np.ndarray
+    answers: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class DeclaredConstraints:
     """Constraints of a shard's geounits; see `estimation.problem.SiblingProblem`.
 
@@ -69,11 +79,12 @@ class DeclaredConstraints:
         universe: Universe,
         geocode: np.ndarray,
         units: Mapping[str, tuple[LevelUnits, np.ndarray]],
+        exact: ExactTypes | None = None,
     ) -> DeclaredConstraints:
         """From a constraints file; `units` has, by invariant, how its units lie among the shard's
-        geounits, and their paths.
+        geounits, and their paths. Exact types come in place of those that one query tells.
         """
-        reading = _Reading(path, schema, universe, geocode)
+        reading = _Reading(path, schema, universe, geocode, exact)
         for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
             reading.add_held(held)
         reading.add_bounds()
@@ -82,7 +93,7 @@ class DeclaredConstraints:
             reading.add_invariant(invariant, *units[invariant.name])
         reading.add_relations()
         return cls(
-            reading.query.row_of_cell,
+            reading.label,
             reading.lower,
             reading.upper,
             can_have,
@@ -144,24 +155,35 @@ class DeclaredConstraints:
 class _Reading:
     """The constraints of a file, as they are sorted into bounds, totals and rows."""
 
-    def __init__(self, path: Path, schema: Schema, universe: Universe, geocode: np.ndarray) -> None:
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        universe: Universe,
+        geocode: np.ndarray,
+        exact: ExactTypes | None,
+    ) -> None:
         self.path, self.schema, self.universe = path, schema, universe
         self.found = read_constraints(path, geocode)
         self.typed = typed_query(universe)
-        self.query = marginal_query(schema, self.typed)
+        query = marginal_query(schema, self.typed)
+        self.label = query.row_of_cell if exact is None else exact.label
         n = len(geocode)
         self.every = np.arange(n)
-        self.lower = np.zeros((n, self.query.n_rows), dtype=np.int64)
-        self.upper = np.full((n, self.query.n_rows), NO_BOUND, dtype=np.int64)
+        self.lower = np.zeros((n, query.n_rows), dtype=np.int64)
+        self.upper = np.full((n, query.n_rows), NO_BOUND, dtype=np.int64)
         self.total = np.full(n, -1, dtype=np.int64)
         self.group = np.full(n, -1, dtype=np.int64)
         self.group_total = np.zeros(0, dtype=np.int64)
         self.rows: list[_Rows] = []
-        self.is_exact = False
+        self.is_exact = exact is not None
+        self.has_own_types = exact is None
+        if exact is not None:
+            self.lower, self.upper = exact.answers, exact.answers
 
     def is_of_types(self, held: Held) -> bool:
         """Whether held answers are exact numbers of records of every type."""
-        return not held.where and held.query == self.typed != TOTAL
+        return self.has_own_types and not held.where and held.query == self.typed != TOTAL
 
     def add_held(self, held: Held) -> None:
         """Answers of an earlier release, which every geounit has."""
@@ -190,15 +212,15 @@ class _Reading:
         """
         row = marginal_query(self.schema, query).row_of_cell
         label = row if inside is None else np.where(inside, row, row.max() + 1)
-        if not (self.is_exact and is_refined(label, self.query.row_of_cell)):
+        if not (self.is_exact and is_refined(label, self.label)):
             self.rows.append(_Rows(name, _matrix(self.schema, query, inside), group, lower, upper))
 
     def add_bounds(self) -> None:
         """Bounds on whole types; those on some cells of a type are rows."""
         for number, bound in enumerate(self.universe.bounds):
             aligned = None
-            if bound.query == self.typed:
-                aligned = _aligned_rows(bound, self.schema, self.query)
+            if self.has_own_types and bound.query == self.typed:
+                aligned = _aligned_rows(bound, self.schema, marginal_query(self.schema, self.typed))
             n_rows = marginal_query(self.schema, bound.query).n_rows
             low, high = _bound_values(self.found, number, n_rows, len(self.every))
             if aligned is None:
@@ -241,7 +263,7 @@ class _Reading:
     ) -> None:
         """Exact answers of several rows: of the types' query as bounds, of others as rows."""
         name, query = invariant.name, invariant.query
-        if own is not None and invariant.query == self.typed:
+        if own is not None and self.has_own_types and invariant.query == self.typed:
             held = _holds(own)
             self.lower[held] = np.maximum(self.lower[held], own.values[held])
             self.upper[held] = np.minimum(self.upper[held], own.values[held])

@@ -21,7 +21,7 @@ from spineflow.tasks.census.queries import TOTAL, MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
+from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints, ExactTypes
 from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
 from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
 from spineflow.tasks.topdown.estimation.problem import (
@@ -32,6 +32,7 @@ from spineflow.tasks.topdown.estimation.problem import (
     SiblingProblem,
 )
 from spineflow.tasks.topdown.estimation.solves import write_solves
+from spineflow.tasks.topdown.measurement.constrain_declared import read_settled
 from spineflow.tasks.topdown.measurement.constraints import (
     area_total,
     bound_names,
@@ -312,7 +313,17 @@ def _declared_constraints(
             units[name] = (part, known[invariant.geolevel].path)
     geocode = spine.geolevel(shard.geolevel).geocode[geounits]
     schema = settings.schema_of(declared.name)
-    return DeclaredConstraints.read(path, schema, declared, geocode, units)
+    exact = None
+    settled = read_settled(run, settings, declared.name, len(spine.block_row))
+    if settled is not None and declared.held:
+        label, answers = settled
+        blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
+        geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
+        where = (geounit, spine.block_row[blocks])
+        shape = (len(geocode), answers.shape[0])
+        into = sparse.csr_array((np.ones(geounit.size, dtype=np.int64), where), shape)
+        exact = ExactTypes(label, (into @ answers).toarray())
+    return DeclaredConstraints.read(path, schema, declared, geocode, units, exact)
 
 
 def bounded_type_of_cell(schema: Schema) -> np.ndarray:

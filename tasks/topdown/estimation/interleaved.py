@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import labelled_least_squares
@@ -162,7 +163,10 @@ def solve_interleaved(
     and the chain `rounder[p]`, coarsest first. A pass without measurements is skipped. None where
     a pass has no solution.
     """
-    problem = _with_used_types(problem)
+    whole = problem.cells.size
+    can_have = np.any(problem.upper > 0, axis=0)
+    possible = np.flatnonzero(can_have[problem.type_of_cell])
+    problem = _of_cells(problem, possible)
     passes = [
         ([measurements[name] for name in names if name in measurements], chain)
         for names, chain in zip(least_squares, rounder, strict=True)
@@ -173,7 +177,8 @@ def solve_interleaved(
     targets_held: list[np.ndarray] = []
     counts = np.zeros((problem.n_children, problem.cells.size), dtype=np.int64)
     if not passes:
-        return round_anywhere(problem, counts.astype(np.float64)).x, ()
+        found = round_anywhere(problem, counts.astype(np.float64)).x
+        return None if found is None else _spread(found, possible, whole), ()
     for number, (asked, chain) in enumerate(passes):
         queried = [rows_on_support(m.query, problem.cells) for m in asked]
         rounded = [rows_on_support(query, problem.cells) for query in chain]
@@ -205,18 +210,31 @@ def solve_interleaved(
         counts = result.x
         labels_held += rounded
         targets_held += [sum_rows(counts, label[first]).astype(np.float64) for label in rounded]
-    return counts, tuple(outcomes)
+    return _spread(counts, possible, whole), tuple(outcomes)
 
 
-def _with_used_types(problem: SiblingProblem) -> SiblingProblem:
-    """The problem with the types of its cells alone, numbered anew."""
-    used, label = np.unique(problem.type_of_cell, return_inverse=True)
+def _of_cells(problem: SiblingProblem, cells: np.ndarray) -> SiblingProblem:
+    """The problem of the cells at these positions, with their types alone, numbered anew."""
+    used, label = np.unique(problem.type_of_cell[cells], return_inverse=True)
+    counts = problem.parent_counts
     return replace(
         problem,
+        cells=problem.cells[cells],
         type_of_cell=label.reshape(-1).astype(np.int64),
+        parent_counts=None if counts is None else counts[cells],
         lower=problem.lower[:, used],
         upper=problem.upper[:, used],
+        rows=tuple(
+            replace(rows, matrix=sparse.csr_array(rows.matrix[:, cells])) for rows in problem.rows
+        ),
     )
+
+
+def _spread(counts: np.ndarray, cells: np.ndarray, n_cells: int) -> np.ndarray:
+    """Counts of the cells at some positions, and none of the others."""
+    found = np.zeros((len(counts), n_cells), dtype=np.int64)
+    found[:, cells] = counts
+    return found
 
 
 class _Pass:

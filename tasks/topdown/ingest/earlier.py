@@ -37,6 +37,7 @@ from spineflow.tasks.runs.files import replacing, sha256_of_file
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.paths import geography_file, held_file
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.settled_types import SETTLED, settled_answers, settling
 
 HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]
 """By universe and name of what is held, the answers `(n_areas, n_rows)` in the order of areas."""
@@ -60,6 +61,22 @@ def held_answers(settings: TopdownSettings, result: DeclaredInput) -> HeldAnswer
             counts, told = _counted(settings, held, result.areas)
             found[name, held.name] = _answers(held, schema, counts, told)
         _refuse_contradictions(settings, universe, result, found)
+        settled = settling(universe, schema) if settings.interleaves(name) else None
+        if settled is not None:
+            held, bounds = settled
+            numbers = [universe.bounds.index(bound) for bound in bounds]
+            forbidden = np.zeros(schema.n_cells, dtype=bool)
+            for zero in settings.zeros_of(name):
+                forbidden |= schema.cells_where(zero.where)
+            found[name, SETTLED] = settled_answers(
+                schema,
+                held,
+                bounds,
+                found[name, held.name],
+                [result.multiples[name, number] for number in numbers],
+                forbidden,
+                result.areas.frame["block_geocode"],
+            )
     return found
 
 
@@ -192,10 +209,9 @@ def _finished_settings(run: RunDirectory, held: Held, where: str) -> TopdownSett
 def _refuse_other_areas(run: RunDirectory, earlier: Census, areas: Areas, where: str) -> None:
     """Raise InputRefused unless an earlier run has exactly these areas."""
     theirs = read_geography(geography_file(run))["block_geocode"].to_numpy(dtype=object)
-    if earlier.is_declared:
-        ours = areas.frame["block_geocode"].to_numpy(dtype=object)
-    else:
-        ours = areas.frame[areas.columns[-1]].to_numpy(dtype=object)
+    ours = areas.frame["block_geocode"].to_numpy(dtype=object)
+    if not earlier.is_declared:
+        ours = ours if areas.codes is None else areas.codes
     missing, further = set(ours) - set(theirs), set(theirs) - set(ours)
     if missing or further:
         raise InputRefused(
@@ -209,8 +225,8 @@ def _counted_in_layout(
     file: Path, areas: Areas, held: Held, census: Census
 ) -> tuple[sparse.csr_array, Schema]:
     """Counts of a file whose columns spell the last geolevel's code digit by digit."""
-    codes = areas.frame[areas.columns[-1]].to_numpy(dtype=object).astype(str)
-    if not areas.last_is_unique or not all(code.isdigit() and len(code) < 19 for code in codes):
+    codes = np.array([""] if areas.codes is None else areas.codes).astype(str)
+    if not all(code.isdigit() and len(code) < 19 for code in codes):
         raise ValueError(f"{areas.columns[-1]} has no codes such as its layout spells")
     order = np.argsort(codes.astype(np.int64))
     counts, schema = count_microdata(file, codes[order], held.universe, census)

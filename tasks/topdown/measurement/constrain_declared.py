@@ -33,6 +33,11 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import universe_spine
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.workload.settled_types import (
+    SETTLED,
+    settled_labels,
+    settling,
+)
 
 
 def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
@@ -95,12 +100,32 @@ def read_held(
     declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
     found = {}
     for held in declared.held:
-        mine = [("universe", "=", universe), ("held", "=", held.name)]
-        table = pq.read_table(held_file(run), columns=["area", "row", "count"], filters=mine)
-        area, row, count = (column.to_numpy() for column in table.columns)
-        shape = (n_areas, marginal_query(schema, held.query).n_rows)
-        found[held.name] = sparse.csr_array((count, (area, row)), shape=shape)
+        n_rows = marginal_query(schema, held.query).n_rows
+        found[held.name] = _read_held(run, universe, held.name, n_areas, n_rows)
     return found
+
+
+def _read_held(
+    run: RunDirectory, universe: str, name: str, n_areas: int, n_rows: int
+) -> sparse.csr_array:
+    mine = [("universe", "=", universe), ("held", "=", name)]
+    table = pq.read_table(held_file(run), columns=["area", "row", "count"], filters=mine)
+    area, row, count = (column.to_numpy() for column in table.columns)
+    return sparse.csr_array((count, (area, row)), shape=(n_areas, n_rows))
+
+
+def read_settled(
+    run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
+) -> tuple[np.ndarray, sparse.csr_array] | None:
+    """Settled type `(n_cells,)` of every cell, and the exact answers `(n_areas, n_types)`; None
+    where held answers and bounds settle none. See `settled_types`.
+    """
+    declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
+    settled = settling(declared, schema) if settings.interleaves(universe) else None
+    if settled is None:
+        return None
+    label, types, _ = settled_labels(schema, *settled)
+    return label, _read_held(run, universe, SETTLED, n_areas, types.size)
 
 
 def released_sums(

@@ -27,6 +27,7 @@ from spineflow.geography.rules import (
     validated_shares,
 )
 from spineflow.geography.spine import Spine, build_spine
+from spineflow.tasks.census.areas import joined_codes
 from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.invariants import (
     FACILITY_COLUMNS,
@@ -42,6 +43,9 @@ from spineflow.tasks.topdown.settings import GeographySettings, TopdownSettings
 from spineflow.tasks.topdown.spine.files import write_spine
 from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
 from spineflow.tasks.topdown.workload.state_totals import refuse_unheld_state_totals
+
+DHC = "dhc"
+"""The kind of spine of the demographic and housing characteristics product."""
 
 
 def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
@@ -69,8 +73,12 @@ def check_spine_settings(settings: TopdownSettings) -> None:
     try:
         if settings.is_declared:
             for universe in settings.run.universes:
-                shares, geolevels = _declared_shares(settings, universe), _geolevels(settings)
-                checked_geolevels(shares, settings.geography.spine, geolevels)
+                shares, kind = _declared_shares(settings, universe), settings.geography.spine
+                if kind == DHC:
+                    spine_rules(settings.geography, settings.compiled_census)
+                    validated_shares(shares, kind)
+                else:
+                    checked_geolevels(shares, kind, _geolevels(settings))
             return
         spine_rules(settings.geography, settings.compiled_census)
         for universe in settings.run.universes:
@@ -206,6 +214,8 @@ def _geolevels(settings: TopdownSettings) -> tuple[str, ...]:
 def _declared(settings: TopdownSettings, universe: str, areas: pd.DataFrame, kind: str) -> Spine:
     with _refusing(universe):
         shares = _declared_shares(settings, universe)
+        if kind == DHC:
+            return _dhc(settings, universe, areas, shares)
         if kind == "conventional":
             columns = set(areas.columns)
             missing = [name for name in list(shares)[1:] if name not in columns]
@@ -219,6 +229,30 @@ def _declared(settings: TopdownSettings, universe: str, areas: pd.DataFrame, kin
             rules=declared_rules(settings, areas),
             is_pure=settings.budget_of(universe).is_pure,
         )
+    return with_blocks_only(spine) if settings.blocks_only else spine
+
+
+def _dhc(
+    settings: TopdownSettings,
+    universe: str,
+    areas: pd.DataFrame,
+    geolevel_shares: Mapping[str, Fraction],
+) -> Spine:
+    """The spine of the demographic and housing characteristics product, on declared areas whose
+    codes, one after the other, are those of blocks.
+    """
+    columns = [name for name in _geolevels(settings)[1:] if name in areas.columns]
+    codes = joined_codes(areas, columns)
+    blocks = areas.assign(block_geocode=codes)
+    spine = build_spine(
+        blocks,
+        geolevel_shares=geolevel_shares,
+        kind=DHC,
+        rules=spine_rules(settings.geography, settings.compiled_census),
+        is_pure=settings.budget_of(universe).is_pure,
+    )
+    paths = areas["block_geocode"].to_numpy(dtype=object)
+    spine = replace(spine, block_geocode=paths[spine.block_row])
     return with_blocks_only(spine) if settings.blocks_only else spine
 
 

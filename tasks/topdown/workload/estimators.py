@@ -24,8 +24,7 @@ def refuse_other_estimators(settings: TopdownSettings, refuse: Refuse) -> None:
                 f"{where}.on_demand draws the answers that the estimator topdown reads; "
                 f'run.estimator = "{estimator}" needs them all: take either out'
             )
-        passes = settings.workload_of(universe).passes.values()
-        if any(one.interleaved for one in passes) and estimator != "topdown":
+        if settings.interleaves(universe) and estimator != "topdown":
             refuse(
                 f"{where}.passes interleave, as those of the estimator topdown can; "
                 f'run.estimator = "{estimator}" needs other passes'

@@ -62,7 +62,7 @@ def _spine_uses(settings: TopdownSettings) -> Uses:
     geolevels = {name for budget in budgets for name in budget.geolevels}
     is_pure = any(budget.mechanism == DISCRETE_LAPLACE for budget in budgets)
     categories = set(DEFAULT_CATEGORIES[kind] if rules.categories is None else rules.categories)
-    is_2020 = not settings.is_declared
+    is_2020 = not settings.is_declared or kind == "dhc"
     is_grouped = (kind in GROUPED, 'geography.spine = "optimized" or "dhc"')
     divides = bool(categories & {"mcd", "place"}) or "Prim" in geolevels
     knows_areas = kind != "conventional" or bool(categories & {"aian", "mcd", "place"})

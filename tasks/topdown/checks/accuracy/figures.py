@@ -24,7 +24,6 @@ from spineflow.tasks.census.invariants import (
     read_geography,
     read_invariants,
 )
-from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
@@ -50,7 +49,7 @@ from spineflow.tasks.topdown.checks.accuracy.quantities import (
     redistricting_groups,
 )
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
-from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints, typed_query
+from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
 from spineflow.tasks.topdown.estimation.estimate import ShardConstraints, ShardInput
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.release.declared_files import area_estimates
@@ -182,15 +181,18 @@ def _declared(
     known: tuple[str, np.ndarray] | None = None
     is_total_known = False
     for level in spine.geolevels:
-        given = [
-            ShardInput.read(run, settings, universe, spine, shard, with_held=False).constraints
+        inputs = (
+            ShardInput.read(run, settings, universe, spine, shard, with_held=False)
             for shard in shards[level.name]
-        ]
+        )
+        given = []
+        for shard_input in inputs:
+            given.append(shard_input.constraints)
+            type_of_cell = shard_input.type_of_cell
         sums = _known_sums(given, len(level))
         known = known if sums is None else (level.name, sums)
         is_total_known = all(part.known_totals is not None for part in given)
     can_have = np.concatenate([part.can_have for part in given])
-    types = marginal_query(schema, typed_query(settings.compiled_census.universes[universe]))
     released = area_estimates(run, universe, schema.n_cells, len(areas))
     return _Compared(
         schema,
@@ -198,13 +200,13 @@ def _declared(
         released[spine.block_row],
         declared_entity_levels(spine, areas, settings.compiled_census),
         can_have,
-        types.row_of_cell,
+        type_of_cell,
         Prediction(
             schema=schema,
             budget=settings.budget_of(universe),
             spine=spine,
             can_have=can_have,
-            type_of_cell=types.row_of_cell,
+            type_of_cell=type_of_cell,
             forbidden=structural_zeros(settings, universe),
             known=known,
             block_totals_known=is_total_known,
@@ -237,7 +239,9 @@ def _block_estimates(run: RunDirectory, spine: Spine, schema: Schema) -> sparse.
 
 def _errors(compared: _Compared, quantity: Quantity) -> Iterator[dict]:
     matrix = answer_matrix(quantity.answers, compared.schema)
-    truth, released = compared.truth @ matrix, compared.released @ matrix
+    truth, released = (
+        (counts @ matrix).toarray() for counts in (compared.truth, compared.released)
+    )
     size = np.asarray(compared.truth.sum(axis=1)).reshape(-1, 1)
     possible = _possible(compared, quantity)
     for level in compared.levels:
@@ -278,15 +282,20 @@ def _by_answer(
 def _possible(compared: _Compared, quantity: Quantity) -> np.ndarray:
     """(n_blocks, n_answers): the answer of the block can be other than 0."""
     n_types = compared.can_have.shape[1]
-    of_type = compared.type_of_cell == np.arange(n_types)[:, None]
-    counted = answer_matrix(quantity.answers, compared.schema) > 0
-    return (compared.can_have.astype(np.int64) @ (of_type @ counted)) > 0
+    n_cells = compared.type_of_cell.size
+    where = (compared.type_of_cell, np.arange(n_cells))
+    of_type = sparse.csr_array((np.ones(n_cells, dtype=np.int64), where), (n_types, n_cells))
+    counted = of_type @ answer_matrix(quantity.answers, compared.schema)
+    return (compared.can_have.astype(np.int64) @ (counted.toarray() > 0)) > 0
 
 
 def _criterion(compared: _Compared, census: Census) -> Iterator[dict]:
     for population, groups in redistricting_groups(compared.schema, census).items():
         matrix = answer_matrix(groups, compared.schema)
-        truth, released = compared.truth @ matrix, compared.released @ matrix
+        truth, released = (
+            (compared.truth @ matrix).toarray(),
+            (compared.released @ matrix).toarray(),
+        )
         for level in compared.levels:
             head = {"population": population, "level": level.name, "on_spine": level.on_spine}
             yield head | redistricting_criterion(level.sums(truth), level.sums(released))

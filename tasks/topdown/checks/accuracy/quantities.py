@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from scipy import sparse
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.census import Census, label_parts, tells
 from spineflow.tasks.census.declarations import GroupDeclaration, QuantityDeclaration
@@ -41,10 +42,12 @@ class Quantity:
     meaning: str = ""
 
 
-def answer_matrix(answers: Sequence[Answer], schema: Schema) -> np.ndarray:
+def answer_matrix(answers: Sequence[Answer], schema: Schema) -> sparse.csr_array:
     """The 0/1 matrix that turns histograms into answers, shape `(n_cells, n_answers)`."""
-    masks = [schema.cells_where(answer.where) for answer in answers]
-    return np.array(masks, dtype=np.int64).T
+    cells = [np.flatnonzero(schema.cells_where(answer.where)) for answer in answers]
+    column = np.repeat(np.arange(len(cells)), [own.size for own in cells])
+    ones = np.ones(column.size, dtype=np.int64)
+    return sparse.csr_array((ones, (np.concatenate(cells), column)), (schema.n_cells, len(cells)))
 
 
 def quantities_of(

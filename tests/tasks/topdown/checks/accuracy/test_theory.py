@@ -127,7 +127,7 @@ def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) 
     )
     for quantity in quantities_of(PEOPLE):
         found = prediction.variances(level, quantity.answers)
-        for column, mask in enumerate(answer_matrix(quantity.answers, PEOPLE).T):
+        for column, mask in enumerate(answer_matrix(quantity.answers, PEOPLE).toarray().T):
             for entity in range(3):
                 target = np.kron((level.entity == entity).astype(float), mask)
                 expected = target @ covariance @ target

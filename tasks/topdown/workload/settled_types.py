@@ -1,0 +1,168 @@
+"""What held answers and bounds per record of another universe settle together.
+
+Held answers tell a coarse type, such as persons in noninstitutional group quarters by age and race,
+and bounds a finer one by itself: there are none without a facility of the type. Where an area's
+facilities are of one fine type in each coarse one, both together are exact: all persons of the
+coarse answer are of that type. Sums over areas are exact in every geounit, so that passes that
+interleave get one table of exact answers in place of two that do not nest, and facilities are never
+without persons, nor persons without a facility, in any geounit.
+
+An area with facilities of several fine types in one coarse type leaves a choice, which noise could
+only make differently in geounits that contain each other. It is made here, from public numbers
+alone: persons are shared out in proportion to facilities, each type getting at least its bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import sparse
+from spineflow.tasks.census.census import Bound, Held, Universe
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.solvers import highs
+from spineflow.tasks.solvers.highs import LinearProgram
+
+SETTLED = "settled types"
+"""Name of the settled answers among those that are held."""
+
+
+def settling(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...]] | None:
+    """The held answers and the bounds, all on one query, that settle types; None without such.
+
+    The bounds need an upper side, which rules out types without a record of the other universe.
+    """
+    held = next((one for one in universe.held if not one.where and one.query != "total"), None)
+    if held is None:
+        return None
+    coarse = marginal_query(schema, held.query)
+    bounds = [bound for bound in universe.bounds if bound.at_most is not None]
+    finer = [b.query for b in bounds if not coarse.refines(marginal_query(schema, b.query))]
+    if not finer:
+        return None
+    return held, tuple(bound for bound in universe.bounds if bound.query == finer[0])
+
+
+def settled_labels(
+    schema: Schema, held: Held, bounds: Sequence[Bound]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The settled type `(n_cells,)` of every cell; the held and the bounded row of each type."""
+    fine = marginal_query(schema, bounds[0].query)
+    coarse = marginal_query(schema, held.query)
+    pairs = coarse.row_of_cell * fine.n_rows + fine.row_of_cell
+    used, label = np.unique(pairs, return_inverse=True)
+    return label.reshape(-1), used // fine.n_rows, used % fine.n_rows
+
+
+def settled_answers(
+    schema: Schema,
+    held: Held,
+    bounds: Sequence[Bound],
+    answers: sparse.csr_array,
+    multiples: Sequence[np.ndarray],
+    forbidden: np.ndarray,
+    places: Sequence[str],
+) -> sparse.csr_array:
+    """Exact answers `(n_areas, n_types)` by settled type.
+
+    Args:
+        answers: (n_areas, n_rows) of the held query.
+        multiples: by bound, (n_areas, n_rows) records that the bounds multiply.
+        forbidden: (n_cells,) structural zeros.
+        places: (n_areas,) what messages call the areas.
+
+    Raises InputRefused, naming an area, where held answers have no type to be of.
+    """
+    label, coarse_of, fine_of = settled_labels(schema, held, bounds)
+    n_types, n_fine = fine_of.size, int(fine_of.max()) + 1
+    fine = marginal_query(schema, bounds[0].query).row_of_cell
+    n_areas = answers.shape[0]
+    lower = np.zeros((n_areas, n_fine), dtype=np.int64)
+    can_have = np.ones((n_areas, n_fine), dtype=bool)
+    for bound, records in zip(bounds, multiples, strict=True):
+        rows = np.unique(fine[schema.cells_where(bound.where)])
+        if bound.at_least is not None:
+            lower[:, rows] = np.maximum(lower[:, rows], bound.at_least * records[:, rows])
+        if bound.at_most is not None:
+            can_have[:, rows] &= bound.at_most * records[:, rows] > 0
+    types = np.unique(label[~forbidden])
+    starts = np.searchsorted(coarse_of[types], np.arange(answers.shape[1] + 1))
+    entries = sparse.coo_array(answers)
+    sizes = np.diff(starts)[entries.col]
+    entry = np.repeat(np.arange(entries.nnz), sizes)
+    within = np.arange(entry.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    kind = types[starts[entries.col[entry]] + within]
+    possible = can_have[entries.row[entry], fine_of[kind]]
+    entry, kind = entry[possible], kind[possible]
+    n_choices = np.bincount(entry, minlength=entries.nnz)
+    if (n_choices == 0).any():
+        place = list(places)[entries.row[int(np.argmin(n_choices))]]
+        raise InputRefused(
+            f"The answers that are held as {held.name!r} contradict the bound {bounds[0].name} and "
+            f"the structural zeros in area {place}; take one of them out."
+        )
+    alone = n_choices[entry] == 1
+    of_area, of_type = [entries.row[entry[alone]]], [kind[alone]]
+    counts = [entries.data[entry[alone]]]
+    for area in np.unique(entries.row[entry[~alone]]).tolist():
+        here = entries.row[entry] == area
+        own = here & np.isin(fine_of[kind], fine_of[kind[here & ~alone]])
+        shared = _shared(entry[own], entries.data, fine_of[kind[own]], lower[area])
+        open_ones = ~alone[own]
+        of_area.append(np.full(int(open_ones.sum()), area))
+        of_type.append(kind[own][open_ones])
+        counts.append(shared[open_ones])
+    found = sparse.csr_array(
+        (np.concatenate(counts), (np.concatenate(of_area), np.concatenate(of_type))),
+        shape=(n_areas, n_types),
+        dtype=np.int64,
+    )
+    found.sum_duplicates()
+    of_fine = sparse.csr_array(
+        (np.ones(n_types, dtype=np.int64), (np.arange(n_types), fine_of)), shape=(n_types, n_fine)
+    )
+    is_short = np.asarray(((found @ of_fine) - lower < 0).any(axis=1)).ravel()
+    if is_short.any():
+        raise InputRefused(
+            f"The answers that are held as {held.name!r} contradict the bound {bounds[0].name} in "
+            f"area {list(places)[int(is_short.argmax())]}; take one of them out."
+        )
+    return found
+
+
+def _shared(
+    entry: np.ndarray, count: np.ndarray, fine: np.ndarray, lower: np.ndarray
+) -> np.ndarray:
+    """Records of every pair of a held row and a fine type of one area, which add to the held rows:
+    as near to the proportions of the types' lower bounds as can be, none below its bound.
+    """
+    n = entry.size
+    rows, row = np.unique(entry, return_inverse=True)
+    types, place = np.unique(fine, return_inverse=True)
+    wanted = lower[types] / max(int(lower[types].sum()), 1) * count[rows].sum()
+    program = LinearProgram(n + 2 * types.size)
+    program.add_rows(row.reshape(-1), np.arange(n), 1.0, count[rows], count[rows])
+    of_type = np.arange(types.size)
+    infinite = np.full(types.size, np.inf)
+    program.add_rows(place.reshape(-1), np.arange(n), 1.0, lower[types].astype(float), infinite)
+    program.add_rows(
+        np.concatenate([place.reshape(-1), of_type, of_type]),
+        np.concatenate([np.arange(n), n + of_type, n + types.size + of_type]),
+        np.concatenate([np.ones(n), np.ones(types.size), -np.ones(types.size)]),
+        np.rint(wanted),
+        np.rint(wanted),
+    )
+    cost = np.r_[np.zeros(n), np.ones(2 * types.size)]
+    upper = np.full(cost.size, np.inf)
+    integral = np.ones(cost.size, dtype=bool)
+    result = highs.solve(
+        cost, program.matrix(), *program.bounds(), np.zeros(cost.size), upper, integral=integral
+    )
+    if result.x is None:
+        raise InputRefused(
+            "The held answers of an area cannot be shared among its types so that each "
+            "has at least its bound; correct the bounds."
+        )
+    return np.rint(result.x[:n]).astype(np.int64)
