@@ -15,7 +15,7 @@ from typing import Any
 from prefect import flow
 from spineflow.flows.form import NO_CENSUS, CensusForm
 from spineflow.flows.products_settings import ProductsSettings
-from spineflow.flows.registry import product
+from spineflow.flows.registry import TOGETHER, product
 from spineflow.flows.results import show_result
 from spineflow.flows.running import (
     Product,
@@ -33,7 +33,9 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.publication import refuse_taken_place
+from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.timing import stopwatch
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 
 @flow(
@@ -72,10 +74,11 @@ def products_stages(run_directory: str) -> str:
     """All products of a prepared run; finished ones are reused. Returns the index's folder."""
     with entered(run_directory, ProductsSettings) as (run, settings):
         _refuse_what_cannot_be_run(run, settings)
-        for name, own in settings.products.chosen().items():
+        for name, chosen in settings.products.chosen().items():
+            own = _with_earlier(chosen, run)
             part = prepare(own, run.root / name)
             with stopwatch() as seconds:
-                run_stages(product(name), part, own)
+                run_stages(_product(name), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
         names = tuple(settings.products.chosen())
         write_index(
@@ -86,31 +89,45 @@ def products_stages(run_directory: str) -> str:
     return str(run.release)
 
 
+def _product(name: str) -> Product:
+    """The product that has this name among several."""
+    return product(TOGETHER[name])
+
+
+def _with_earlier(settings: ProductSettings, run: RunDirectory) -> ProductSettings:
+    """Settings that name the folders of the earlier products that they are held to."""
+    if not isinstance(settings, TopdownSettings) or not settings.input.awaited:
+        return settings
+    folders = {name: str(run.root / part) for name, part in settings.input.awaited.items()}
+    tables = settings.input.model_validate({**settings.input.model_dump(), **folders})
+    return settings.model_copy(update={"input": tables})
+
+
 def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) -> None:
     """Check place and input of every product that has not begun, before any of them spends."""
     for name, own in settings.products.chosen().items():
         if not (run.root / name).exists():
             refuse_taken_place(RunDirectory(run.root / name), own)
             with redirect_stdout(StringIO()):
-                product(name).check(own)
+                _product(name).check(own)
 
 
 def check(settings: ProductsSettings) -> None:
     """Check the input of every product."""
     for name, own in settings.products.chosen().items():
         print(f"{name}:")
-        product(name).check(own)
+        _product(name).check(own)
 
 
 def refuse(settings: ProductsSettings) -> None:
     """The further checks of every product's settings."""
     for name, own in settings.products.chosen().items():
-        product(name).refuse(own)
+        _product(name).refuse(own)
 
 
 def costs(settings: ProductsSettings) -> dict[str, Any]:
     """What every product would cost, by name."""
-    return {name: product(name).costs(own) for name, own in settings.products.chosen().items()}
+    return {name: _product(name).costs(own) for name, own in settings.products.chosen().items()}
 
 
 def needed(settings: ProductsSettings, target: str, margin: int) -> str:
@@ -122,7 +139,7 @@ def needed(settings: ProductsSettings, target: str, margin: int) -> str:
             f"--target {target}: write PRODUCT:WHAT, with one of "
             f"{', '.join(settings.products.chosen())}."
         )
-    asked = product(name)
+    asked = _product(name)
     if asked.needed is None:
         raise InputRefused(f"Margins cannot be turned into a budget for {name}.")
     return f"{name}: {asked.needed(own, what, margin)}"
@@ -138,7 +155,7 @@ def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
     pages = {}
     for name in names:
         parts = [(RunDirectory(run.root / name), own.products.chosen()[name]) for run, own in runs]
-        if (write := product(name).compare) is not None:
+        if (write := _product(name).compare) is not None:
             pages[name] = write(parts)
     if not pages:
         raise InputRefused("The runs have no product in common; compare runs that do.")
@@ -149,14 +166,14 @@ def print_costs(settings: ProductsSettings) -> None:
     """The same, one product after the other."""
     for name, own in settings.products.chosen().items():
         print(f"{name}:")
-        product(name).print_costs(own)
+        _product(name).print_costs(own)
 
 
 def finished(run: RunDirectory, settings: ProductsSettings) -> None:
     """The summaries of all products, then the page that links them."""
     for name, own in settings.products.chosen().items():
         print(f"{name}:")
-        product(name).finished(RunDirectory(run.root / name), own)
+        _product(name).finished(RunDirectory(run.root / name), own)
     print(f"all products: {run.report}")
 
 
@@ -165,7 +182,7 @@ def report(run: RunDirectory, settings: ProductsSettings) -> Path:
     for name, own in settings.products.chosen().items():
         part = RunDirectory(run.root / name)
         with part.locked():
-            product(name).report(part, own)
+            _product(name).report(part, own)
     return write_products_report(run, settings, tuple(settings.products.chosen()))
 
 

@@ -7,6 +7,9 @@ persons = "persons.parquet"
 dataset = "county"
 [products.topdown]           # the rest of a product's own settings file
 preset = "pl94_2020_us"
+[products.dhc-persons]
+preset = "dhc_persons_2020_us"
+input = { redistricting = "products.topdown" }     # the release of an earlier product
 [products.detailed-groups.input]
 parameters = "params"
 """
@@ -29,6 +32,7 @@ from spineflow.tasks.runs.settings import (
     refuse_within,
     table_of,
 )
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""
@@ -50,12 +54,15 @@ class ChosenProducts(Section):
     """The settings of each product that is run; those left out are not."""
 
     def chosen(self) -> dict[str, ProductSettings]:
-        """Settings by name of the flow, in the order in which the products are run."""
-        found = (getattr(self, name) for name in type(self).model_fields)
-        return {settings.PRODUCT: settings for settings in found if settings is not None}
+        """Settings by name of the product, in the order in which the products are run."""
+        names = {field.alias or name: name for name, field in type(self).model_fields.items()}
+        found = {alias: getattr(self, name) for alias, name in names.items()}
+        return {alias: settings for alias, settings in found.items() if settings is not None}
 
 
-MODELS: dict[str, type[ProductSettings]] = {name: product(name).settings for name in TOGETHER}
+MODELS: dict[str, type[ProductSettings]] = {
+    name: product(flow).settings for name, flow in TOGETHER.items()
+}
 """The models of the products that the flow can run, by name."""
 
 if TYPE_CHECKING:
@@ -131,6 +138,14 @@ class ProductsSettings(ProductSettings):
                     "calibration by itself"
                 )
             settings.refuse_what_does_not_fit(refuse_within(where, refuse))
+            if isinstance(settings, TopdownSettings):
+                earlier = list(self.products.chosen())[: list(self.products.chosen()).index(name)]
+                for release in settings.input.awaited.values():
+                    if release not in earlier:
+                        refuse(
+                            f"{where} is held to {release!r}, which is no product that runs before "
+                            f"it; there are {', '.join(earlier) or 'none'}"
+                        )
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse what does nothing in a product's settings, and shared keys that all replace."""

@@ -34,8 +34,14 @@ TITLES = {
 }
 """What the deployment of every flow is called, for people."""
 
-TOGETHER = ("topdown", "detailed-groups", "group-sizes")
-"""Products of the census tables, which the flow `products` can run on one dataset."""
+TOGETHER = {
+    "topdown": "topdown",
+    "dhc-persons": "topdown",
+    "detailed-groups": "detailed-groups",
+    "group-sizes": "group-sizes",
+}
+"""Products of the census tables, which the flow `products` can run on one dataset, in this order,
+by the names that they have there, with the flow of each."""
 
 
 DEMOS = ("topdown", "detailed-groups", "group-sizes", "trips", "products")

@@ -262,7 +262,8 @@ def check(settings: TopdownSettings) -> None:
     accepted = found.accepted(with_counts=with_counts)
     refuse_large_deltas(settings, largest_universe(accepted))
     if isinstance(accepted, DeclaredInput):
-        held_answers(settings, accepted)
+        if not settings.input.awaited:
+            held_answers(settings, accepted)
         check_declared_spines(settings, accepted.areas.frame)
         return
     for universe in settings.run.universes:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from spineflow.geography.rules import GEOLEVELS
 from spineflow.tasks.census.census import Census, Zero, compiled, preset_census
 from spineflow.tasks.census.contradictions import refuse_contradictions
@@ -21,11 +20,8 @@ from spineflow.tasks.census.queries import (
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import (
     ExactFraction,
-    FilePath,
-    InputSettings,
     ProductSettings,
     Refuse,
     ReleaseSettings,
@@ -42,6 +38,7 @@ from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
 from spineflow.tasks.topdown.workload.estimators import refuse_other_estimators
 from spineflow.tasks.topdown.workload.idle import refuse_idle_settings
+from spineflow.tasks.topdown.workload.tables import CensusTables, refuse_tables
 
 Universe = str
 """Name of a universe that the census declares."""
@@ -51,41 +48,6 @@ CEF_2020 = "cef_2020"
 
 Estimator = Literal["topdown", "block_by_block", "full_information"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
-
-
-class CensusTables(InputSettings):
-    """The tables of a census, by the names that its declaration gives them.
-
-    Those of the Census Edited File layout are persons, units and geography.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="allow", arbitrary_types_allowed=True)
-    __pydantic_extra__: dict[str, str]
-
-    geometry: FilePath | None = None
-    """Boundaries of areas, for the report's map: GeoParquet, or a folder of shapefiles."""
-
-    def paths(self) -> dict[str, FilePath]:
-        """The tables' paths by name."""
-        return dict(self.__pydantic_extra__)
-
-    def files(self) -> tuple[str, ...]:
-        """Files and folders that hold the input, globs spelt out; of earlier runs, the release."""
-        found: list[str] = []
-        for name, path in self.paths().items():
-            earlier = RunDirectory(Path(path))
-            if not is_url(path) and earlier.manifest.exists():
-                found.append(str(earlier.release))
-            else:
-                found += [file.path for file in input_files(name, path)]
-        return tuple(found)
-
-    def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
-        """These settings with `absolute` applied to every path."""
-        paths = {name: absolute(path) for name, path in self.paths().items()}
-        if self.geometry is not None:
-            paths["geometry"] = absolute(self.geometry)
-        return type(self).model_validate({"confidential": self.confidential, **paths})
 
 
 class AianRange(Section):
@@ -453,23 +415,6 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
         done |= set(wave)
         rest = [name for name in rest if name not in wave]
     return tuple(waves)
-
-
-def refuse_tables(
-    paths: Mapping[str, str],
-    needed: Sequence[str],
-    refuse: Refuse,
-    optional: Sequence[str] = (),
-) -> None:
-    """Refuse tables that are missing, and settings that are no tables."""
-    known = (*needed, *optional, "confidential")
-    for name in paths:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            refuse(f"unknown setting 'input.{name}'{hint}; known here: {', '.join(sorted(known))}")
-    for name in needed:
-        if name not in paths:
-            refuse(f"the setting 'input.{name}' is missing; add it, or name a preset that has it")
 
 
 def _table(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:

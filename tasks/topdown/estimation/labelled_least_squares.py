@@ -91,22 +91,27 @@ def solve(problem: LabelledProblem, tolerance: float = TOLERANCE) -> LabelledSol
     if problem.bounded is not None:
         is_joined[part[problem.bounded >= 0]] = True
     is_joined[part[problem.diagonal <= 0.0]] = True
+    if problem.exact is not None:
+        # A class that is alone in its row of A has the row's answer, whatever was measured.
+        is_alone = (np.bincount(part) == 1)[part] & (problem.exact >= 0)
+        is_joined[part[is_alone]] = False
     x = np.zeros((c, k))
     iterations, primal, dual = 0, 0.0, 0.0
     separable = np.flatnonzero(~is_joined[part])
     if separable.size:
         order = separable[np.argsort(part[separable], kind="stable")]
         starts = np.flatnonzero(np.r_[True, np.diff(part[order]) != 0])
-        targets = np.zeros((c, starts.size))
+        targets, has_exact = np.zeros((c, starts.size)), np.zeros(starts.size, dtype=bool)
         if problem.exact is not None and problem.targets is not None:
-            targets = problem.targets[:, problem.exact[order[starts]]]
+            row = problem.exact[order[starts]]
+            targets, has_exact = problem.targets[:, row], row >= 0
         solved, iterations, primal, dual = _separable(
             problem.scale,
             problem.diagonal[order],
             problem.linear[:, order],
             np.append(starts, order.size),
             np.zeros(0) if problem.parent is None else problem.parent[order].astype(np.float64),
-            problem.exact is not None,
+            has_exact,
             targets.astype(np.float64),
             problem.allowed[:, order],
             tolerance,
@@ -330,7 +335,9 @@ class _Joined:
         self.problem = problem
         c, k = problem.linear.shape
         positive = problem.diagonal[problem.diagonal > 0.0]
-        usual = float(np.median(positive)) if positive.size else float(problem.weights.mean())
+        usual = float(np.median(positive)) if positive.size else 1.0
+        if not positive.size and problem.weights.size:
+            usual = float(problem.weights.mean())
         self.metric = np.where(problem.diagonal > 0.0, problem.diagonal, usual)
         self.bounded_metric = usual
         self.rows, self.weights = problem.rows, problem.weights
@@ -444,7 +451,7 @@ def _separable(
     linear: np.ndarray,
     starts: np.ndarray,
     parent: np.ndarray,
-    has_exact: bool,
+    has_exact: np.ndarray,
     targets: np.ndarray,
     allowed: np.ndarray,
     tolerance: float,
@@ -460,7 +467,7 @@ def _separable(
     total, worst_primal, worst_dual = 0, 0.0, 0.0
     for p in range(starts.size - 1):
         a, b = starts[p], starts[p + 1]
-        if b - a == 1 and has_exact:
+        if b - a == 1 and has_exact[p]:
             for i in range(c):
                 x[i, a] = targets[i, p]
             continue
@@ -481,7 +488,7 @@ def _separable(
                     wanted = linear[i, j] / diagonal[j] + rho * (z[i, j - a] - u[i, j - a])
                     x[i, j] = wanted / (1.0 + rho)
             mean = 0.0
-            if has_exact:
+            if has_exact[p]:
                 for i in range(c):
                     short[i] = (targets[i, p] - x[i, a:b].sum()) / inverses
                     mean += short[i]
@@ -494,7 +501,7 @@ def _separable(
                     beta = (diagonal[j] * missing - mean) / inverse_scales
                 for i in range(c):
                     added = beta / scale[i]
-                    if has_exact:
+                    if has_exact[p]:
                         added += short[i]
                     x[i, j] += added / diagonal[j]
             primal = dual = 0.0

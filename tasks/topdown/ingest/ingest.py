@@ -29,7 +29,8 @@ from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.outcomes import write_input_outcomes
 from spineflow.tasks.topdown.ingest.earlier import HeldAnswers, held_answers, write_held
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, state_totals_file
-from spineflow.tasks.topdown.settings import CensusTables, TopdownSettings
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.tables import CensusTables
 
 
 def run_census(settings: TopdownSettings) -> Census:

@@ -15,7 +15,7 @@ from spineflow.tasks.topdown.estimation import interleaved, labelled_least_squar
 from spineflow.tasks.topdown.estimation.interleaved import Sums, solve_interleaved
 from spineflow.tasks.topdown.estimation.least_squares import Pins
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
-from spineflow.tasks.topdown.estimation.problem import sum_rows
+from spineflow.tasks.topdown.estimation.problem import NO_BOUND, sum_rows
 from spineflow.tasks.topdown.estimation.programs import add_constraints
 from spineflow.tasks.topdown.settings import GeolevelPasses
 
@@ -115,7 +115,7 @@ def test_answers_of_an_infinite_budget_return_the_truth(made):
     seed=st.integers(0, 2**32 - 1),
     n_children=st.integers(2, 7),
     noise=st.sampled_from([1.0, 10.0, 50.0]),
-    kind=st.sampled_from(["exact", "some exact", "bounded", "root"]),
+    kind=st.sampled_from(["exact", "some exact", "exact or free", "bounded", "root"]),
     is_scaled=st.booleans(),
 )
 def test_every_pass_is_optimal_and_its_answers_are_held(
@@ -130,7 +130,14 @@ def test_every_pass_is_optimal_and_its_answers_are_held(
         scale=rng.integers(1, 5, n_children).astype(float) if is_scaled else None,
     )
     if kind != "bounded":
-        chosen = rng.random(made.problem.lower.shape[1]) < 0.5 if kind == "some exact" else None
+        is_some = kind in ("some exact", "exact or free")
+        chosen = rng.random(made.problem.lower.shape[1]) < 0.5 if is_some else None
+        if kind == "exact or free":
+            lower, upper = (
+                np.zeros_like(made.problem.lower),
+                np.full_like(made.problem.upper, NO_BOUND),
+            )
+            made = replace(made, problem=replace(made.problem, lower=lower, upper=upper))
         made = with_exact_types(made, chosen)
     with pytest.MonkeyPatch.context() as patch:
         passes = recorded(patch)
@@ -235,6 +242,29 @@ def test_thousands_of_cells_take_no_matrix_of_their_pairs():
     design[np.arange(child.size), k + child * 50 + exact[cell]] = 1.0
     rest = linalg.lsqr(sparse.csr_array(design), gradient[inside], atol=1e-12, btol=1e-12)[3]
     assert rest < 1e-2
+
+
+def test_a_pass_that_measures_nothing_but_what_is_held_still_ends():
+    """Two classes in a row without an answer of their own, and a class alone in its row."""
+    exact = np.array([0, 0, 1])
+    problem = labelled_least_squares.LabelledProblem(
+        np.ones(2),
+        np.zeros(3),
+        np.zeros((2, 3)),
+        np.zeros((0, 3), dtype=np.int64),
+        np.zeros(0),
+        np.array([4, 2, 5]),
+        exact,
+        np.array([[3.0, 1.0], [3.0, 4.0]]),
+        None,
+        None,
+        None,
+        np.ones((2, 3), dtype=bool),
+    )
+    x = labelled_least_squares.solve(problem).x
+    assert np.abs(x.sum(0) - problem.parent).max() < 1e-6
+    assert np.abs(sum_rows(x, exact) - problem.targets).max() < 1e-6
+    assert x.min() >= 0.0
 
 
 def test_totals_of_groups_that_nothing_else_settles_have_no_labelled_sums(make_siblings):
