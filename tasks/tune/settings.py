@@ -156,6 +156,15 @@ class TuneSettings(ProductSettings):
             },
         }
 
+    def settled(self) -> Self:
+        """With every variant settled."""
+        found = self.model_copy(
+            update={"variants": {name: own.settled() for name, own in self.variants.items()}}
+        )
+        # They were worked out from the variants as they stood in the file.
+        found.__dict__.pop("choices", None)
+        return found
+
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse a grid without points, and variants that do not read the same input."""
         search = self.search

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spineflow.flows.registry import product
+from spineflow.flows.searched import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
@@ -151,6 +153,32 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
             refused.value
         )
         assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["products", "tune"])
+def test_settings_that_hold_others_settle_them_too(
+    tmp_path: Path, groups_input: Path, kind: str
+) -> None:
+    due = load(tmp_path, groups_input).mechanism.budgets
+    if kind == "products":
+        text = TEXT.replace("[mechanism", "[products.detailed-groups.mechanism")
+        text = text.replace('parameters = "params"\ndata = "data"', "")
+        text += '[products.detailed-groups.input]\nparameters = "params"\ndata = "data"\n'
+    else:
+        text = TEXT.replace("[mechanism", "[detailed-groups.mechanism")
+        text = text.replace('data = "data"', 'data = "data"\nconfidential = false')
+        text = 'product = "detailed-groups"\n' + text
+        text += '[criterion]\nkind = "error"\nquantity = "all"\nlevel = "TRACT:2"\nat_most = 9\n'
+        text += 'statistic = "mean_absolute_error"\n[search]\nmethod = "total"\n'
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    found = product(kind).load(file)
+    own = found.products.chosen().values() if kind == "products" else found.choices.values()
+    (settings,) = own
+    assert settings.mechanism.budgets == due
+    if kind == "tune":
+        moved = DETAILED_GROUPS.with_losses(settings, "persons", {"TRACT:2": Fraction(1, 1000)})
+        refuse_missed_margins(parameters_of(moved), read_specification(moved.input.parameters))
 
 
 @pytest.mark.parametrize(
