@@ -23,8 +23,8 @@ from spineflow.flows.searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, GroupsInput
 from spineflow.tasks.group_sizes.settings import GroupPrivacy, GroupSizesSettings, GroupTables
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.tables import CensusTables
 from spineflow.tasks.topdown.trials import TRIALS
+from spineflow.tasks.topdown.workload.tables import CensusTables
 from spineflow.tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
 from spineflow.tasks.tune.searched import SearchedProduct
 from spineflow.tasks.tune.settings import Criterion, TuneSettings

@@ -33,7 +33,6 @@ from spineflow.tasks.runs.settings import (
 )
 from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.runs.stores import is_url
-from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
 from spineflow.tasks.topdown.workload.estimators import refuse_other_estimators

@@ -75,7 +75,7 @@ def least_budget(level: LevelBudget, margin_of_error: int, coverage: Fraction) -
 def refuse_missed_margins(parameters: MechanismParameters, specification: Specification) -> None:
     """Raise InputRefused if a level has a budget that does not meet the margin wanted of it."""
     wanted = parameters.wanted
-    for region_pass in parameters.passes:
+    for region_pass in parameters.passes if wanted.by_level else ():
         for level, budget in level_budgets(parameters, specification, region_pass).items():
             due = wanted.by_level.get(level)
             if due is None or margin(budget.second_stage, wanted.coverage) <= due:
