@@ -196,3 +196,31 @@ def test_unknown_and_undetermined_levels_are_refused() -> None:
     starved = {0: Fraction(0), 1: Fraction(0), 2: Fraction(1)}
     with pytest.raises(InputRefused, match="region has no margin, and the shares"):
         design_levels(ALONE[1], design(region={}), Fraction(1), starved)
+
+
+def mean_variances(numbers: list[int], precisions: list[float]) -> list[float]:
+    """Of least squares on a root whose children have so many children each: mean by level."""
+    n = len(numbers)
+    leaves = np.repeat(np.eye(n), numbers, axis=1)
+    levels = [np.ones((1, sum(numbers))), leaves, np.eye(sum(numbers))]
+    information = sum(x * level.T @ level for x, level in zip(precisions, levels, strict=True))
+    covariance = np.linalg.inv(information)
+    return [float(np.diag(level @ covariance @ level.T).mean()) for level in levels]
+
+
+def test_a_tree_of_mean_fanouts_stands_for_an_uneven_one() -> None:
+    """Five counties of 11 to 141 tracts, as in Rhode Island: what is designed for holds to 1 %.
+
+    A level of which nothing is wanted, and that is hardly measured, is farther off.
+    """
+    numbers, units = [11, 39, 23, 141, 30], {0: 0.5, 1: 0.5, 2: 0.5}
+    tree = RegularTree((5.0, sum(numbers) / 5), False)
+    errors = LevelErrors(NAMES, units, tree, 1, "rho")
+    wanted = design("smallest_budget", nation={"margin": 30}, town={"margin": 8})
+    found = design_levels(errors, wanted, Fraction(1, 2), EVEN)
+    precisions = [float(found.total * found.shares[level]) / units[level] for level in range(3)]
+    uneven = [NORMAL_95 * math.sqrt(v) for v in mean_variances(numbers, precisions)]
+    even = errors.variances(found.shares, float(found.total))
+    for level in (0, 2):
+        assert uneven[level] == pytest.approx(NORMAL_95 * math.sqrt(even[level]), rel=0.01)
+    assert uneven[1] == pytest.approx(NORMAL_95 * math.sqrt(even[1]), rel=0.15)
