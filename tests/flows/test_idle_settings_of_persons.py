@@ -51,6 +51,8 @@ DETAILED_GROUPS_SEARCH = Search(
             {"PR-COUNTY": {"2": "3"}},
             {"COUNTY": {"1": "0", "2": "0"}, "TRACT": {"1": "0", "2": "0"}},
         ),
+        "mechanism.margins": ({"STATE": {"1": 30}}, {"COUNTY": {"2": 9}}),
+        "mechanism.confidence": ("99/100",),
         "mechanism.thresholds": (
             {"COUNTY": {"2": [5, 10, 20]}},
             {"PR-COUNTY": {"2": [5, 10, 20]}},
@@ -81,6 +83,7 @@ DETAILED_GROUPS_SEARCH = Search(
         "explorer.margin": (5,),
         "explorer.threshold": (9,),
         "explorer.decimals": (1,),
+        "explorer.relative_errors": (["1/4"],),
         "privacy.infinite": (True,),
         "privacy.seed": (2,),
     },
@@ -120,6 +123,7 @@ DETAILED_GROUPS_BASES: dict[str, Tree] = {
     "both passes": merged(GROUPS_BASE, {"mechanism": {"run_pr": True}}),
     "nation and states": merged(GROUPS_BASE, {"mechanism": {"budgets": NO_SUB_STATE}}),
     "target": merged(GROUPS_BASE, {"explorer": {"margin": 7}}),
+    "wanted": merged(GROUPS_BASE, {"mechanism": {"margins": {"STATE": {"1": 40}}}}),
     "census tables": {
         **merged(GROUPS_BASE, {"mechanism": {"coterminous": True}}),
         "input": {

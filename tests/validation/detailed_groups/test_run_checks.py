@@ -227,7 +227,9 @@ def test_a_group_that_should_be_suppressed(damaged) -> None:
         return with_column(table, "value", pa.array(values, table["value"].type))
 
     edit_parquet(tract_file(run), edit)
-    assert failed(run, expected).keys() <= {"groups_shown_follow_the_rules", "totals_add_up"}
+    # The margin that was released is of a count which, by the files, should not be there.
+    possible = {"groups_shown_follow_the_rules", "totals_add_up", "margins_are_those_of_the_noise"}
+    assert failed(run, expected).keys() <= possible
 
 
 @pytest.mark.parametrize(
