@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from spineflow.tasks.noise.distributions import IntegerDistribution, exp_minus_bounds, tail_bounds
 
@@ -21,6 +22,7 @@ SMALLEST_GAUSSIAN_RATE = Fraction(1, 10**10)
 """Of c = 1 / (2 sigma^2): for wider noise the sums would have millions of terms."""
 
 
+@lru_cache(maxsize=4096)
 def inverse_cdf(distribution: IntegerDistribution, probability: Fraction) -> int:
     """The smallest integer k with P(X <= k) >= probability, for a symmetric distribution.
 

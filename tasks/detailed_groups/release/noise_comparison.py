@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
@@ -92,6 +93,7 @@ def compare_noise(
     return tuple(found)
 
 
+@lru_cache(maxsize=256)
 def narrowest(due: int, coverage: Fraction, *, is_pure: bool) -> IntegerDistribution:
     """The noise of least loss that stays within a margin, of one of the two kinds."""
     one = LevelBudget(Fraction(1), 1, Fraction(0), is_pure)
