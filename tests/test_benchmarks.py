@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import runpy
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from spineflow.tasks.census.inputs import check_inputs
 
 BENCHMARKS = sorted((Path(__file__).parent / "benchmarks").glob("*.py"))
 
@@ -29,3 +32,18 @@ def test_what_a_benchmark_imports_is_there(file: Path) -> None:
     for module, name in sorted(imported):
         if not hasattr(importlib.import_module(module), name):
             importlib.import_module(f"{module}.{name}")
+
+
+def test_a_generated_nation_is_an_input(tmp_path: Path) -> None:
+    nation = runpy.run_path(str(Path(__file__).parent / "benchmarks" / "nation.py"))
+    persons, units, blocks = nation["write_nation"](tmp_path, Fraction(1, 1600))
+    tables = {name: str(tmp_path / name) for name in ("persons", "units", "geography")}
+    result = check_inputs(**tables).accepted()
+    assert persons == round(331_449_281 / 1600) == result.histograms["persons"].sum()
+    assert result.histograms["units"].sum() == round(140_498_736 / 1600)
+    facilities = result.invariants.filter(like="facilities_").to_numpy()
+    assert units == result.histograms["units"].sum() + facilities.sum()
+    assert blocks == len(result.geography) == round(8_132_968 / 1600)
+    assert len(result.state_totals) == 51
+    assert facilities.sum(axis=0).all()
+    assert result.geography["AIANNHCE"].ne("9999").any()

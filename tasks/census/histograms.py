@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.tables.mapped import GrowingArray
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of a histogram's file: what a reader of one block has to read."""
@@ -41,16 +42,20 @@ def block_histogram(
 class HistogramSum:
     """A histogram `(n_rows, n_cells)` to which records are added some at a time.
 
-    Memory is some two times that of the result, whose counts take 32 bits until their total needs
-    more. Adding is linear in the records: what was added is summed up only once it is an eighth
-    of the sum so far.
+    Adding is linear in the records: what was added is summed up only once it is an eighth of the
+    sum so far. A sum of more than `_MOST_ENTRIES` is laid aside in temporary files in `folder`, by
+    ranges of rows, and begun anew; in the end the ranges are summed up one after the other.
     """
 
-    def __init__(self, n_rows: int, n_cells: int) -> None:
+    def __init__(self, n_rows: int, n_cells: int, folder: Path | None = None) -> None:
+        self._folder = folder
         self._sum = sparse.csr_array((n_rows, n_cells), dtype=np.int32)
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._size = 0
         self._n_records = 0
+        self._aside = [GrowingArray(np.int32, folder), GrowingArray(np.int32, folder)]
+        self._aside.append(GrowingArray(np.int64, folder))
+        self._range_ends: list[np.ndarray] = []
 
     def add(self, row: np.ndarray, cell: np.ndarray, count: np.ndarray) -> None:
         """Add counts of zero or more, shape `(n,)` each; a row and cell may come again."""
@@ -61,8 +66,13 @@ class HistogramSum:
             self._sum_up()
 
     def total(self) -> sparse.csr_array:
-        """The sum so far, int64, cells ascending in every row, zeros not stored."""
+        """The sum so far, int64, cells ascending in every row, zeros not stored.
+
+        Its arrays are mapped from temporary files if they are large.
+        """
         self._sum_up()
+        if self._range_ends:
+            return self._total_of_ranges()
         counts = self._sum.data.astype(np.int64)
         return sparse.csr_array(
             (counts, self._sum.indices, self._sum.indptr), shape=self._sum.shape
@@ -79,27 +89,79 @@ class HistogramSum:
         added = sparse.csr_array(sparse.coo_array((count, (row, cell)), shape=self._sum.shape))
         added.sum_duplicates()
         self._sum = self._sum + added
+        if self._sum.nnz > _MOST_ENTRIES:
+            self._lay_aside()
+
+    def _lay_aside(self) -> None:
+        """Append the sum to the files, and begin a new one."""
+        entries = sparse.coo_array(self._sum)
+        for array, values in zip(self._aside, (*entries.coords, entries.data), strict=True):
+            array.append(values)
+        self._range_ends.append(self._sum.indptr[self._range_starts()[1:]].astype(np.int64))
+        self._sum = sparse.csr_array(self._sum.shape, dtype=np.int32)
+
+    def _range_starts(self) -> np.ndarray:
+        """First row of every range, and the number of rows."""
+        return np.linspace(0, self._sum.shape[0], _RANGES + 1).astype(np.int64)
+
+    def _total_of_ranges(self) -> sparse.csr_array:
+        """The sum of what was laid aside, range by range."""
+        self._lay_aside()
+        rows, cells, counts = (array.array() for array in self._aside)
+        starts, n_cells = self._range_starts(), self._sum.shape[1]
+        ends = np.array(self._range_ends)
+        begins = np.cumsum(np.append(0, ends[:-1, -1]))[:, None]
+        begins, ends = begins + np.hstack([np.zeros_like(ends[:, :1]), ends[:, :-1]]), begins + ends
+        found = GrowingArray(np.int32, self._folder), GrowingArray(np.int64, self._folder)
+        n_in_row = [np.zeros(1, dtype=np.int64)]
+        for number, (first, last) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+            own = [slice(*ends_) for ends_ in zip(begins[:, number], ends[:, number], strict=True)]
+            row, cell, count = (
+                np.concatenate([array[part] for part in own]) for array in (rows, cells, counts)
+            )
+            summed = sparse.csr_array(
+                sparse.coo_array((count, (row - first, cell)), shape=(last - first, n_cells))
+            )
+            summed.sum_duplicates()
+            found[0].append(summed.indices)
+            found[1].append(summed.data)
+            n_in_row.append(np.diff(summed.indptr))
+        indptr = np.cumsum(np.concatenate(n_in_row))
+        indices, data = (array.array() for array in found)
+        index_type = np.int32 if len(data) < 2**31 else np.int64
+        return sparse.csr_array(
+            (data, indices.astype(index_type, copy=False), indptr.astype(index_type)),
+            shape=self._sum.shape,
+        )
 
 
 _FEWEST_HELD = 1 << 21
 """Entries that a sum holds before it adds them up."""
 
+_MOST_ENTRIES = 1 << 24
+"""Entries of a sum in memory; twice as many bytes for each of them while it is added to."""
+_RANGES = 64
+"""Ranges of rows that are summed up one after the other where a sum does not fit into memory."""
 
-def write_histogram(path: Path, histogram: sparse.csr_array, block_geocode: np.ndarray) -> None:
+
+def write_histogram(
+    path: Path, histogram: sparse.csr_array, block_geocode: np.ndarray | pd.Series
+) -> None:
     """Write the non-zero cells as Parquet, atomically: block_geocode, cell, count.
 
     Rows follow `block_geocode`, in row groups that a reader of a few blocks can skip.
     """
-    entries, geocode = sparse.coo_array(histogram), np.asarray(block_geocode, dtype=object)
+    geocode, indptr = pa.array(block_geocode, pa.string()), histogram.indptr
     with replacing(path) as part, pq.ParquetWriter(part, _SCHEMA, compression="zstd") as writer:
-        for start in range(0, entries.nnz, ROWS_PER_GROUP):
-            rows = slice(start, start + ROWS_PER_GROUP)
-            block, position = np.unique(entries.row[rows], return_inverse=True)
-            codes = pa.array(geocode[block], type=pa.string())
+        for start in range(0, histogram.nnz, ROWS_PER_GROUP):
+            rows = slice(start, min(start + ROWS_PER_GROUP, histogram.nnz))
+            first = np.searchsorted(indptr, start, side="right") - 1
+            last = np.searchsorted(indptr, rows.stop)
+            ends = np.clip(indptr[first : last + 1], start, rows.stop)
             columns = [
-                codes.take(pa.array(position)),
-                pa.array(entries.col[rows], type=pa.int64()),
-                pa.array(entries.data[rows], type=pa.int64()),
+                geocode.take(pa.array(np.repeat(np.arange(first, last), np.diff(ends)))),
+                pa.array(histogram.indices[rows], type=pa.int64()),
+                pa.array(histogram.data[rows], type=pa.int64()),
             ]
             writer.write_table(pa.table(columns, schema=_SCHEMA))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -77,6 +78,7 @@ def check_inputs(
     person_schema: Schema | None = PERSONS,
     unit_schema: Schema | None = UNITS,
     names: Mapping[str, str] | None = None,
+    scratch: Path | None = None,
 ) -> InputCheck:
     """Read the three tables, evaluate every rule and build the result.
 
@@ -85,7 +87,9 @@ def check_inputs(
     `names={"persons": "persons.parquet"}` for example. A universe whose schema is None gets no
     histogram. The rules are counted by vectorised code and, as a public pass or fail, evaluated by
     Great Expectations; the input is accepted only if both find nothing. How the rows of a table are
-    spread over its files decides nothing but which of them a finding names.
+    spread over its files decides nothing but which of them a finding names. What is large is kept
+    in temporary files in the folder `scratch`, by default the system's; they hold confidential
+    rows.
     """
     files = _files({"geography": geography, "units": units, "persons": persons}, names)
     evidence = EvidenceTally()
@@ -95,7 +99,7 @@ def check_inputs(
         blocks = load_geography(files[table], evidence)
         read.append(readable(table, True))
         table = "units"
-        unit_table = load_units(files[table], blocks, evidence)
+        unit_table = load_units(files[table], blocks, evidence, scratch)
         read.append(readable(table, True))
         table = "persons"
         sums = sum_persons(
@@ -104,6 +108,7 @@ def check_inputs(
             n_blocks=len(blocks.frame),
             schema=person_schema,
             evidence=evidence,
+            scratch=scratch,
         )
         read.append(readable(table, True))
     except UnreadableInput as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,8 @@ from spineflow.tasks.tables.cef_layout import (
     PERSONS_LAYOUT,
     UNITS_LAYOUT,
 )
-from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
+from spineflow.tasks.tables.columns import CodedColumn, KeyColumn, KeyIndex, is_blank_key
+from spineflow.tasks.tables.mapped import GrowingArray, zeros
 from spineflow.tasks.tables.readers import Batch, Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.validation.census.input_rules import NURSING_FACILITY
@@ -96,7 +98,7 @@ def load_geography(files: Sequence[InputFile], evidence: EvidenceTally) -> Geogr
     The frame has block_geocode (16 digits) and every column of the file that is no part of the
     block geocode and not the block's identifier. Files of one table must have the same columns.
     """
-    keys: list[pa.Array] = []
+    keys = KeyColumn()
     n_rows = np.zeros(len(files), dtype=np.int64)
     parts: dict[str, list[CodedColumn]] = {}
     for file, batch in read_partitions(files, Selection(GEOGRAPHY_LAYOUT.names, with_others=True)):
@@ -111,8 +113,8 @@ def load_geography(files: Sequence[InputFile], evidence: EvidenceTally) -> Geogr
                 "write the files of one table with the same columns",
                 column=other[0],
             )
-        keys.append(batch[BLOCK_KEY])
-        n_rows[file] += len(keys[-1])
+        keys.add(batch[BLOCK_KEY])
+        n_rows[file] += len(batch[BLOCK_KEY])
         for name, column in columns.items():
             parts.setdefault(name, []).append(column)
             if name in GEOGRAPHY_LAYOUT.names:
@@ -154,12 +156,27 @@ def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
 
 
 def load_units(
-    files: Sequence[InputFile], geography: GeographyTable, evidence: EvidenceTally
+    files: Sequence[InputFile],
+    geography: GeographyTable,
+    evidence: EvidenceTally,
+    scratch: Path | None = None,
 ) -> UnitsTable:
-    """Read the units table, batch by batch, and find each unit's block."""
+    """Read the units table, batch by batch, and find each unit's block.
+
+    What is large goes to temporary files in the folder `scratch`.
+    """
     occupancy = recode_of("units", "occupancy")
-    keys: list[pa.Array] = []
-    parts: list[dict[str, np.ndarray]] = []
+    keys = KeyColumn(scratch)
+    columns = {
+        name: GrowingArray(dtype, scratch)
+        for name, dtype in {
+            "block": np.int32,
+            "is_facility": bool,
+            "occupancy": np.int8,
+            "kind": np.int8,
+            "code": np.int8,
+        }.items()
+    }
     n_rows = np.zeros(len(files), dtype=np.int64)
     for file, batch in read_partitions(files, Selection(UNIT_COLUMNS)):
         rtype, qgqtyp, vacs = (
@@ -172,17 +189,16 @@ def load_units(
         is_facility = rtype.lookup(lambda value: value == FACILITY, bool)
         is_blank = qgqtyp.lookup(lambda value: value is None, bool)
         occupied = np.where(is_housing_unit, vacs.lookup(occupancy.level_of, np.int8), UNKNOWN)
-        keys.append(batch["MAFID"])
+        keys.add(batch["MAFID"])
         n_rows[file] += len(block)
-        parts.append(
-            {
-                "block": block,
-                "is_facility": is_facility,
-                "occupancy": occupied,
-                "kind": qgqtyp.lookup(_type_of, np.int8),
-                "code": qgqtyp.lookup(_code_position, np.int8),
-            }
-        )
+        for name, values in {
+            "block": block,
+            "is_facility": is_facility,
+            "occupancy": occupied,
+            "kind": qgqtyp.lookup(_type_of, np.int8),
+            "code": qgqtyp.lookup(_code_position, np.int8),
+        }.items():
+            columns[name].append(values)
 
         evidence.add("units", "RTYPE", rtype.counts(), file=file)
         evidence.add("units", "QGQTYP", qgqtyp.counts(), file=file)
@@ -193,12 +209,12 @@ def load_units(
         }.items():
             evidence.add_mask("units", column, mask, file=file)
         evidence.add_mask("cross_table", "unit_in_unknown_block", block < 0, file=file)
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    del parts
     index = KeyIndex(keys)
+    del keys
     evidence.add_masks("units", "blank_mafid", index.is_blank, n_rows)
     evidence.add_masks("cross_table", "repeated_mafid", index.is_repeated, n_rows)
-    return UnitsTable(index=index, n_rows=n_rows, **columns)
+    arrays = {name: column.array() for name, column in columns.items()}
+    return UnitsTable(index=index, n_rows=n_rows, **arrays)
 
 
 def sum_persons(
@@ -208,17 +224,22 @@ def sum_persons(
     n_blocks: int,
     schema: Schema | None,
     evidence: EvidenceTally,
+    scratch: Path | None = None,
 ) -> PersonSums:
     """Pass through the persons once; without a schema there is no histogram.
+
+    What is large goes to temporary files in the folder `scratch`.
 
     Persons whose unit, block or cell cannot be told are left out of the sums; the evidence then
     holds the rule that they break.
     """
     schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
     attributes = tuple(dict.fromkeys(a for kind in schemas.values() for a in kind.attributes))
-    n_persons = np.zeros(len(units.block), dtype=np.int64)
+    n_persons = zeros(len(units.block), np.int64, scratch)
     population = np.zeros(n_blocks, dtype=np.int64)
-    histograms = {name: HistogramSum(n_blocks, kind.n_cells) for name, kind in schemas.items()}
+    histograms = {
+        name: HistogramSum(n_blocks, kind.n_cells, scratch) for name, kind in schemas.items()
+    }
     for file, batch in read_partitions(files, Selection(person_columns(attributes))):
         columns = {
             name: CodedColumn.from_arrow(array, PERSONS_LAYOUT.field(name))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -54,11 +54,6 @@ def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> In
     has_blocks = next(iter(columns), None) == "block_geocode"
     if has_blocks:
         arrays[0] = arrays[0].astype(np.int64, copy=False)
-    dtype = [
-        (f"f{i}", np.dtype("<i8") if array.dtype.kind in "iub" else array.dtype)
-        for i, array in enumerate(arrays)
-    ]
-    head = f"{'|'.join([kind, *columns])}|{np.dtype(dtype).descr}"
     n = len(arrays[0])
     order = None if _is_sorted(arrays) else np.lexsort(arrays[::-1])
     if has_blocks:
@@ -67,17 +62,50 @@ def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> In
         starts = np.flatnonzero(np.append(True, county[1:] != county[:-1]))[:n]
     else:
         starts = np.arange(0, n, _ROWS_AT_ONCE)
-    whole, parts = _begun(head, n, key), []
-    for start, end in zip(starts, np.append(starts[1:], n), strict=False):
-        rows = np.empty(end - start, dtype=dtype)
+    parts = (
+        [array[start:end] if order is None else array[order[start:end]] for array in arrays]
+        for start, end in zip(starts, np.append(starts[1:], n), strict=False)
+    )
+    types = [np.dtype("<i8") if array.dtype.kind in "iub" else array.dtype for array in arrays]
+    return _digest(kind, tuple(columns), types, n, parts, key, of_parts=has_blocks)
+
+
+def block_counts_digest(
+    kind: str, columns: Sequence[str], counties: Iterable[Sequence[np.ndarray]], n: int, key: bytes
+) -> InputDigest:
+    """What `input_digest` is of a table of integers with blocks that comes county by county.
+
+    Each county is its rows' columns (n_rows,), in the order of all columns; the first has geocodes,
+    and counties ascend by it. `n` is the number of all rows.
+    """
+    types = [np.dtype("<i8")] * len(columns)
+    return _digest(kind, columns, types, n, counties, key, of_parts=True)
+
+
+def _digest(
+    kind: str,
+    columns: Sequence[str],
+    types: Sequence[np.dtype],
+    n: int,
+    parts: Iterable[Sequence[np.ndarray]],
+    key: bytes,
+    *,
+    of_parts: bool,
+) -> InputDigest:
+    """Digest of rows in their order, which come in parts, and of each part if asked for."""
+    dtype = [(f"f{i}", each) for i, each in enumerate(types)]
+    head = f"{'|'.join([kind, *columns])}|{np.dtype(dtype).descr}"
+    whole, digests = _begun(head, n, key), []
+    for arrays in parts:
+        rows = np.empty(len(arrays[0]), dtype=dtype)
         for (name, _), array in zip(dtype, arrays, strict=True):
-            rows[name] = array[start:end] if order is None else array[order[start:end]]
+            rows[name] = array
         whole.update(rows.view(np.uint8).data)
-        if has_blocks:
+        if of_parts:
             part = _begun(head, len(rows), key)
             part.update(rows.view(np.uint8).data)
-            parts.append(part.hexdigest())
-    return InputDigest(whole.hexdigest(), tuple(parts))
+            digests.append(part.hexdigest())
+    return InputDigest(whole.hexdigest(), tuple(digests))
 
 
 def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, key: bytes) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from spineflow.tasks.tables.layouts import Field
+from spineflow.tasks.tables.mapped import GrowingArray, sorted_with_rows, zeros
 from spineflow.validation.rules import Value
 
 _MOST_DIGITS = 18
@@ -103,6 +105,53 @@ def canonical_text(value: str | int | float | None, field: Field) -> str | None:
     return text
 
 
+class KeyColumn:
+    """A column of identifiers, gathered batch by batch.
+
+    Numbers beyond `tasks.tables.mapped.MOST_BYTES` go to a temporary file in `folder`; identifiers
+    that are texts stay in memory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._codes = GrowingArray(np.int64, folder)
+        self._is_blank = GrowingArray(bool, folder)
+        self._texts: list[pa.Array | None] = []
+        self._lengths: list[int] = []
+        self.are_numbers = True
+        """Whether all so far are made of up to 18 digits, or blank."""
+
+    def add(self, keys: pa.Array) -> None:
+        """Append identifiers."""
+        for start in range(0, len(keys), _ROWS_AT_ONCE):
+            plain = _plain(keys.slice(start, _ROWS_AT_ONCE))
+            numbers, is_blank = _numbers(plain), plain.is_null().to_numpy(zero_copy_only=False)
+            are_numbers = np.array_equal(numbers < 0, is_blank)
+            self._codes.append(numbers)
+            self._is_blank.append(is_blank)
+            is_told = are_numbers and pa.types.is_integer(plain.type)
+            self._texts.append(None if is_told else plain)
+            self._lengths.append(len(plain))
+            self.are_numbers &= are_numbers
+
+    def numbers(self) -> np.ndarray:
+        """The identifiers as numbers, shape `(n_rows,)`; -1 where blank or no number."""
+        return self._codes.array()
+
+    def is_blank(self) -> np.ndarray:
+        """Mask of the rows without an identifier, shape `(n_rows,)`."""
+        return self._is_blank.array()
+
+    def texts(self) -> pa.Array:
+        """The identifiers as texts; null where blank."""
+        parts, numbers, end = [], self.numbers(), 0
+        for plain, length in zip(self._texts, self._lengths, strict=True):
+            start, end = end, end + length
+            own = numbers[start:end]
+            parts.append(_texts(pa.array(own, mask=own < 0) if plain is None else plain))
+        return pa.concat_arrays([pa.array([], pa.large_string()), *parts])
+
+
 class KeyIndex:
     """Finds the row of an identifier in a column of identifiers.
 
@@ -117,50 +166,36 @@ class KeyIndex:
     [1, -1]
     """
 
-    def __init__(self, keys: pa.Array | Sequence[pa.Array]) -> None:
-        chunks = [keys] if isinstance(keys, pa.Array) else keys
-        n_keys = sum(len(chunk) for chunk in chunks)
-        parts = [
-            chunk.slice(start, _ROWS_AT_ONCE)
-            for chunk in chunks
-            for start in range(0, len(chunk), _ROWS_AT_ONCE)
-        ]
-        codes = np.empty(n_keys, dtype=np.int64)
-        self.is_blank: np.ndarray = np.empty(n_keys, dtype=bool)
+    def __init__(self, keys: pa.Array | KeyColumn) -> None:
+        if not isinstance(keys, KeyColumn):
+            column = KeyColumn()
+            column.add(keys)
+            keys = column
+        codes, folder = keys.numbers(), keys.folder
+        n_keys = len(codes)
+        self.is_blank: np.ndarray = keys.is_blank()
         """Mask of the rows without an identifier, shape `(n_rows,)`."""
-        start = 0
-        for part in parts:
-            plain, rows = _plain(part), slice(start, start + len(part))
-            codes[rows] = _numbers(plain)
-            self.is_blank[rows] = plain.is_null().to_numpy(zero_copy_only=False)
-            start += len(part)
         self._texts: pa.Array | None = None
         """The indexed column where identifiers are compared as texts."""
-        if not np.array_equal(codes < 0, self.is_blank):
-            self._texts = pa.concat_arrays([_texts(_plain(part)) for part in parts])
+        if not keys.are_numbers:
+            self._texts, hashes = keys.texts(), GrowingArray(np.int64, folder)
             for start in range(0, n_keys, _ROWS_AT_ONCE):
-                part = self._texts.slice(start, _ROWS_AT_ONCE)
-                codes[start : start + len(part)] = _hashes(part)
+                hashes.append(_hashes(self._texts.slice(start, _ROWS_AT_ONCE)))
+            codes = hashes.array()
 
-        row_type = np.int32 if n_keys < 2**31 else np.int64
-        order = np.argsort(codes, kind="stable").astype(row_type)
-        ascending = codes[order]
-        is_as_before = ascending[1:] == ascending[:-1]
-        is_alone = np.ones(n_keys, dtype=bool)
-        is_alone[1:] &= ~is_as_before
-        is_alone[:-1] &= ~is_as_before
-        alike = np.sort(order[~is_alone])
+        ascending, order = sorted_with_rows(codes, folder)
+        alike = np.sort(order[_like_a_neighbour(ascending)])
         alike = alike[~self.is_blank[alike]]
         labels = pd.Index(codes[alike] if self._texts is None else _take(self._texts, alike))
-        self.is_repeated: np.ndarray = np.zeros(n_keys, dtype=bool)
+        self.is_repeated: np.ndarray = zeros(n_keys, bool, folder)
         """Mask of the rows whose identifier another row has too, shape `(n_rows,)`."""
         self.is_repeated[alike] = labels.duplicated(keep=False)
-        is_indexed = ~self.is_blank
-        is_indexed[alike] = ~labels.duplicated()
-        is_indexed = is_indexed[order]
-        del codes
-        self._codes = ascending[is_indexed]
-        self._rows = order[is_indexed]
+        if self.is_repeated[alike].any() or self.is_blank.any():
+            is_indexed = ~self.is_blank
+            is_indexed[alike] = ~labels.duplicated()
+            is_indexed = is_indexed[order]
+            ascending, order = ascending[is_indexed], order[is_indexed]
+        self._codes, self._rows = ascending, order
 
     def positions(self, keys: pa.Array) -> np.ndarray:
         """Row of every identifier in the indexed column, shape `(n_keys,)`; -1 for none.
@@ -204,6 +239,16 @@ def _plain(keys: pa.Array) -> pa.Array:
         return keys.cast(pa.int64())
     texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
     return pc.if_else(pc.equal(texts, ""), None, texts)
+
+
+def _like_a_neighbour(ascending: np.ndarray) -> np.ndarray:
+    """Positions of the values, in ascending order, that occur more than once."""
+    found = [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(ascending), _ROWS_AT_ONCE):
+        values = ascending[start : start + _ROWS_AT_ONCE + 1]
+        found.append(start + np.flatnonzero(values[1:] == values[:-1]))
+    as_next = np.concatenate(found)
+    return np.union1d(as_next, as_next + 1)
 
 
 def _texts(plain: pa.Array) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -43,8 +44,13 @@ def run_census(settings: TopdownSettings) -> Census:
     return replace(census, universes=universes)
 
 
-def check_input_of(settings: TopdownSettings) -> InputCheck | DeclaredCheck:
-    """Read and check the tables that the settings name; messages show their file names."""
+def check_input_of(
+    settings: TopdownSettings, scratch: Path | None = None
+) -> InputCheck | DeclaredCheck:
+    """Read and check the tables that the settings name; messages show their file names.
+
+    `scratch` is the folder for temporary files of confidential rows.
+    """
     tables = settings.input.paths()
     if settings.is_declared:
         releases = settings.compiled_census.earlier_releases
@@ -57,6 +63,7 @@ def check_input_of(settings: TopdownSettings) -> InputCheck | DeclaredCheck:
         person_schema=settings.schema_of("persons") if "persons" in universes else None,
         unit_schema=settings.schema_of("units") if "units" in universes else None,
         names=_file_names(tables),
+        scratch=scratch,
     )
 
 
@@ -95,7 +102,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
     """
-    check = check_input_of(settings)
+    check = check_input_of(settings, run.confidential)
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
     refuse_large_deltas(settings, largest_universe(result))
@@ -106,9 +113,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)
     run.histogram("persons").parent.mkdir(parents=True, exist_ok=True)
     for universe, histogram in result.histograms.items():
-        write_histogram(
-            run.histogram(universe), histogram, result.geography["block_geocode"].to_numpy()
-        )
+        write_histogram(run.histogram(universe), histogram, result.geography["block_geocode"])
     with replacing(geography_file(run)) as part:
         pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
     write_invariants(invariants_file(run), result.invariants)

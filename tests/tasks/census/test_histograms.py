@@ -80,8 +80,10 @@ def test_an_empty_histogram_survives_storage(tmp_path):
     assert read_histogram(path, CODES, n_cells=6).nnz == 0
 
 
-def test_a_sum_does_not_depend_on_when_it_is_added_up(monkeypatch):
+@pytest.mark.parametrize("most", [1 << 24, 3])
+def test_a_sum_does_not_depend_on_when_it_is_added_up(most, monkeypatch):
     monkeypatch.setattr(histograms, "_FEWEST_HELD", 10)
+    monkeypatch.setattr(histograms, "_MOST_ENTRIES", most)
     rng = np.random.default_rng(4)
     growing, expected = HistogramSum(3, 5), np.zeros((3, 5), dtype=np.int64)
     for _ in range(40):

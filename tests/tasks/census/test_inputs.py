@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census import inputs, invariants
+from spineflow.tasks.census import histograms, inputs, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.histograms import write_histogram
 from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables import readers
+from spineflow.tasks.tables import mapped, readers
 from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
@@ -467,6 +467,11 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
         table["MAFID"] = table["MAFID"].map(mafid.format)
     whole = check(tables).accepted()
     monkeypatch.setattr(readers, "_BATCH_ROWS", 97)
+    monkeypatch.setattr(mapped, "MOST_BYTES", 100)
+    monkeypatch.setattr(mapped, "_SORTED_AT_ONCE", 70)
+    monkeypatch.setattr(mapped, "_SAMPLE", 40)
+    monkeypatch.setattr(histograms, "_FEWEST_HELD", 60)
+    monkeypatch.setattr(histograms, "_MOST_ENTRIES", 80)
     monkeypatch.setattr(inputs, "_UNITS_AT_ONCE", 50)
     monkeypatch.setattr(invariants, "_UNITS_AT_ONCE", 50)
     in_batches = check(tables).accepted()
