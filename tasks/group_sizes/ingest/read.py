@@ -282,7 +282,14 @@ def _hold_to_numbers(
 def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
-    check = check_inputs(**paths, person_schema=None, unit_schema=UNITS, names=names)
+    check = check_inputs(
+        persons=paths["persons"],
+        units=paths["units"],
+        geography=paths["geography"],
+        person_schema=None,
+        unit_schema=UNITS,
+        names=names,
+    )
     if check.result is None:
         return GroupInputCheck(check.outcomes, check.findings, None)
     result = check.result

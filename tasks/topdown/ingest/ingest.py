@@ -59,7 +59,9 @@ def check_input_of(
         return check_declared_input(run_census(settings), schemas, tables)
     universes = settings.run.universes
     return check_inputs(
-        **tables,
+        persons=tables["persons"],
+        units=tables["units"],
+        geography=tables["geography"],
         person_schema=settings.schema_of("persons") if "persons" in universes else None,
         unit_schema=settings.schema_of("units") if "units" in universes else None,
         names=_file_names(tables),
