@@ -32,6 +32,7 @@ from numba import njit
 from spineflow.tasks.topdown.estimation.dense_matrices import factorised, solve_factorised
 from spineflow.tasks.topdown.estimation.elimination import (
     add_child,
+    add_of_rows,
     add_to_rows,
     eliminate,
     n_own_pins,
@@ -39,8 +40,9 @@ from spineflow.tasks.topdown.estimation.elimination import (
     shared_sums,
     softness_of_rows,
     step_of_child,
-    subtract_of_rows,
+    taken,
     type_of_cell,
+    with_diagonal,
 )
 from spineflow.tasks.topdown.estimation.quadratic import (
     Constraints,
@@ -115,7 +117,8 @@ def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
             free[i, j] = allowed[i, j] and x[i, j] > 0.0
             is_reached |= free[i, j]
         if not is_reached:
-            free[:, j] = allowed[:, j]
+            for i in range(c):
+                free[i, j] = allowed[i, j]
     for i in range(c):
         for t in range(constraints.lower.shape[1]):
             start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
@@ -141,7 +144,8 @@ def _sizes(quadratic: Quadratic, constraints: Constraints, x: np.ndarray) -> tup
     c, k = x.shape
     size, slope_size = 1.0, 1e-300
     if constraints.has_parent:
-        size = max(size, constraints.parent.max())
+        for j in range(k):
+            size = max(size, constraints.parent[j])
     slope, nothing = np.empty(k), np.zeros(k)
     scratch = np.empty(quadratic.answers.shape[1])
     for i in range(c):
@@ -154,24 +158,29 @@ def _sizes(quadratic: Quadratic, constraints: Constraints, x: np.ndarray) -> tup
 
 
 @njit(cache=True, nogil=True)
-def _own_rows(
-    constraints: Constraints, i: int, cells: np.ndarray, types: np.ndarray, bound: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Own rows of child i that hold each of its free cells (n_labels, f), and the row of each type
-    whose bound binds (T,), -1 for none: first the pins, then the bounds."""
+def _set_own_rows(
+    constraints: Constraints,
+    cells: np.ndarray,
+    types: np.ndarray,
+    bound: np.ndarray,
+    rows: np.ndarray,
+    row_of_type: np.ndarray,
+) -> int:
+    """Write a child's own rows that hold each of its free cells to the first columns of `rows`
+    (n_labels + 1, k), and the row of each type whose bound binds, -1 for none, to `row_of_type`
+    (T,): first the pins, then the bounds. Returns their number."""
     n_rows = n_own_pins(constraints)
-    n_labels = constraints.pin_rows.shape[0] if n_rows > 0 else 0
-    row_of_type = np.full(bound.size, -1, dtype=np.int64)
+    n_labels = rows.shape[0] - 1
     for t in range(bound.size):
+        row_of_type[t] = -1
         if bound[t] != 0:
             row_of_type[t] = n_rows
             n_rows += 1
-    rows = np.empty((n_labels + 1, cells.size), dtype=np.int64)
     for a in range(cells.size):
         for q in range(n_labels):
             rows[q, a] = constraints.pin_rows[q, cells[a]]
         rows[n_labels, a] = row_of_type[types[cells[a]]]
-    return rows, row_of_type, n_rows
+    return n_rows
 
 
 @njit(cache=True, nogil=True)
@@ -200,7 +209,7 @@ def _misses(
             soft[r] = type_give[i, t]
             miss[r] = constraints.lower[i, t] if bound[t] < 0 else constraints.upper[i, t]
             miss[r] -= soft[r] * multipliers.bounds[i, t]
-    add_to_rows(miss, rows, -here)
+    add_to_rows(miss, rows, here, -1.0)
     return miss, soft
 
 
@@ -223,19 +232,24 @@ def _judge(
     """
     changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
     if multipliers.pins.shape[1] > 0:
-        subtract_of_rows(reduced, constraints.pin_rows, -multipliers.pins[i])
-        pinned = -constraints.targets[constraints.group_of_child[i]]
-        add_to_rows(pinned, constraints.pin_rows, x)
+        add_of_rows(reduced, constraints.pin_rows, multipliers.pins[i], 1.0)
+        pinned = np.empty(multipliers.pins.shape[1])
+        for r in range(pinned.size):
+            pinned[r] = -constraints.targets[constraints.group_of_child[i], r]
+        add_to_rows(pinned, constraints.pin_rows, x, 1.0)
         for r in range(pinned.size):
             primal = max(primal, abs(pinned[r]))
             gap += multipliers.pins[i, r] * pinned[r]
     for t in range(row_of_type.size):
         start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
         lower, upper = constraints.lower[i, t], constraints.upper[i, t]
-        held = x[start:stop].sum()
+        held = 0.0
+        for j in range(start, stop):
+            held += x[j]
         if row_of_type[t] >= 0:
             multiplier = multipliers.bounds[i, t]
-            reduced[start:stop] += multiplier
+            for j in range(start, stop):
+                reduced[j] += multiplier
             held -= lower if guess.bound[i, t] < 0 else upper
             primal = max(primal, abs(held))
             gap += multiplier * held
@@ -294,44 +308,61 @@ def _iterate(
     multipliers = _Multipliers(y, pin_y, bound_y)
     # Of each child: free cells, own rows, system and gradient, out of date where it is stale.
     is_stale = np.ones(c, dtype=np.bool_)
-    cells = [every for _ in range(c)]
-    own = [np.zeros((0, 0), dtype=np.int64) for _ in range(c)]
+    cells, n_free = np.empty((c, k), dtype=np.int64), np.zeros(c, dtype=np.int64)
+    n_labels = constraints.pin_rows.shape[0] if n_pins > 0 else 0
+    own = np.empty((c, n_labels + 1, k), dtype=np.int64)
     row_of_type = np.full((c, n_types), -1, dtype=np.int64)
     n_rows = np.zeros(c, dtype=np.int64)
     systems = [(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0))) for _ in range(c)]
     slope, scratch = np.empty((c, k)), np.empty(quadratic.answers.shape[1])
     factor = np.zeros((n_shared, n_shared))
+    right, total = np.empty(n_shared), np.empty(n_shared)
+    reduced = np.empty(k)
     was_good, before = False, np.inf
     for iteration in range(1, max_iterations + 1):
         entries = 0
+        is_new = False
         for i in range(c):
             if is_stale[i]:
-                cells[i] = np.flatnonzero(guess.free[i])
+                is_new = True
+                n_free[i] = 0
                 for j in range(k):
-                    if not guess.free[i, j]:
+                    if guess.free[i, j]:
+                        cells[i, n_free[i]] = j
+                        n_free[i] += 1
+                    else:
                         x[i, j] = 0.0
                 slope_of(quadratic, i, x[i], scratch, slope[i])
-                own[i], row_of_type[i], n_rows[i] = _own_rows(
-                    constraints, i, cells[i], types, guess.bound[i]
+                n_rows[i] = _set_own_rows(
+                    constraints,
+                    cells[i, : n_free[i]],
+                    types,
+                    guess.bound[i],
+                    own[i],
+                    row_of_type[i],
                 )
-            entries += cells[i].size ** 2
+            entries += n_free[i] * n_free[i]
         is_kept = entries <= MOST_ENTRIES
-        is_new = is_stale.any()
         if is_new:
-            factor = np.diag(shared_give)
-        right = shared_give * y - sums
-        total = -sums
+            factor = with_diagonal(shared_give)
+        for r in range(n_shared):
+            right[r] = shared_give[r] * y[r] - sums[r]
+            total[r] = -sums[r]
         changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
         # First sweep: the system of the shared rows. Second: steps, multipliers, new guesses.
         for sweep in range(2):
             if sweep == 1 and n_shared > 0:
                 if is_new:
                     factor = factorised(factor)
-                y[:] = solve_factorised(factor, right)
-                if not np.isfinite(y).all():
-                    return iteration, False, primal, dual, gap
+                solved = solve_factorised(factor, right)
+                for r in range(n_shared):
+                    y[r] = solved[r]
+                for r in range(n_shared):
+                    if not np.isfinite(y[r]):
+                        return iteration, False, primal, dual, gap
             for i in range(c):
-                here = x[i][cells[i]]
+                free = cells[i, : n_free[i]]
+                here = taken(x[i], free)
                 miss, soft = _misses(
                     constraints,
                     multipliers,
@@ -344,33 +375,38 @@ def _iterate(
                     here,
                 )
                 if (sweep == 0 and is_stale[i]) or not is_kept:
-                    inverse = inverse_of_child(quadratic, i, cells[i], np.zeros(here.size))
+                    inverse = inverse_of_child(quadratic, i, free, np.zeros(here.size))
                     system = eliminate(inverse, own[i], soft)
                     if is_kept:
                         systems[i] = system
                 else:
                     system = systems[i]
-                force = slope[i][cells[i]]
-                rows = shared_rows(constraints, i, cells[i])
+                force = taken(slope[i], free)
+                rows = shared_rows(constraints, i, free)
                 if sweep == 0:
                     if n_shared > 0:
-                        add_to_rows(right, rows, here + step_of_child(system, force, miss)[0])
+                        step, multiplier = step_of_child(system, force, miss)
+                        for a in range(here.size):
+                            here[a] += step[a]
+                        add_to_rows(right, rows, here, 1.0)
                         if is_new:
                             add_child(factor, system[0], rows)
                     continue
-                subtract_of_rows(force, rows, y)
+                add_of_rows(force, rows, y, -1.0)
                 step, multiplier = step_of_child(system, force, miss)
-                here += step
-                pin_y[i] = multiplier[:n_pins]
+                for r in range(n_pins):
+                    pin_y[i, r] = multiplier[r]
                 for t in range(n_types):
                     r = row_of_type[i, t]
                     bound_y[i, t] = multiplier[r] if r >= 0 else 0.0
                 for a in range(here.size):
-                    x[i, cells[i][a]] = here[a]
-                add_to_rows(total, rows, here)
+                    here[a] += step[a]
+                    x[i, free[a]] = here[a]
+                add_to_rows(total, rows, here, 1.0)
                 slope_of(quadratic, i, x[i], scratch, slope[i])
-                reduced = -slope[i]
-                subtract_of_rows(reduced, shared_rows(constraints, i, every), -y)
+                for j in range(k):
+                    reduced[j] = -slope[i, j]
+                add_of_rows(reduced, shared_rows(constraints, i, every), y, 1.0)
                 judged = _judge(
                     constraints, guess, multipliers, tolerances, i, row_of_type[i], x[i], reduced
                 )
@@ -389,7 +425,10 @@ def _iterate(
                 break
             was_good = True
     # A matrix that rounding errors made singular gives cells that are no numbers, and no changes.
-    is_settled = changes == 0 and dual <= tolerances.signs and np.isfinite(x).all()
+    is_settled = changes == 0 and dual <= tolerances.signs
+    for i in range(c):
+        for j in range(k):
+            is_settled &= np.isfinite(x[i, j])
     return iteration, is_settled, primal, dual / slope_size, abs(gap)
 
 

@@ -16,10 +16,15 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.inverse_covariance import blocks_inverse
+from spineflow.tasks.topdown.estimation.dense_matrices import block_of
+from spineflow.tasks.topdown.estimation.inverse_covariance import (
+    blocks_inverse,
+    number_of_levels,
+)
 from spineflow.tasks.topdown.estimation.quadratic import (
     Constraints,
     Quadratic,
+    bounds_of,
     curvature,
     inverse_of_sum,
     slope_of,
@@ -86,6 +91,48 @@ def _project_bounded_sum(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _sum_of(values: np.ndarray) -> float:
+    """Sum of some values (n,), one after the other."""
+    total = 0.0
+    for a in range(values.size):
+        total += values[a]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def median_of(values: np.ndarray, n: int) -> float:
+    """Median of the first `n` values, one at least, which are put into another order."""
+    half = n // 2
+    first, last = 0, n - 1
+    while first < last:
+        pivot = values[(first + last) // 2]
+        a, b = first, last
+        while a <= b:
+            while values[a] < pivot:
+                a += 1
+            while values[b] > pivot:
+                b -= 1
+            if a <= b:
+                held = values[a]
+                values[a] = values[b]
+                values[b] = held
+                a += 1
+                b -= 1
+        if half <= b:
+            last = b
+        elif half >= a:
+            first = a
+        else:
+            break
+    if n % 2 == 1:
+        return values[half]
+    below = values[0]
+    for a in range(1, half):
+        below = max(below, values[a])
+    return (below + values[half]) / 2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
     of it; zero where there are none."""
@@ -94,14 +141,17 @@ def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     total = 0.0
     for q in range(quadratic.labels.shape[0]):
         label = quadratic.labels[q]
-        if label.max() - label.min() + 1 == k:
+        least, most = bounds_of(label)
+        if most - least + 1 == k:
             weight = quadratic.weights[0, q]
             total += weight
             for i in range(c):
                 for j in range(k):
                     own[i, j] += weight * quadratic.answers[i, label[j]]
     if total > 0.0:
-        own /= total
+        for i in range(c):
+            for j in range(k):
+                own[i, j] /= total
     return own, total
 
 
@@ -112,9 +162,13 @@ def _first_point_by_covariance(
     """As `first_point`: the estimates less what is negative, and penalties by the cells' own
     precisions."""
     c, k = constraints.allowed.shape
-    start = np.maximum(quadratic.covariance.centre, 0.0)
+    start = np.empty((c, k))
+    for i in range(c):
+        for j in range(k):
+            centre = quadratic.covariance.centre[i, j]
+            start[i, j] = centre if centre >= 0.0 else 0.0
     penalty = np.empty(k)
-    total = quadratic.scale.sum()
+    total = _sum_of(quadratic.scale)
     for j in range(k):
         weight, mean = 0.0, 0.0
         for i in range(c):
@@ -129,9 +183,19 @@ def _first_point_by_covariance(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
     """The children's mean matrix, less their scales, as W and G of `InverseCovariance`."""
-    total = quadratic.scale.sum()
-    within, across = quadratic.covariance.within, quadratic.covariance.across
-    return within.sum(axis=0) / total, across.sum(axis=0) / total
+    total = _sum_of(quadratic.scale)
+    n = quadratic.covariance.within.shape[1]
+    within, across = np.zeros((n, n)), np.zeros((n, n))
+    for i in range(quadratic.scale.size):
+        for u in range(n):
+            for v in range(n):
+                within[u, v] += quadratic.covariance.within[i, u, v]
+                across[u, v] += quadratic.covariance.across[i, u, v]
+    for u in range(n):
+        for v in range(n):
+            within[u, v] /= total
+            across[u, v] /= total
+    return within, across
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -145,7 +209,7 @@ def _linear_terms_by_covariance(
     linear = np.empty((c, k))
     for i in range(c):
         sums = np.zeros(within.shape[0])
-        by_level = np.zeros((levels.max() + 1, within.shape[0]))
+        by_level = np.zeros((number_of_levels(levels), within.shape[0]))
         for j in range(k):
             sums[classes[j]] += covariance.centre[i, j]
             by_level[levels[j], classes[j]] += covariance.centre[i, j]
@@ -185,39 +249,57 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                 )
     else:
         for i in range(c):
-            start[i] = constraints.parent / c
+            for j in range(k):
+                start[i, j] = constraints.parent[j] / c
     if weight == 0.0:
         return start, penalty
     if constraints.has_parent:
-        excess = constraints.parent - own.sum(axis=0)
-        noise = np.median(np.abs(excess)) / np.sqrt((1.0 / quadratic.scale).sum())
+        excess = np.empty(k)
+        for j in range(k):
+            total = 0.0
+            for i in range(c):
+                total += own[i, j]
+            excess[j] = abs(constraints.parent[j] - total)
+        reach = 0.0
+        for i in range(c):
+            reach += 1.0 / quadratic.scale[i]
+        noise = median_of(excess, k) / np.sqrt(reach)
     else:
-        below = 0.0 * own.ravel()
+        below = np.empty(c * k)
         n = 0
-        for value in own.ravel():
-            if value < 0.0:
-                below[n] = -value
-                n += 1
-        noise = np.median(below[:n]) if n > 0 else 0.0
+        for i in range(c):
+            for j in range(k):
+                if own[i, j] < 0.0:
+                    below[n] = -own[i, j]
+                    n += 1
+        noise = median_of(below, n) if n > 0 else 0.0
     noise /= 0.6745
     for j in range(k):
-        mean = start[:, j].sum() / c
+        mean = 0.0
+        for i in range(c):
+            mean += start[i, j]
+        mean /= c
         wanted = NOISE_PENALTY * weight * noise / max(mean, 1e-9)
         penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight), LARGEST_PENALTY * diagonal)
     return start, penalty
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _mean_matrix(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
+def _mean_matrix(quadratic: Quadratic) -> tuple[float, np.ndarray]:
     """Diagonal and coarse part of the children's mean matrix, less their scales."""
-    total = quadratic.scale.sum()
+    total = _sum_of(quadratic.scale)
     share = np.zeros(quadratic.diagonal.size)
     for i in range(quadratic.scale.size):
         share[quadratic.profile[i]] += quadratic.scale[i] / total
-    coarse = share[0] * quadratic.coarse[0]
-    for m in range(1, share.size):
-        coarse += share[m] * quadratic.coarse[m]
-    return (share * quadratic.diagonal).sum(), coarse
+    n = quadratic.coarse.shape[1]
+    coarse = np.zeros((n, n))
+    diagonal = 0.0
+    for m in range(share.size):
+        diagonal += share[m] * quadratic.diagonal[m]
+        for r in range(n):
+            for s in range(n):
+                coarse[r, s] += share[m] * quadratic.coarse[m, r, s]
+    return diagonal, coarse
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -228,9 +310,11 @@ def _applied(
     if not is_thin:
         return np.dot(right, inverse)
     c, k = right.shape
-    x = right / diagonal
+    x = np.empty((c, k))
     answers = np.zeros((c, inverse.shape[0]))
     for i in range(c):
+        for j in range(k):
+            x[i, j] = right[i, j] / diagonal[j]
         for s in range(rows.shape[0]):
             for j in range(k):
                 answers[i, rows[s, j]] += x[i, j]
@@ -247,7 +331,7 @@ def _linear_terms(quadratic: Quadratic, start: np.ndarray) -> np.ndarray:
     """Minus the gradient at zero (c, k), less the scales, with the proximal term's."""
     linear = np.empty(start.shape)
     scratch, nothing = np.empty(quadratic.answers.shape[1]), np.zeros(start.shape[1])
-    proximal = quadratic.proximal.mean()
+    proximal = _sum_of(quadratic.proximal) / quadratic.proximal.size
     for i in range(start.shape[0]):
         slope_of(quadratic, i, nothing, scratch, linear[i])
         for j in range(start.shape[1]):
@@ -258,11 +342,15 @@ def _linear_terms(quadratic: Quadratic, start: np.ndarray) -> np.ndarray:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _meet_parent(x: np.ndarray, parent: np.ndarray, inverse_scale: np.ndarray) -> None:
     """Move the children's cells to their parent's sums, in proportion to 1 / scale."""
-    shift = parent.copy()
+    shift = np.empty(parent.size)
+    for j in range(parent.size):
+        shift[j] = parent[j]
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             shift[j] -= x[i, j]
-    shift /= inverse_scale.sum()
+    reach = _sum_of(inverse_scale)
+    for j in range(parent.size):
+        shift[j] /= reach
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             x[i, j] += shift[j] * inverse_scale[i]
@@ -277,7 +365,8 @@ def _meet_pins(
 ) -> None:
     """Move the cells of every group of children to its pins, in proportion to 1 / scale."""
     group = constraints.group_of_child
-    residual = constraints.targets.copy()
+    targets = constraints.targets
+    residual = block_of(targets, 0, targets.shape[0], 0, targets.shape[1])
     reach = np.zeros(residual.shape[0])
     for i in range(x.shape[0]):
         reach[group[i]] += inverse_scale[i]
@@ -324,7 +413,9 @@ def approach(
     `iterations` at most.
     """
     c, k = start.shape
-    inverse_scale = 1.0 / quadratic.scale
+    inverse_scale = np.empty(c)
+    for i in range(c):
+        inverse_scale[i] = 1.0 / quadratic.scale[i]
     rows = quadratic.coarse_rows
     if quadratic.covariance.within.shape[0] > 0:
         within, across = _mean_covariance(quadratic)
@@ -339,7 +430,9 @@ def approach(
         linear = _linear_terms_by_covariance(quadratic, within, across)
     else:
         mean, coarse = _mean_matrix(quadratic)
-        diagonal = mean + penalty
+        diagonal = np.empty(k)
+        for j in range(k):
+            diagonal[j] = mean + penalty[j]
         is_thin = 2 * coarse.shape[0] <= k
         if is_thin:
             inverse = thin_inverse(diagonal, coarse, rows)
@@ -354,7 +447,7 @@ def approach(
     reach = _applied(pins, inverse, diagonal, rows, is_thin)
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
-    z, u = start.copy(), np.zeros((c, k))
+    z, u = block_of(start, 0, c, 0, k), np.zeros((c, k))
     right = np.empty((c, k))
     was_zero = np.zeros((c, k), dtype=np.bool_)
     for iteration in range(iterations):

@@ -1,4 +1,9 @@
-"""Dense symmetric matrices as compiled code inverts and factorises them."""
+"""Dense symmetric matrices as compiled code inverts and factorises them.
+
+Kernels of this folder write loops where NumPy has an expression or an assignment of slices: numba
+compiles each of those as functions of its own, again in every kernel that calls theirs, and the
+kernels take a minute to compile as it is.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,18 @@ from numba import njit
 
 SMALL = 32
 """Matrices up to this size are inverted by a loop, larger ones in halves."""
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def block_of(
+    matrix: np.ndarray, first_row: int, last_row: int, first_column: int, last_column: int
+) -> np.ndarray:
+    """Copy of the rows and columns from the first up to the last, which is left out."""
+    block = np.empty((last_row - first_row, last_column - first_column))
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            block[i, j] = matrix[first_row + i, first_column + j]
+    return block
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -30,28 +47,41 @@ def definite_inverse(matrix: np.ndarray) -> np.ndarray:
                         matrix[i, j] -= factor * matrix[p, j]
         return matrix
     h = n // 2
-    first = definite_inverse(matrix[:h, :h].copy())
-    beside = matrix[:h, h:].copy()
+    first = definite_inverse(block_of(matrix, 0, h, 0, h))
+    beside = block_of(matrix, 0, h, h, n)
     reach = np.dot(first, beside)
-    second = definite_inverse(matrix[h:, h:] - np.dot(beside.T, reach))
+    second = block_of(matrix, h, n, h, n)
+    taken = np.dot(beside.T, reach)
+    for i in range(n - h):
+        for j in range(n - h):
+            second[i, j] -= taken[i, j]
+    second = definite_inverse(second)
     across = np.dot(reach, second)
-    matrix[:h, :h] = first + np.dot(across, reach.T)
-    matrix[:h, h:] = -across
-    matrix[h:, :h] = -across.T
-    matrix[h:, h:] = second
+    given = np.dot(across, reach.T)
+    for i in range(h):
+        for j in range(h):
+            matrix[i, j] = first[i, j] + given[i, j]
+        for j in range(n - h):
+            matrix[i, h + j] = -across[i, j]
+            matrix[h + j, i] = -across[i, j]
+    for i in range(n - h):
+        for j in range(n - h):
+            matrix[h + i, h + j] = second[i, j]
     return matrix
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def factorised(matrix: np.ndarray) -> np.ndarray:
     """Lower Cholesky factor; all NaN where the matrix is not definite."""
-    if not np.isfinite(np.diag(matrix)).all():
-        return np.full(matrix.shape, np.nan)
-    try:
-        factor = np.linalg.cholesky(matrix)
-    except Exception:
-        factor = np.full(matrix.shape, np.nan)
-    return factor
+    is_finite = True
+    for r in range(matrix.shape[0]):
+        is_finite &= np.isfinite(matrix[r, r])
+    if is_finite:
+        try:
+            return np.linalg.cholesky(matrix)
+        except Exception:
+            is_finite = False
+    return np.full(matrix.shape, np.nan)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -46,8 +46,13 @@ def shared_sums(constraints: Constraints) -> np.ndarray:
     n_parent = constraints.parent.size if constraints.has_parent else 0
     n_pins = 0 if has_own_pins(constraints) else constraints.targets.size
     sums = np.empty(n_parent + n_pins)
-    sums[:n_parent] = constraints.parent[:n_parent]
-    sums[n_parent:] = constraints.targets.ravel()[:n_pins]
+    for j in range(n_parent):
+        sums[j] = constraints.parent[j]
+    if n_pins > 0:
+        width = constraints.targets.shape[1]
+        for g in range(constraints.targets.shape[0]):
+            for r in range(width):
+                sums[n_parent + g * width + r] = constraints.targets[g, r]
     return sums
 
 
@@ -59,7 +64,8 @@ def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarr
     first = int(constraints.has_parent)
     rows = np.empty((first + n_labels, cells.size), dtype=np.int64)
     if constraints.has_parent:
-        rows[0] = cells
+        for a in range(cells.size):
+            rows[0, a] = cells[a]
     for q in range(n_labels):
         start = n_parent + constraints.group_of_child[i] * constraints.targets.shape[1]
         for a in range(cells.size):
@@ -73,7 +79,8 @@ def type_of_cell(constraints: Constraints) -> np.ndarray:
     starts = constraints.type_starts
     types = np.empty(constraints.allowed.shape[1], dtype=np.int64)
     for t in range(starts.size - 1):
-        types[starts[t] : starts[t + 1]] = t
+        for j in range(starts[t], starts[t + 1]):
+            types[j] = t
     return types
 
 
@@ -115,8 +122,8 @@ def softness_of_rows(
 def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System:
     """Inverse of one child's system [[K, B'], [B, -G]] as (inverse, response, compliance).
 
-    `inverse` (f, f) is that of K, and is overwritten; rows (n_labels, f) tells the rows of B that
-    hold each free cell, -1 for none; G is the diagonal of `give`. The inverse is
+    `inverse` (f, f) is that of K, and is overwritten; rows (n_labels, f or more) tells the rows of
+    B that hold each free cell, -1 for none; G is the diagonal of `give`. The inverse is
     [[inverse, response], [response', -compliance]].
     """
     f, n_rows = inverse.shape[0], give.size
@@ -136,7 +143,10 @@ def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System
     compliance = definite_inverse(compliance)
     if n_rows > FEW:
         response = np.dot(reach.T, compliance)
-        inverse -= np.dot(response, reach)
+        taken = np.dot(response, reach)
+        for a in range(f):
+            for d in range(f):
+                inverse[a, d] -= taken[a, d]
         return inverse, response, compliance
     response = np.zeros((f, n_rows))
     for a in range(f):
@@ -156,8 +166,13 @@ def step_of_child(
     inverse, response, compliance = system
     f, n_rows = response.shape
     if f > SMALL or n_rows > FEW:
-        step = np.dot(inverse, force) + np.dot(response, miss)
-        return step, np.dot(response.T, force) - np.dot(compliance, miss)
+        step, by_rows = np.dot(inverse, force), np.dot(response, miss)
+        multiplier, by_softness = np.dot(response.T, force), np.dot(compliance, miss)
+        for a in range(f):
+            step[a] += by_rows[a]
+        for r in range(n_rows):
+            multiplier[r] -= by_softness[r]
+        return step, multiplier
     step, multiplier = np.zeros(f), np.zeros(n_rows)
     for a in range(f):
         for d in range(f):
@@ -169,6 +184,24 @@ def step_of_child(
         for s in range(n_rows):
             multiplier[r] -= compliance[r, s] * miss[s]
     return step, multiplier
+
+
+@njit(cache=True, nogil=True)
+def taken(values: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """The values (f,) of some `cells` (f,), of those of all (k,)."""
+    chosen = np.empty(cells.size)
+    for a in range(cells.size):
+        chosen[a] = values[cells[a]]
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def with_diagonal(values: np.ndarray) -> np.ndarray:
+    """The diagonal matrix (n, n) of some values (n,)."""
+    matrix = np.zeros((values.size, values.size))
+    for r in range(values.size):
+        matrix[r, r] = values[r]
+    return matrix
 
 
 @njit(cache=True, nogil=True)
@@ -184,18 +217,21 @@ def add_child(schur: np.ndarray, inverse: np.ndarray, rows: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def add_to_rows(sums: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
-    """Add the values (f,) of cells to the sums of their rows, where they are in any."""
+def add_to_rows(sums: np.ndarray, rows: np.ndarray, values: np.ndarray, factor: float) -> None:
+    """Add `factor` times the values (f,) of cells to the sums of their rows, where they are in
+    any: those that the first f columns of `rows` tell."""
     for q in range(rows.shape[0]):
-        for a in range(rows.shape[1]):
+        for a in range(values.size):
             if rows[q, a] >= 0:
-                sums[rows[q, a]] += values[a]
+                sums[rows[q, a]] += factor * values[a]
 
 
 @njit(cache=True, nogil=True)
-def subtract_of_rows(values: np.ndarray, rows: np.ndarray, multipliers: np.ndarray) -> None:
-    """Subtract from the values (f,) of cells the multipliers of their rows."""
+def add_of_rows(
+    values: np.ndarray, rows: np.ndarray, multipliers: np.ndarray, factor: float
+) -> None:
+    """Add to the values (f,) of cells `factor` times the multipliers of their rows."""
     for q in range(rows.shape[0]):
-        for a in range(rows.shape[1]):
+        for a in range(values.size):
             if rows[q, a] >= 0:
-                values[a] -= multipliers[rows[q, a]]
+                values[a] += factor * multipliers[rows[q, a]]

@@ -18,17 +18,23 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from spineflow.tasks.topdown.estimation.active_set import MOST_ENTRIES, ROUNDING, Solution
-from spineflow.tasks.topdown.estimation.dense_matrices import factorised, solve_factorised
+from spineflow.tasks.topdown.estimation.dense_matrices import (
+    block_of,
+    factorised,
+    solve_factorised,
+)
 from spineflow.tasks.topdown.estimation.elimination import (
     System,
     add_child,
+    add_of_rows,
     add_to_rows,
     eliminate,
     shared_rows,
     shared_sums,
     softness_of_rows,
     step_of_child,
-    subtract_of_rows,
+    taken,
+    with_diagonal,
 )
 from spineflow.tasks.topdown.estimation.quadratic import (
     Constraints,
@@ -101,21 +107,29 @@ def _own_rows(constraints: Constraints, pin_give: np.ndarray, type_give: np.ndar
     give = np.ones((c, n_pins + 2 * n_types))
     sign = np.zeros((c, n_pins + 2 * n_types))
     for i in range(c):
-        if n_pins > 0:
-            rows[i, :n_labels] = constraints.pin_rows
-            sums[i, :n_pins] = constraints.targets[constraints.group_of_child[i]]
-            give[i, :n_pins] = pin_give[i]
+        for q in range(n_labels):
+            for j in range(k):
+                rows[i, q, j] = constraints.pin_rows[q, j]
+        for r in range(n_pins):
+            sums[i, r] = constraints.targets[constraints.group_of_child[i], r]
+            give[i, r] = pin_give[i, r]
         for t in range(n_types):
             start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
-            if not constraints.allowed[i, start:stop].any():
+            is_empty = True
+            most = 0.0 if constraints.has_parent else LOOSE
+            for j in range(start, stop):
+                is_empty &= not constraints.allowed[i, j]
+                if constraints.has_parent:
+                    most += constraints.parent[j]
+            if is_empty:
                 continue
             lower, upper = constraints.lower[i, t], constraints.upper[i, t]
-            most = constraints.parent[start:stop].sum() if constraints.has_parent else LOOSE
             for side in range(2):
                 edge = upper if side else lower
                 if (lower == upper and side) or (upper >= most if side else lower <= 0.0):
                     continue
-                rows[i, n_labels + side, start:stop] = n[i]
+                for j in range(start, stop):
+                    rows[i, n_labels + side, j] = n[i]
                 sums[i, n[i]], give[i, n[i]] = edge, type_give[i, t]
                 if lower < upper:
                     sign[i, n[i]] = 1.0 if side else -1.0
@@ -130,9 +144,19 @@ def _first_point(
     """All products well inside, from cells near `start`."""
     c, k = start.shape
     allowed = constraints.allowed
-    n = max(np.count_nonzero(allowed), 1)
-    typical = max(np.where(allowed, start, 0.0).sum() / n, 1e-3)
-    x = np.where(allowed, np.maximum(start, 0.1 * typical), 0.0)
+    n, total = 0, 0.0
+    for i in range(c):
+        for j in range(k):
+            if allowed[i, j]:
+                n += 1
+                total += start[i, j]
+    n = max(n, 1)
+    typical = max(total / n, 1e-3)
+    x, z = np.zeros((c, k)), np.zeros((c, k))
+    for i in range(c):
+        for j in range(k):
+            if allowed[i, j]:
+                x[i, j] = max(start[i, j], 0.1 * typical)
     steep = 0.0
     slope, scratch = np.empty(k), np.empty(quadratic.answers.shape[1])
     for i in range(c):
@@ -140,11 +164,15 @@ def _first_point(
         for j in range(k):
             if allowed[i, j]:
                 steep = steep + (abs(slope[j]) + curvature(quadratic, i, j) * typical) / n
-    z = np.where(allowed, steep, 0.0)
     v, w = np.ones(own.sums.shape), np.zeros(own.sums.shape)
+    held = np.empty(own.sums.shape[1])
     for i in range(c):
-        held = -own.sums[i]
-        add_to_rows(held, own.rows[i], x[i])
+        for j in range(k):
+            if allowed[i, j]:
+                z[i, j] = steep
+        for r in range(held.size):
+            held[r] = -own.sums[i, r]
+        add_to_rows(held, own.rows[i], x[i], 1.0)
         for r in range(own.n[i]):
             if own.sign[i, r] != 0.0:
                 v[i, r] = max(-own.sign[i, r] * held[r], 0.1 * own.sums[i, r], typical)
@@ -160,16 +188,19 @@ def _residual(
     c, k = point.x.shape
     primal, dual, gap = 0.0, 0.0, 0.0
     cells, slacks = np.zeros((c, k)), np.zeros(own.sums.shape)
-    rows, shared = own.sums.copy(), shared_sums(constraints)
+    rows, shared = np.empty(own.sums.shape), shared_sums(constraints)
     scratch, every = np.empty(quadratic.answers.shape[1]), np.arange(k)
     for i in range(c):
         slope_of(quadratic, i, point.x[i], scratch, cells[i])
-        cells[i] += point.z[i]
+        for j in range(k):
+            cells[i, j] += point.z[i, j]
+        for r in range(own.sums.shape[1]):
+            rows[i, r] = own.sums[i, r]
         of_cell = shared_rows(constraints, i, every)
-        subtract_of_rows(cells[i], of_cell, point.y)
-        subtract_of_rows(cells[i], own.rows[i], point.eta[i])
-        add_to_rows(rows[i], own.rows[i], -point.x[i])
-        add_to_rows(shared, of_cell, -point.x[i])
+        add_of_rows(cells[i], of_cell, point.y, -1.0)
+        add_of_rows(cells[i], own.rows[i], point.eta[i], -1.0)
+        add_to_rows(rows[i], own.rows[i], point.x[i], -1.0)
+        add_to_rows(shared, of_cell, point.x[i], -1.0)
         for j in range(k):
             if constraints.allowed[i, j]:
                 dual = max(dual, abs(cells[i, j]))
@@ -192,12 +223,17 @@ def _system(
     quadratic: Quadratic, own: _OwnRows, point: _Point, i: int, cells: np.ndarray
 ) -> System:
     """A child's system, with its barriers on the diagonal, inverted."""
-    inverse = inverse_of_child(quadratic, i, cells, point.z[i][cells] / point.x[i][cells])
-    give = own.give[i, : own.n[i]].copy()
+    barrier, give = np.empty(cells.size), np.empty(own.n[i])
+    rows = np.empty((own.rows.shape[1], cells.size), dtype=np.int64)
+    for a in range(cells.size):
+        barrier[a] = point.z[i, cells[a]] / point.x[i, cells[a]]
+        for q in range(rows.shape[0]):
+            rows[q, a] = own.rows[i, q, cells[a]]
     for r in range(give.size):
+        give[r] = own.give[i, r]
         if own.sign[i, r] != 0.0:
             give[r] += point.v[i, r] / point.w[i, r]
-    return eliminate(inverse, own.rows[i][:, cells], give)
+    return eliminate(inverse_of_child(quadratic, i, cells, barrier), rows, give)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -208,30 +244,37 @@ def _step(
     point: _Point,
     residual: _Residual,
     products: tuple[np.ndarray, np.ndarray],
-    cells: list[np.ndarray],
+    cells: np.ndarray,
+    n_cells: np.ndarray,
     systems: list[System],
     factor: np.ndarray,
 ) -> _Point:
     """The step that takes x z and v w to `products`, a pair of (c, k) and (c, R), as far as the
-    linearised equations know."""
+    linearised equations know. Child i's cells are the first n_cells[i] of cells[i]."""
     c, k = point.x.shape
     x, z = np.zeros((c, k)), np.zeros((c, k))
     v, w, eta = np.zeros(own.sums.shape), np.zeros(own.sums.shape), np.zeros(own.sums.shape)
-    y = np.zeros(point.y.size)
-    right = -residual.shared
+    y, right = np.zeros(point.y.size), np.empty(point.y.size)
+    for r in range(right.size):
+        right[r] = -residual.shared[r]
     for sweep in range(2):
         if sweep == 1 and y.size > 0:
             y = solve_factorised(factor, right)
         for i in range(c):
-            if systems[i][0].shape[0] == cells[i].size:
+            free = cells[i, : n_cells[i]]
+            if systems[i][0].shape[0] == free.size:
                 system = systems[i]
             else:
-                system = _system(quadratic, own, point, i, cells[i])
-            rows = shared_rows(constraints, i, cells[i])
-            change = (products[0][i] - point.x[i] * point.z[i])[cells[i]]
-            force = residual.cells[i][cells[i]] + change / point.x[i][cells[i]]
-            miss = residual.own[i, : own.n[i]].copy()
+                system = _system(quadratic, own, point, i, free)
+            rows = shared_rows(constraints, i, free)
+            change, force = np.empty(free.size), taken(residual.cells[i], free)
+            for a in range(free.size):
+                j = free[a]
+                change[a] = products[0][i, j] - point.x[i, j] * point.z[i, j]
+                force[a] += change[a] / point.x[i, j]
+            miss = np.empty(own.n[i])
             for r in range(miss.size):
+                miss[r] = residual.own[i, r]
                 if own.sign[i, r] != 0.0:
                     moved = products[1][i, r] - point.v[i, r] * (
                         point.w[i, r] - residual.slacks[i, r]
@@ -239,12 +282,15 @@ def _step(
                     miss[r] -= own.sign[i, r] * moved / point.w[i, r]
             if sweep == 0:
                 if y.size > 0:
-                    add_to_rows(right, rows, step_of_child(system, force, miss)[0])
+                    step, multiplier = step_of_child(system, force, miss)
+                    add_to_rows(right, rows, step, 1.0)
                 continue
-            subtract_of_rows(force, rows, y)
-            step, eta[i, : miss.size] = step_of_child(system, force, miss)
+            add_of_rows(force, rows, y, -1.0)
+            step, multiplier = step_of_child(system, force, miss)
+            for r in range(miss.size):
+                eta[i, r] = multiplier[r]
             for a in range(step.size):
-                j = cells[i][a]
+                j = free[a]
                 x[i, j] = step[a]
                 z[i, j] = (change[a] - point.z[i, j] * step[a]) / point.x[i, j]
             for r in range(miss.size):
@@ -259,10 +305,48 @@ def _step(
 def _reach(values: np.ndarray, steps: np.ndarray) -> float:
     """Longest step, 1 at most, that leaves all values at least zero."""
     reach = 1.0
-    for value, step in zip(values.flat, steps.flat):  # noqa: B905  numba knows no `strict`
-        if step < 0.0 and -value > reach * step:
-            reach = -value / step
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            value, step = values[i, j], steps[i, j]
+            if step < 0.0 and -value > reach * step:
+                reach = -value / step
     return reach
+
+
+@njit(cache=True, nogil=True)
+def _joint_reach(point: _Point, step: _Point) -> float:
+    """Longest step, 1 at most, that leaves cells, slacks and their multipliers at least zero."""
+    reach = min(_reach(point.x, step.x), _reach(point.z, step.z))
+    return min(reach, min(_reach(point.v, step.v), _reach(point.w, step.w)))
+
+
+@njit(cache=True, nogil=True)
+def _moved_products(
+    values: np.ndarray, steps: np.ndarray, others: np.ndarray, other_steps: np.ndarray, reach: float
+) -> float:
+    """Sum of the products of values and others, `reach` of their steps further."""
+    total = 0.0
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            moved = others[i, j] + reach * other_steps[i, j]
+            total += (values[i, j] + reach * steps[i, j]) * moved
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _aim(products: np.ndarray, aim: float, share: float, x: np.ndarray, z: np.ndarray) -> None:
+    """Write what products are to be: `aim`, less a share of what the steps multiply to."""
+    for i in range(products.shape[0]):
+        for j in range(products.shape[1]):
+            products[i, j] = aim - share * x[i, j] * z[i, j]
+
+
+@njit(cache=True, nogil=True)
+def _move(values: np.ndarray, steps: np.ndarray, reach: float) -> None:
+    """Add `reach` times the steps to the values."""
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            values[i, j] += reach * steps[i, j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -278,24 +362,33 @@ def _iterate(
     shared_give, pin_give, type_give = softness_of_rows(quadratic, constraints, softness)
     own = _own_rows(constraints, pin_give, type_give)
     point = _first_point(quadratic, constraints, own, start)
+    # What is in records is written by these names: numba 0.68 may lose writes through a record.
     x, z, v, w, eta, y = point
-    cells = [np.flatnonzero(constraints.allowed[i]) for i in range(c)]
+    cells, n_cells = np.empty((c, k), dtype=np.int64), np.zeros(c, dtype=np.int64)
     systems = [(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0))) for _ in range(c)]
-    entries = 0
-    n_products = int(np.count_nonzero(own.sign))
-    size: float = max(1.0, start.max())
-    slope_size = 1e-300
+    entries, n_products = 0, 0
+    size, slope_size = 1.0, 1e-300
     if constraints.has_parent:
-        size = max(size, constraints.parent.max())
+        for j in range(k):
+            size = max(size, constraints.parent[j])
     slope, scratch = np.empty(k), np.empty(quadratic.answers.shape[1])
+    nothing = np.zeros(k)
     for i in range(c):
-        entries += cells[i].size ** 2
-        n_products += cells[i].size
-        slope_of(quadratic, i, np.zeros(k), scratch, slope)
-        for j in cells[i]:
-            slope_size = max(slope_size, abs(slope[j]))
+        slope_of(quadratic, i, nothing, scratch, slope)
+        for j in range(k):
+            size = max(size, start[i, j])
+            if constraints.allowed[i, j]:
+                cells[i, n_cells[i]] = j
+                n_cells[i] += 1
+                slope_size = max(slope_size, abs(slope[j]))
+        entries += n_cells[i] * n_cells[i]
+        n_products += n_cells[i]
+        for r in range(own.n[i]):
+            n_products += own.sign[i, r] != 0.0
+    of_cells, of_slacks = np.zeros((c, k)), np.zeros(own.sums.shape)
+    aims = (of_cells, of_slacks)
     iteration, is_solved, before = 0, False, np.inf
-    best_x, best_primal, best_dual, best_gap, best_iteration = x.copy(), 0.0, 0.0, np.inf, 0
+    best_x, best_primal, best_dual, best_gap, best_iteration = x, 0.0, 0.0, np.inf, 0
     while True:
         residual, primal, dual, gap = _residual(quadratic, constraints, own, point)
         # Margins held from earlier passes may disagree by rounding, which no step can mend.
@@ -305,44 +398,45 @@ def _iterate(
         is_solved = is_met and dual <= 1e-11 * slope_size and gap <= GAP * objective
         is_near = primal <= ROUNDING and dual <= MOST_SLOPE * slope_size
         if is_solved or (is_near and gap <= min(MOST_GAP * objective, best_gap)):
-            best_x, best_primal, best_dual, best_gap = x.copy(), primal, dual, gap
+            best_x = block_of(x, 0, c, 0, k)
+            best_primal, best_dual, best_gap = primal, dual, gap
             best_iteration = iteration
         is_stuck = np.isfinite(best_gap) and iteration >= best_iteration + PATIENCE
         if is_solved or is_stuck or iteration == max_iterations or not np.isfinite(gap):
             break
         iteration += 1
         mu = gap / max(n_products, 1)
-        schur = np.diag(shared_give)
+        schur = with_diagonal(shared_give)
         for i in range(c):
-            system = _system(quadratic, own, point, i, cells[i])
+            free = cells[i, : n_cells[i]]
+            system = _system(quadratic, own, point, i, free)
             if entries <= most_entries:
                 systems[i] = system
             if schur.size > 0:
-                add_child(schur, system[0], shared_rows(constraints, i, cells[i]))
+                add_child(schur, system[0], shared_rows(constraints, i, free))
         factor = factorised(schur)
-        aims = (np.zeros((c, k)), np.zeros(own.sums.shape))
-        guess = _step(quadratic, constraints, own, point, residual, aims, cells, systems, factor)
-        reach = min(
-            min(_reach(point.x, guess.x), _reach(point.z, guess.z)),
-            min(_reach(point.v, guess.v), _reach(point.w, guess.w)),
-        )
-        reached = ((point.x + reach * guess.x) * (point.z + reach * guess.z)).sum()
-        reached += ((point.v + reach * guess.v) * (point.w + reach * guess.w)).sum()
-        aim = mu * (reached / gap) ** 3 if gap > 0.0 else 0.0
-        # The guess's second-order terms misled where little of its way could be gone.
-        share = reach * reach
-        aims = (aim - share * guess.x * guess.z, aim - share * guess.v * guess.w)
-        step = _step(quadratic, constraints, own, point, residual, aims, cells, systems, factor)
-        reach = STEP * min(
-            min(_reach(point.x, step.x), _reach(point.z, step.z)),
-            min(_reach(point.v, step.v), _reach(point.w, step.w)),
-        )
-        x += reach * step.x
-        z += reach * step.z
-        v += reach * step.v
-        w += reach * step.w
-        eta += reach * step.eta
-        y += reach * step.y
+        _aim(of_cells, 0.0, 0.0, point.x, point.z)
+        _aim(of_slacks, 0.0, 0.0, point.v, point.w)
+        for is_guess in (True, False):
+            step = _step(
+                quadratic, constraints, own, point, residual, aims, cells, n_cells, systems, factor
+            )
+            reach = _joint_reach(point, step)
+            if is_guess:
+                reached = _moved_products(point.x, step.x, point.z, step.z, reach)
+                reached += _moved_products(point.v, step.v, point.w, step.w, reach)
+                aim = mu * (reached / gap) ** 3 if gap > 0.0 else 0.0
+                # The guess's second-order terms misled where little of its way could be gone.
+                _aim(of_cells, aim, reach * reach, step.x, step.z)
+                _aim(of_slacks, aim, reach * reach, step.v, step.w)
+        reach *= STEP
+        _move(x, step.x, reach)
+        _move(z, step.z, reach)
+        _move(v, step.v, reach)
+        _move(w, step.w, reach)
+        _move(eta, step.eta, reach)
+        for r in range(y.size):
+            y[r] += reach * step.y[r]
     if np.isfinite(best_gap):
         return best_x, iteration, True, best_primal, best_dual / slope_size, best_gap
     return x, iteration, False, primal, dual / slope_size, gap

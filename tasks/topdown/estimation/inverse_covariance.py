@@ -60,15 +60,25 @@ class InverseCovariance(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def number_of_levels(levels: np.ndarray) -> int:
+    """One more than the largest level, 0 where there is none."""
+    largest = -1
+    for a in range(levels.size):
+        largest = max(largest, levels[a])
+    return largest + 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(order, starts): positions sorted by level, stably, and where each level's begin."""
-    n_levels = levels.max() + 1 if levels.size else 0
+    n_levels = number_of_levels(levels)
     starts = np.zeros(n_levels + 1, dtype=np.int64)
-    for level in levels:
-        starts[level + 1] += 1
+    for a in range(levels.size):
+        starts[levels[a] + 1] += 1
+    place = np.empty(n_levels, dtype=np.int64)
     for level in range(n_levels):
         starts[level + 1] += starts[level]
-    place = starts[:-1].copy()
+        place[level] = starts[level]
     order = np.empty(levels.size, dtype=np.int64)
     for a in range(levels.size):
         order[place[levels[a]]] = a
@@ -83,7 +93,7 @@ def _product(covariance: InverseCovariance, i: int, y: np.ndarray, out: np.ndarr
     classes = covariance.class_of_cell
     n = within.shape[0]
     sums = np.zeros(n)
-    by_level = np.zeros((covariance.level_of_cell.max() + 1, n))
+    by_level = np.zeros((number_of_levels(covariance.level_of_cell), n))
     for j in range(y.size):
         if y[j] != 0.0:
             sums[classes[j]] += y[j]
@@ -97,7 +107,10 @@ def _product(covariance: InverseCovariance, i: int, y: np.ndarray, out: np.ndarr
 @njit(cache=True, nogil=True, error_model="numpy")
 def covariance_slope(covariance: InverseCovariance, i: int, x: np.ndarray, out: np.ndarray) -> None:
     """Write minus the gradient of child i's objective at its cells `x` (k,) to `out`."""
-    _product(covariance, i, x - covariance.centre[i], out)
+    y = np.empty(x.size)
+    for j in range(x.size):
+        y[j] = x[j] - covariance.centre[i, j]
+    _product(covariance, i, y, out)
     for j in range(x.size):
         out[j] = covariance.pull[i, j] - out[j]
 
@@ -106,9 +119,10 @@ def covariance_slope(covariance: InverseCovariance, i: int, x: np.ndarray, out: 
 def covariance_distance(covariance: InverseCovariance, x: np.ndarray) -> float:
     """The objective at `x` (c, k)."""
     total = 0.0
-    product = np.empty(x.shape[1])
+    y, product = np.empty(x.shape[1]), np.empty(x.shape[1])
     for i in range(x.shape[0]):
-        y = x[i] - covariance.centre[i]
+        for j in range(y.size):
+            y[j] = x[i, j] - covariance.centre[i, j]
         _product(covariance, i, y, product)
         total += 0.5 * np.dot(y, product) - np.dot(covariance.pull[i], y) + covariance.rest[i]
     return total
@@ -133,26 +147,35 @@ def blocks_inverse(
     order, starts = cells_by_level(levels)
     inverse, reach = np.zeros((f, f)), np.zeros((f, n))
     for level in range(starts.size - 1):
-        here = order[starts[level] : starts[level + 1]]
-        if here.size == 0:
+        first, size = starts[level], starts[level + 1] - starts[level]
+        if size == 0:
             continue
-        block = np.empty((here.size, here.size))
-        for a in range(here.size):
-            for b in range(here.size):
-                block[a, b] = within[classes[here[a]], classes[here[b]]]
-            block[a, a] += extra[here[a]]
+        block = np.empty((size, size))
+        for a in range(size):
+            here = order[first + a]
+            for b in range(size):
+                block[a, b] = within[classes[here], classes[order[first + b]]]
+            block[a, a] += extra[here]
         block = definite_inverse(block)
-        for a in range(here.size):
-            for b in range(here.size):
-                inverse[here[a], here[b]] = block[a, b]
-                reach[here[a], classes[here[b]]] += block[a, b]
+        for a in range(size):
+            here = order[first + a]
+            for b in range(size):
+                there = order[first + b]
+                inverse[here, there] = block[a, b]
+                reach[here, classes[there]] += block[a, b]
     compliance = np.zeros((n, n))
     for a in range(f):
-        compliance[classes[a]] += reach[a]
+        for u in range(n):
+            compliance[classes[a], u] += reach[a, u]
     middle = np.dot(across, compliance)
     for u in range(n):
         middle[u, u] += 1.0
-    middle = np.linalg.solve(middle, across)
-    middle = 0.5 * (middle + middle.T)
-    inverse -= np.dot(np.dot(reach, middle), reach.T)
+    solved = np.linalg.solve(middle, across)
+    for u in range(n):
+        for v in range(n):
+            middle[u, v] = 0.5 * (solved[u, v] + solved[v, u])
+    taken = np.dot(np.dot(reach, middle), reach.T)
+    for a in range(f):
+        for b in range(f):
+            inverse[a, b] -= taken[a, b]
     return inverse

@@ -164,10 +164,14 @@ def _grow(network: Network) -> _Trees:
     """The trees of the network's children."""
     c, k = network.fraction.shape
     n_levels = network.labels.shape[0]
-    n_leaves = np.count_nonzero(network.fraction)
+    n_leaves = 0
+    for i in range(c):
+        for j in range(k):
+            n_leaves += network.fraction[i, j] != 0
     wanted, level_of = _sums(network, network.fraction), np.empty(network.low.size, dtype=np.int64)
     for level in range(n_levels):
-        level_of[network.level_starts[level] : network.level_starts[level + 1]] = level
+        for v in range(network.level_starts[level], network.level_starts[level + 1]):
+            level_of[v] = level
     first_leaf, first_node = np.zeros(c + 1, dtype=np.int64), np.zeros(c + 1, dtype=np.int64)
     cell = np.empty(n_leaves, dtype=np.int64)
     leaf_parent = np.empty(n_leaves, dtype=np.int64)
@@ -183,7 +187,8 @@ def _grow(network: Network) -> _Trees:
     n, n_nodes, n_parts = 0, 0, 0
     for i in range(c):
         first = n
-        for j in network.order:
+        for position in range(k):
+            j = network.order[position]
             if network.fraction[i, j] > 0:
                 cell[n] = j
                 leaf_of[i, j] = n
@@ -273,8 +278,9 @@ def _sort(
                     spare[to] = leaf[right]
                     right += 1
                 to += 1
-            leaf[a:end] = spare[a:end]
-            a = end
+            while a < end:
+                leaf[a] = spare[a]
+                a += 1
         width *= 2
 
 
@@ -286,10 +292,11 @@ def _choose(network: Network, trees: _Trees) -> np.ndarray:
     of its children's orders merged by marginal cost: costs are convex, and trees are nested.
     """
     n_leaves = trees.cell.size
-    cost = trees.leaf_cost.copy()
-    leaf, spare = np.arange(n_leaves), np.empty(n_leaves, dtype=np.int64)
-    share = np.empty(n_leaves, dtype=np.int64)
+    cost, share = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
+    leaf, spare = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
     chosen = np.zeros(n_leaves, dtype=np.bool_)
+    for a in range(n_leaves):
+        cost[a], leaf[a] = trees.leaf_cost[a], a
     for i in range(network.fraction.shape[0]):
         for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
             share[a] = network.fraction[i, trees.cell[a]]
@@ -323,7 +330,9 @@ def _first_state(network: Network, trees: _Trees, chosen: np.ndarray) -> _State:
         chosen, ones, np.empty(n_nodes, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
     )
     for v in range(n_nodes):
-        ones[v] = np.count_nonzero(chosen[trees.start[v] : trees.stop[v]])
+        ones[v] = 0
+        for a in range(trees.start[v], trees.stop[v]):
+            ones[v] += chosen[a]
         _price(network, trees, state, v)
     return state
 
@@ -340,7 +349,8 @@ def _relax(network: Network, trees: _Trees, state: _State, ways: _Ways, i: int) 
     if first == last:
         return False
     is_shorter = False
-    here[: last - first] = NO_PATH
+    for v in range(last - first):
+        here[v] = NO_PATH
     for a in range(first_leaf, last_leaf):
         if state.chosen[a]:
             way = length[trees.cell[a]] - trees.leaf_cost[a] * HOPS
@@ -475,6 +485,15 @@ def _send(
 
 
 @njit(cache=True, nogil=True)
+def _is_any(values: np.ndarray) -> bool:
+    """Whether any value (n,) is not zero."""
+    for v in range(values.size):
+        if values[v] != 0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
 def _balance(network: Network, trees: _Trees, state: _State, excess: np.ndarray) -> int:
     """Move ones until no vertex has too many or too few; the number moved, -1 if that cannot be.
 
@@ -484,15 +503,17 @@ def _balance(network: Network, trees: _Trees, state: _State, excess: np.ndarray)
     n_vertices = excess.size
     price = np.zeros(n_vertices, dtype=np.int64)
     path = np.empty(n_vertices, dtype=np.int64)
-    widest = np.max(trees.first_node[1:] - trees.first_node[:-1])
+    widest = 0
+    for i in range(network.fraction.shape[0]):
+        widest = max(widest, trees.first_node[i + 1] - trees.first_node[i])
     length, origin = np.empty(n_vertices, dtype=np.int64), np.empty(n_vertices, dtype=np.int64)
     via = np.empty(n_vertices, dtype=np.int64)
     here, source = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
     ways = _Ways(length, origin, via, here, source)
     n_moved = 0
-    while excess.any():
-        origin[:] = -1
+    while _is_any(excess):
         for v in range(n_vertices):
+            origin[v] = -1
             length[v] = price[v] * HOPS if excess[v] > 0 else NO_PATH
         is_shorter = True
         while is_shorter:
@@ -553,7 +574,11 @@ def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
             return INFEASIBLE, y, 0, 0
 
     n_cells = network.residual.size
-    excess = np.concatenate((-network.residual, network.group_residual))
+    excess = np.empty(n_cells + network.group_residual.size, dtype=np.int64)
+    for j in range(n_cells):
+        excess[j] = -network.residual[j]
+    for g in range(network.group_residual.size):
+        excess[n_cells + g] = network.group_residual[g]
     for i in range(y.shape[0]):
         group = network.group_of_child[i]
         for j in range(y.shape[1]):
@@ -561,10 +586,12 @@ def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
                 excess[j] += y[i, j]
             if group >= 0:
                 excess[n_cells + group] -= y[i, j]
-    if excess.sum() != 0:
+    total, n_moved = 0, 0
+    for v in range(excess.size):
+        total += excess[v]
+    if total != 0:
         return INFEASIBLE, y, 0, 0
-    n_moved = 0
-    if excess.any():
+    if _is_any(excess):
         n_moved = _balance(network, trees, state, excess)
         if n_moved < 0:
             return INFEASIBLE, y, 0, 0

@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.dense_matrices import SMALL, definite_inverse
+from spineflow.tasks.topdown.estimation.dense_matrices import (
+    SMALL,
+    block_of,
+    definite_inverse,
+)
 from spineflow.tasks.topdown.estimation.inverse_covariance import (
     InverseCovariance,
     blocks_inverse,
@@ -74,9 +78,19 @@ PROXIMAL_WEIGHT = 1e-2
 
 
 @njit(cache=True, nogil=True)
+def bounds_of(numbers: np.ndarray) -> tuple[int, int]:
+    """The smallest and the largest of some numbers (n,), of which there is one at least."""
+    least, most = numbers[0], numbers[0]
+    for j in range(1, numbers.size):
+        least, most = min(least, numbers[j]), max(most, numbers[j])
+    return least, most
+
+
+@njit(cache=True, nogil=True)
 def _refines(fine: np.ndarray, coarse: np.ndarray, first: int, scratch: np.ndarray) -> bool:
     """Whether cells that share a row of `fine`, from number `first` on, share one of `coarse`."""
-    scratch[:] = -1
+    for j in range(scratch.size):
+        scratch[j] = -1
     for j in range(fine.size):
         row = fine[j] - first
         if scratch[row] < 0:
@@ -96,8 +110,8 @@ def factored(
     first = np.empty(n_queries, dtype=np.int64)
     size = np.empty(n_queries, dtype=np.int64)
     for q in range(n_queries):
-        first[q] = labels[q].min()
-        size[q] = labels[q].max() - first[q] + 1
+        first[q], last = bounds_of(labels[q])
+        size[q] = last - first[q] + 1
     scratch = np.empty(k, dtype=np.int64)
     order = np.argsort(-size, kind="mergesort")
     home = np.full(n_queries, -1, dtype=np.int64)
@@ -175,7 +189,8 @@ def slope_of(
         return
     labels = quadratic.labels
     n_queries, k = labels.shape
-    residual[:] = quadratic.answers[i]
+    for r in range(residual.size):
+        residual[r] = quadratic.answers[i, r]
     for j in range(k):
         out[j] = 0.0
         if x[j] != 0.0:
@@ -197,11 +212,12 @@ def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
     n_queries, k = labels.shape
     first, last = np.empty(n_queries, dtype=np.int64), np.empty(n_queries, dtype=np.int64)
     for q in range(n_queries):
-        first[q], last[q] = labels[q].min(), labels[q].max()
+        first[q], last[q] = bounds_of(labels[q])
     distance = 0.0
     residual = np.empty(quadratic.answers.shape[1])
     for i in range(x.shape[0]):
-        residual[:] = -quadratic.answers[i]
+        for r in range(residual.size):
+            residual[r] = -quadratic.answers[i, r]
         for q in range(n_queries):
             for j in range(k):
                 residual[labels[q, j]] += x[i, j]
@@ -219,8 +235,13 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
     diagonal (f,) is D, coarse (r, r) is C, rows (n_coarse, f) the rows of A that hold each cell.
     """
     r = coarse.shape[0]
-    matrix = coarse.copy()
-    tiny = TINY * max(np.trace(coarse) / r, diagonal.min())
+    matrix = block_of(coarse, 0, r, 0, r)
+    trace, least = 0.0, diagonal[0]
+    for a in range(r):
+        trace += coarse[a, a]
+    for j in range(diagonal.size):
+        least = min(least, diagonal[j])
+    tiny = TINY * max(trace / r, least)
     for a in range(r):
         matrix[a, a] += tiny
     matrix = definite_inverse(matrix)
@@ -235,33 +256,44 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
 def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Inverse (f, f) of D + A' C A; see `thin_inverse`, which is taken where it saves work."""
     f, n_coarse = diagonal.size, rows.shape[0]
-    is_present = np.zeros(coarse.shape[0] if f > SMALL else 0, dtype=np.bool_)
+    matrix = np.zeros((f, f))
+    # The rows that hold a cell, numbered among themselves, where fewer rows may save work.
+    number = np.full(coarse.shape[0] if f > SMALL else 0, -1, dtype=np.int64)
+    present = np.empty(number.size, dtype=np.int64)
+    n_present = 0
     if f > SMALL:
         for s in range(n_coarse):
             for a in range(f):
-                is_present[rows[s, a]] = True
-    present = np.flatnonzero(is_present)
-    if f <= SMALL or THIN * present.size > f:
-        matrix = np.diag(diagonal)
+                number[rows[s, a]] = 0
+        for r in range(number.size):
+            if number[r] == 0:
+                number[r] = n_present
+                present[n_present] = r
+                n_present += 1
+    if f <= SMALL or THIN * n_present > f:
+        for a in range(f):
+            matrix[a, a] = diagonal[a]
         for s in range(n_coarse):
             for a in range(f):
-                source, line = coarse[rows[s, a]], matrix[a]
+                row = rows[s, a]
                 for d in range(f):
-                    line[d] += source[rows[s, d]]
+                    matrix[a, d] += coarse[row, rows[s, d]]
         return definite_inverse(matrix)
-    number = np.zeros(coarse.shape[0], dtype=np.int64)
-    number[present] = np.arange(present.size)
     few = np.empty((n_coarse, f), dtype=np.int64)
     for s in range(n_coarse):
         for a in range(f):
             few[s, a] = number[rows[s, a]]
-    inner = thin_inverse(diagonal, coarse[present][:, present].copy(), few)
-    matrix = np.zeros((f, f))
-    line = np.empty(present.size)
+    inner = np.empty((n_present, n_present))
+    for r in range(n_present):
+        for t in range(n_present):
+            inner[r, t] = coarse[present[r], present[t]]
+    inner = thin_inverse(diagonal, inner, few)
+    line = np.empty(n_present)
     for a in range(f):
-        line[:] = 0.0
-        for s in range(n_coarse):
-            line -= inner[few[s, a]]
+        for r in range(n_present):
+            line[r] = 0.0
+            for s in range(n_coarse):
+                line[r] -= inner[few[s, a], r]
         for s in range(n_coarse):
             for d in range(f):
                 matrix[a, d] += line[few[s, d]]
@@ -277,18 +309,22 @@ def inverse_of_child(
 ) -> np.ndarray:
     """Inverse (f, f) of child i's matrix on `cells` (f,), with `extra` (f,) on the diagonal."""
     covariance = quadratic.covariance
+    f = cells.size
     if covariance.within.shape[0] > 0:
-        return blocks_inverse(
-            covariance.within[i],
-            covariance.across[i],
-            covariance.class_of_cell[cells],
-            covariance.level_of_cell[cells],
-            extra,
-        )
+        classes, levels = np.empty(f, dtype=np.int64), np.empty(f, dtype=np.int64)
+        for a in range(f):
+            classes[a] = covariance.class_of_cell[cells[a]]
+            levels[a] = covariance.level_of_cell[cells[a]]
+        return blocks_inverse(covariance.within[i], covariance.across[i], classes, levels, extra)
     profile, scale = quadratic.profile[i], quadratic.scale[i]
-    diagonal = quadratic.diagonal[profile] + extra / scale
-    rows = np.empty((quadratic.coarse_rows.shape[0], cells.size), dtype=np.int64)
-    for s in range(rows.shape[0]):
-        for a in range(cells.size):
+    diagonal = np.empty(f)
+    rows = np.empty((quadratic.coarse_rows.shape[0], f), dtype=np.int64)
+    for a in range(f):
+        diagonal[a] = quadratic.diagonal[profile] + extra[a] / scale
+        for s in range(rows.shape[0]):
             rows[s, a] = quadratic.coarse_rows[s, cells[a]]
-    return inverse_of_sum(diagonal, quadratic.coarse[profile], rows) / scale
+    inverse = inverse_of_sum(diagonal, quadratic.coarse[profile], rows)
+    for a in range(f):
+        for d in range(f):
+            inverse[a, d] /= scale
+    return inverse
