@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from spineflow.geography.generate import NationalSizes
 from spineflow.tasks.census.inputs import check_inputs
 
 BENCHMARKS = sorted((Path(__file__).parent / "benchmarks").glob("*.py"))
@@ -45,5 +46,8 @@ def test_a_generated_nation_is_an_input(tmp_path: Path) -> None:
     assert units == result.histograms["units"].sum() + facilities.sum()
     assert blocks == len(result.geography) == round(8_132_968 / 1600)
     assert len(result.state_totals) == 51
+    geocode = result.geography["block_geocode"].str
+    sizes = NationalSizes().scaled(1 / 1600)
+    assert (geocode[:5].nunique(), geocode[:11].nunique()) == (sizes.counties, sizes.tracts)
     assert facilities.sum(axis=0).all()
     assert result.geography["AIANNHCE"].ne("9999").any()

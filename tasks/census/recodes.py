@@ -7,7 +7,7 @@ looked up for the rows. It is defined, that is not negative, exactly for the dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from spineflow.tasks.census.declarations import AttributeDeclaration, CodeRange, Codes
@@ -59,6 +59,10 @@ class Recode:
     attribute: str
     levels: tuple[str, ...]
     rules: tuple[tuple[int, Mapping[str, CodeSet]], ...]
+    _level_of: dict[str | None, int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Levels of values that were asked for, since every batch of a table asks for the same."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,10 +71,14 @@ class Recode:
 
     def level_of(self, value: str | None) -> int:
         """Level of one value of a recode of one column; -1 where no level has it."""
-        return next(
-            (level for level, where in self.rules if all(c.holds(value) for c in where.values())),
-            UNKNOWN,
-        )
+        known = self._level_of.get(value)
+        if known is not None:
+            return known
+        for level, where in self.rules:
+            if all(codes.holds(value) for codes in where.values()):
+                self._level_of[value] = level
+                return level
+        return UNKNOWN
 
     def evaluate(self, columns: Mapping[str, CodedColumn], n_rows: int) -> np.ndarray:
         """Level of every row, shape `(n_rows,)`, int16; -1 where no level fits."""

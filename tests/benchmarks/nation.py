@@ -154,8 +154,8 @@ def _geography(
     columns = {"OIDTABBLK": first + np.arange(len(geocode))}
     left = geocode
     for name, digits in parts.items():
-        columns[name], left = (each.astype(np.int32) for each in np.divmod(left, 10**digits))
-        left = left.astype(np.int64)
+        part, left = np.divmod(left, 10**digits)
+        columns[name] = part.astype(np.int32)
     further = {"AIANNHCE": "aian", "COUSUBFP": "mcd", "PLACEFP": "place", "SDUNI": "SDUNI"}
     return columns | {ours: blocks[name][rows].astype(np.int32) for ours, name in further.items()}
 
