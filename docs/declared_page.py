@@ -20,6 +20,7 @@ PLACES = {
     "CensusGeography": "`[census.geography]`",
     "CategoryDeclaration": "`[census.geography.categories.<name>]`",
     "BranchDeclaration": "`[census.geography.branch]`",
+    "EntityColumns": "`[census.geography.entities.<level>]`",
     "AttributeDeclaration": "`[census.attributes.<name>]`",
     "LevelRule": "An entry of `rules`",
     "CodeRange": "A range among the codes of a level",

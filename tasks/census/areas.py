@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from spineflow.geography.declared import GEOCODE, Units, area_paths, declared_units
 from spineflow.tasks.census.declarations import CensusGeography
+from spineflow.tasks.census.entities import refuse_unfit_descriptions
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import Field, TableLayout
@@ -85,16 +86,21 @@ def _number_in(known: Mapping[str, int], code: str | None) -> int:
 
 
 def load_areas(
-    files: Sequence[InputFile], declared: CensusGeography, evidence: EvidenceTally
+    files: Sequence[InputFile],
+    declared: CensusGeography,
+    evidence: EvidenceTally,
+    further: Collection[str] = (),
 ) -> Areas:
     """Read the table of areas and sort it by path.
 
     Evidence: blank codes of every geolevel, and rows of one path. A geolevel just above the last
-    may have no column, where the spine forms it.
+    may have no column, where the spine forms it. `further` columns must be there. Raises
+    UnreadableInput, for entities whose areas disagree on their names or points too.
     """
     table, below = declared.table, declared.geolevels[1:]
     column_of = {name: declared.columns.get(name, name) for name in below}
-    required = tuple(column_of[name] for name in below if name != _formed(declared))
+    own = [column_of[name] for name in below if name != _formed(declared)]
+    required = (*own, *sorted(set(further) - set(own)))
     parts: list[dict[str, np.ndarray]] = []
     layout = text_layout(table, tuple(column_of.values()))
     for each in files:
@@ -122,6 +128,7 @@ def load_areas(
     evidence.add_mask(table, "repeated_area", repeated)
     frame = frame.iloc[order].reset_index(drop=True)
     frame.insert(0, GEOCODE, pd.array(path[order], dtype="str"))
+    refuse_unfit_descriptions(frame, declared, files[0])
     return Areas(frame, columns, declared_units(frame, declared.geolevels))
 
 

@@ -20,6 +20,7 @@ from spineflow.tasks.census.declarations import (
     CoarseningDeclaration,
     CodePart,
     CodeRange,
+    EntityColumns,
     HeldToDeclaration,
     LargestGroupDeclaration,
     QuantityDeclaration,
@@ -466,6 +467,14 @@ def _check_table(
     schema = schemas[table.universe].of(declared.universes[table.universe].attributes)
     marginal_query(schema, table.query)
     table_cells(table, schema)
+    if declared.geography is not None and declared.geography.entities:
+        taken = {*schema.attributes, *(coarsening.name for coarsening in schema.coarsenings)}
+        twice = sorted(taken & {*EntityColumns.model_fields})
+        if twice:
+            raise ValueError(
+                f"table {table.name!r} would have two columns {twice[0]!r}; rename the attribute "
+                "or coarsening, or take census.geography.entities out"
+            )
     if not table.levels and not declared.summary_levels:
         raise ValueError(f"table {table.name!r} needs levels, which the census declares none of")
     if [other.name for other in declared.tables].count(table.name) > 1:

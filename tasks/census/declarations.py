@@ -328,6 +328,28 @@ class BranchDeclaration(Part):
     """Codes of the areas of the branch."""
 
 
+class EntityColumns(Part):
+    """Columns of the table of areas that say what the entities of a level are called, and where
+    they are; every area of an entity repeats them, and tables of the level have them beside its
+    codes.
+    """
+
+    name: str | None = None
+    """Column with the name."""
+    latitude: str | None = None
+    """Column with the latitude of a point inside, in degrees."""
+    longitude: str | None = None
+    """Column with its longitude."""
+
+    @model_validator(mode="after")
+    def _tells_something(self) -> EntityColumns:
+        if self.name is None and self.latitude is None:
+            raise ValueError("needs a name, or a latitude and a longitude")
+        if (self.latitude is None) != (self.longitude is None):
+            raise ValueError("needs latitude and longitude, or neither")
+        return self
+
+
 class CensusGeography(Part):
     """The table of areas, and the geolevels that its columns make."""
 
@@ -342,6 +364,9 @@ class CensusGeography(Part):
     """Off-spine entities by name."""
     branch: BranchDeclaration | None = None
     """Areas that form a branch of their own."""
+    entities: dict[str, EntityColumns] = {}
+    """Names and points of entities, by the geolevel, or another column that tables have as a
+    level."""
 
 
 class TableRows(Part):

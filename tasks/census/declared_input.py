@@ -16,6 +16,7 @@ from scipy import sparse
 from spineflow.tasks.census.areas import Areas, load_areas
 from spineflow.tasks.census.census import Bound, Census, Universe
 from spineflow.tasks.census.declared_rules import declared_rules
+from spineflow.tasks.census.entities import needed_columns
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.records import count_universe
@@ -74,7 +75,9 @@ def check_declared_input(
     counts: dict[str, sparse.csr_array] = {}
     table = census.areas.table
     try:
-        areas = load_areas(files[table], census.areas, evidence)
+        areas = load_areas(
+            files[table], census.areas, evidence, needed_columns(census.areas, census.tables)
+        )
         read.append(readable(table, True))
         for name in _needed(census, schemas):
             universe = census.universes[name]

@@ -487,7 +487,7 @@ def _send(
 @njit(cache=True, nogil=True)
 def _is_any(values: np.ndarray) -> bool:
     """Whether any value (n,) is not zero."""
-    for v in range(values.size):
+    for v in range(values.size):  # noqa: SIM110  numba compiles no such expression
         if values[v] != 0:
             return True
     return False

@@ -31,6 +31,9 @@ def generate_country(folder: Path, *, seed: int = 2020) -> None:
         "municipality": [f"m{i}" for i in municipality],
         "section": section,
         "school": ["none" if i % 7 == 0 else f"district {i}" for i in school],
+        "town": [f"{REGIONS[i]}, town {1 + j}" for i, j in zip(region, municipality, strict=True)],
+        "latitude": [f"{52 + 0.5 * i:.4f}" for i in region],
+        "longitude": [f"{-3 + 0.4 * j:.4f}" for j in municipality],
     }
     pacsv.write_csv(pa.table(areas), folder / "areas.csv")
 

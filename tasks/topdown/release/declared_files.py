@@ -7,7 +7,8 @@ column that counts them. Rows are ordered by area, then by cell.
 
 `tables/<name>.parquet` and `.csv` have a row for each entity of each summary level of the table and
 each answer to its query, zeros included: `level`, `code` (the path of a geounit, the value of any
-other column), a label for each attribute or coarsening that the query names, and `count`. A table
+other column), `name`, `latitude` and `longitude` where the geography declares them for a level of
+the table, a label for each attribute or coarsening that the query names, and `count`. A table
 of variables has their numbers from 1, `variable`, and what they count, `label`, in place of these.
 
 Both are text with pipes between the fields and a header, and follow from the estimates of the last
@@ -28,10 +29,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.geography.declared import declared_units
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.census import label_parts, table_variables
-from spineflow.tasks.census.declarations import TableDeclaration
+from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
+from spineflow.tasks.census.entities import described_columns, descriptions, entities
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
@@ -122,7 +123,7 @@ def write_declared_table(
     table: TableDeclaration,
     counts: sparse.csr_array,
     areas: pd.DataFrame,
-    geolevels: Sequence[str],
+    declared: CensusGeography,
     schema: Schema,
     directory: Path,
     *,
@@ -131,20 +132,21 @@ def write_declared_table(
     """Write one declared table; see the module's docstring. Areas with no code of a further column
     are in none of its entities.
     """
-    asked = TableAnswers.of(schema, table)
+    asked = TableAnswers.of(schema, table, described_columns(declared, table.levels))
     answers = counts @ asked.counted.T
     kinds = asked.kinds | {COUNT: pa.int64()}
 
     def batches() -> Iterator[dict[str, pa.Array]]:
         for level in table.levels:
-            number, code = entities(areas, geolevels, level)
+            number, code = entities(areas, declared.geolevels, level)
+            described = descriptions(areas, declared, level)
             used = number >= 0
             sums = np.zeros((len(code), answers.shape[1]), dtype=np.int64)
             for start in range(0, len(number), 1 << 14):
                 rows = slice(start, start + (1 << 14))
                 dense = answers[rows].toarray()
                 np.add.at(sums, number[rows][used[rows]], dense[used[rows]])
-            columns = asked.columns(level, code, np.arange(len(code)))
+            columns = asked.columns(level, code, np.arange(len(code)), described)
             yield columns | {COUNT: pa.array(sums.ravel(), pa.int64())}
 
     folder = directory / TABLES
@@ -159,13 +161,17 @@ class TableAnswers:
     counted : (a, n_cells) 0/1 matrix, the cells of each answer.
     labels : by name of an attribute or coarsening, the number of each answer's label (a,), and the
         labels.
+    described : what the table tells of its entities beside their codes, such as names.
     """
 
     counted: sparse.csr_array
     labels: Mapping[str, tuple[np.ndarray, Sequence[str]]]
+    described: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, schema: Schema, table: TableDeclaration) -> TableAnswers:
+    def of(
+        cls, schema: Schema, table: TableDeclaration, described: tuple[str, ...] = ()
+    ) -> TableAnswers:
         """Those that the table's query and its conditions leave, or its variables."""
         if table.rows:
             labels, masks = zip(*table_variables(table, schema), strict=True)
@@ -176,6 +182,7 @@ class TableAnswers:
                     VARIABLE: (number, [str(1 + i) for i in number]),
                     LABEL: (number, labels),
                 },
+                described,
             )
         query = marginal_query(schema, table.query)
         inside = schema.cells_where(table.where)
@@ -187,36 +194,38 @@ class TableAnswers:
                 name: (axes[schema.attributes.index(attribute)], labels)
                 for name, attribute, labels in label_parts(schema, table.query)
             },
+            described,
         )
 
     @property
     def kinds(self) -> dict[str, pa.DataType]:
         """Types of the columns that say what is counted."""
-        return {
-            name: pa.dictionary(pa.int32(), pa.string()) for name in ("level", "code", *self.labels)
-        }
+        names = ("level", "code", *self.described, *self.labels)
+        return {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
 
-    def columns(self, level: str, code: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
-        """These columns for the entities `numbers` (n,) of a summary level, answer after answer."""
+    def columns(
+        self,
+        level: str,
+        code: Sequence[str],
+        numbers: np.ndarray,
+        described: Mapping[str, Sequence[str]],
+    ) -> dict[str, pa.Array]:
+        """These columns for the entities `numbers` (n,) of a summary level, answer after answer.
+
+        `described` has the texts of all entities of the level, by what they tell.
+        """
         n, m = len(numbers), self.counted.shape[0]
         found = {
             "level": repeated(np.zeros(n * m), [level]),
             "code": repeated(np.repeat(numbers, m), code),
         }
+        for name in self.described:
+            texts = described.get(name)
+            numbered = np.zeros(n * m) if texts is None else np.repeat(numbers, m)
+            found[name] = repeated(numbered, [""] if texts is None else texts)
         for name, (label, labels) in self.labels.items():
             found[name] = repeated(np.tile(label, n), labels)
         return found
-
-
-def entities(
-    areas: pd.DataFrame, geolevels: Sequence[str], level: str
-) -> tuple[np.ndarray, Sequence[str]]:
-    """Number of each area's entity of a summary level, -1 for none, and the entities' codes."""
-    if level in geolevels:
-        units = declared_units(areas, geolevels)[level]
-        return units.number, units.path.tolist()
-    code, distinct = pd.factorize(areas[level].replace("", None), sort=True)
-    return code, distinct.tolist()
 
 
 def _dictionary(values: pd.Series) -> tuple[np.ndarray, pa.Array]:

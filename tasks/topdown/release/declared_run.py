@@ -44,7 +44,7 @@ def write_declared_tables(run: RunDirectory, settings: TopdownSettings) -> list[
             table,
             area_estimates(run, table.universe, schema.n_cells, len(areas)),
             areas,
-            census.areas.geolevels,
+            census.areas,
             schema,
             run.unchecked_release,
             is_private=settings.is_private,

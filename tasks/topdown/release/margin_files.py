@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.declarations import TableDeclaration
+from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
+from spineflow.tasks.census.entities import described_columns, descriptions, entities
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from spineflow.tasks.topdown.intervals.areas import BlockAreas
@@ -31,7 +32,6 @@ from spineflow.tasks.topdown.release.declared_files import (
     TABLES,
     TableAnswers,
     WrittenFiles,
-    entities,
     write_rows,
 )
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
@@ -119,24 +119,25 @@ def write_declared_margins(
     table: TableDeclaration,
     found: RunPosterior,
     areas: pd.DataFrame,
-    geolevels: Sequence[str],
+    declared: CensusGeography,
     schema: Schema,
     directory: Path,
     *,
     is_private: bool = True,
 ) -> WrittenFiles:
     """Write the margins of one declared table."""
-    asked = TableAnswers.of(schema, table)
+    asked = TableAnswers.of(schema, table, described_columns(declared, table.levels))
     kinds = asked.kinds | {LOWER: pa.int64(), UPPER: pa.int64()}
 
     def batches() -> Iterator[dict[str, pa.Array]]:
         for level in table.levels:
-            number, code = entities(areas, geolevels, level)
+            number, code = entities(areas, declared.geolevels, level)
+            described = descriptions(areas, declared, level)
             of_level = _areas(np.asarray(number)[found.spine.block_row], len(code))
             for start, part in cell_answers(found, asked.counted, of_level):
                 interval, is_null = part.intervals(MARGIN_LEVEL), ~part.is_known.ravel()
                 numbers = np.arange(start, start + len(part.estimate))
-                yield asked.columns(level, code, numbers) | {
+                yield asked.columns(level, code, numbers, described) | {
                     LOWER: pa.array(interval.bounded_lower.ravel(), mask=is_null),
                     UPPER: pa.array(interval.bounded_upper.ravel(), mask=is_null),
                 }

@@ -91,7 +91,7 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
             table,
             found[table.universe],
             geography,
-            census.geography.geolevels,
+            census.geography,
             settings.schema_of(table.universe),
             run.unchecked_release,
             is_private=settings.is_private,

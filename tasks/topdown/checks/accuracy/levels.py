@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from spineflow.geography.levels import Spine
 from spineflow.tasks.census.census import Census
-from spineflow.tasks.topdown.release.declared_files import entities
+from spineflow.tasks.census.entities import entities
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
 
 OF_THE_SPINE = " of the spine"

@@ -190,6 +190,13 @@ def test_declared_tables_have_margins(tmp_path: Path):
         margins = pd.read_parquet(folder / f"{declared.name}_margins.parquet")
         keys = [name for name in table if name != "count"]
         pd.testing.assert_frame_equal(table[keys], margins[keys])
+        assert ("name" in table) == ("municipality" in declared.levels)
+        if "name" in table:
+            towns = table[["level", "code", "name", "longitude"]].drop_duplicates()
+            of_region = towns["code"].str.startswith("Est%2F2.") & (towns["level"] != "region")
+            assert list(towns["name"][of_region]) == [f"Est/2, town {n}" for n in range(1, 9)]
+            assert towns["longitude"][of_region].iloc[-1] == "-0.2000"
+            assert (towns["name"][towns["level"] == "region"] == "").all()
         assert (margins["lower"] <= margins["upper"]).all() and (margins["lower"] >= 0).all()
         inside = table["count"].between(margins["lower"], margins["upper"])
         assert inside.mean() > 0.7

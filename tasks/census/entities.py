@@ -1,0 +1,110 @@
+"""The entities of a level of declared areas: which areas each has, what it is called, where it is.
+
+A level is a geolevel or another column of the table of areas. Names and points stand in columns of
+the table, as the declaration tells; every area of an entity repeats them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+from spineflow.geography.declared import declared_units
+from spineflow.tasks.census.declarations import (
+    CensusGeography,
+    EntityColumns,
+    TableDeclaration,
+)
+from spineflow.tasks.tables.sources import InputFile
+
+FARTHEST = {"latitude": 90.0, "longitude": 180.0}
+"""Largest degrees of each coordinate, east and north or west and south."""
+
+
+def entities(
+    areas: pd.DataFrame, geolevels: Sequence[str], level: str
+) -> tuple[np.ndarray, Sequence[str]]:
+    """Number of each area's entity of a level, -1 for none, and the entities' codes."""
+    if level in geolevels:
+        units = declared_units(areas, geolevels)[level]
+        return units.number, units.path.tolist()
+    code, distinct = pd.factorize(areas[level].replace("", None), sort=True)
+    return code, distinct.tolist()
+
+
+def described_columns(declared: CensusGeography, levels: Iterable[str]) -> tuple[str, ...]:
+    """Which of name, latitude and longitude the entities of some of these levels have."""
+    own = [columns_of(declared.entities[level]) for level in levels if level in declared.entities]
+    return tuple(name for name in EntityColumns.model_fields if any(name in of for of in own))
+
+
+def columns_of(entry: EntityColumns) -> dict[str, str]:
+    """The columns of the table of areas that an entry names, by what they tell."""
+    return {name: column for name, column in entry if column is not None}
+
+
+def descriptions(
+    areas: pd.DataFrame, declared: CensusGeography, level: str
+) -> dict[str, Sequence[str]]:
+    """Name, latitude and longitude of the entities of a level, those of them that are declared.
+
+    Each has a text for every entity, in the order of `entities`; empty where the table has none.
+    """
+    entry = declared.entities.get(level)
+    if entry is None:
+        return {}
+    number, code = entities(areas, declared.geolevels, level)
+    first = _first_areas(number, len(code))
+    return {
+        name: areas[column].fillna("").to_numpy(dtype=object)[first].tolist()
+        for name, column in columns_of(entry).items()
+    }
+
+
+def refuse_unfit_descriptions(
+    areas: pd.DataFrame, declared: CensusGeography, file: InputFile
+) -> None:
+    """Raise UnreadableInput where areas of one entity disagree on its name or place, or where a
+    coordinate is no number of degrees."""
+    for level, entry in declared.entities.items():
+        number, code = entities(areas, declared.geolevels, level)
+        first = _first_areas(number, len(code))
+        for name, column in columns_of(entry).items():
+            texts = areas[column].fillna("").to_numpy(dtype=object)
+            inside = number >= 0
+            unequal = texts[inside] != texts[first][number[inside]]
+            if unequal.any():
+                raise file.unreadable(
+                    f"the column {column} has several values within a {level}",
+                    f"repeat the same {name} in every area of it",
+                    column=column,
+                )
+            if name in FARTHEST and not _are_degrees(texts[first], FARTHEST[name]):
+                raise file.unreadable(
+                    f"the column {column} is no {name} in degrees",
+                    f"give numbers between -{FARTHEST[name]:.0f} and {FARTHEST[name]:.0f}, or "
+                    "nothing where it is not known",
+                    column=column,
+                )
+
+
+def _first_areas(number: np.ndarray, n: int) -> np.ndarray:
+    """Position of each entity's first area, (n,)."""
+    first = np.zeros(n, dtype=np.int64)
+    inside = np.flatnonzero(number >= 0)[::-1]
+    first[number[inside]] = inside
+    return first
+
+
+def _are_degrees(texts: np.ndarray, farthest: float) -> bool:
+    given = pd.Series(texts[texts != ""], dtype=object)
+    degrees = pd.to_numeric(given, errors="coerce")
+    return bool((degrees.abs() <= farthest).all())
+
+
+def needed_columns(declared: CensusGeography, tables: Iterable[TableDeclaration]) -> set[str]:
+    """Columns of the table of areas, besides the geolevels, that tables and entities name."""
+    named = {level for table in tables for level in table.levels} | set(declared.entities)
+    told = {column for entry in declared.entities.values() for column in columns_of(entry).values()}
+    return (named - set(declared.geolevels)) | told
