@@ -145,7 +145,7 @@ class DesignedLevels:
 
     shares_before, shares : by place of the level. needed_now : the budget that the wanted margins
     need with the shares of now; None for a weighted sum. gap : no shares are better by more than
-    this part, in terms of variances.
+    this part, of variances or of the budget, none being below their floors if `has_floors`.
     """
 
     errors: LevelErrors
@@ -157,6 +157,7 @@ class DesignedLevels:
     objective: str
     gap: float
     needed_now: float | None
+    has_floors: bool
 
     @property
     def certificate(self) -> str:
@@ -166,8 +167,9 @@ class DesignedLevels:
             "weighted_sum": "of no split of this budget is the weighted sum of variances smaller",
             "smallest_budget": "no split meets these margins with a budget that is smaller",
         }[self.objective]
+        within = "of those that `at_least` allows, " if self.has_floors else ""
         bounded = "" if self.errors.tree is not None else ", of the levels' own measurements"
-        return f"{what} by more than {100 * max(self.gap, 0.0):.2g} %{bounded}"
+        return f"{within}{what} by more than {100 * max(self.gap, 0.0):.2g} %{bounded}"
 
     def as_json(self) -> dict[str, Any]:
         """The design as what JSON can hold, fractions as texts."""
@@ -229,7 +231,9 @@ def design_levels(
     needed_now = None if is_sum else _needed(errors, wanted, shares)
     after = total
     if design.objective == "smallest_budget":
-        after = rounded_up(_needed(errors, wanted, found))
+        needed = _needed(errors, wanted, found)
+        after = rounded_up(needed)
+        gap = (1 + gap) * float(after) / needed - 1
     then = errors.variances(found, float(after))
     return DesignedLevels(
         errors,
@@ -248,6 +252,7 @@ def design_levels(
         design.objective,
         gap,
         needed_now,
+        bool(floors),
     )
 
 
@@ -279,7 +284,6 @@ def _best_shares(
     could be better: of variances, or of the smallest budget.
     """
     if errors.tree is not None:
-        split: Any
         if weights is None:
             split = smallest_split(errors.tree, errors.units, wanted, floors)
         else:

@@ -78,23 +78,12 @@ def _inverse(precision: complex) -> complex:
 
 @dataclass(frozen=True)
 class LevelSplit:
-    """A split of the smallest budget that gives levels the variances that are wanted.
+    """A split of a budget over levels, and what no split can better.
 
-    total : the budget, with these shares. shares : by measured level, thousandths that add to 1.
-    bound : what any split needs at least.
-    """
-
-    total: float
-    shares: Mapping[int, Fraction]
-    bound: float
-
-
-@dataclass(frozen=True)
-class WeightedSplit:
-    """A split of a budget of 1 that makes a weighted sum of variances small.
-
-    total : the sum, with these shares; a budget of rho has 1 / rho of it. shares : by measured
-    level, thousandths that add to 1. bound : what the sum is at least, with any split.
+    total : what is made small, with these shares: the budget that gives levels the variances that
+        are wanted, or a weighted sum of variances at a budget of 1.
+    shares : by measured level, thousandths that add to 1.
+    bound : what the total is at least, with any split.
     """
 
     total: float
@@ -143,11 +132,11 @@ def least_sum_split(
     units: Mapping[int, float],
     weights: Criterion,
     floors: Floors = MappingProxyType({}),
-) -> WeightedSplit:
+) -> LevelSplit:
     """The split of a budget of 1 with which the weighted sum of the levels' variances is least."""
     shares, bound = _best(tree, units, [weights], floors)
     p = np.array([float(shares[level]) for level in units])
-    return WeightedSplit(float(_values(tree, units, [weights], p)[0]), shares, bound)
+    return LevelSplit(float(_values(tree, units, [weights], p)[0]), shares, bound)
 
 
 def _ratios(wanted: Mapping[int, float]) -> list[Criterion]:

@@ -126,6 +126,7 @@ def test_floors_hold_exactly(errors: LevelErrors, objective: str) -> None:
     assert sum(found.shares.values()) == 1
     free = design_levels(errors, design(objective, town={}, region={}), Fraction(1), EVEN)
     assert free.shares[0] < floors["nation"]
+    assert found.certificate.startswith("of those that `at_least` allows, ")
 
 
 def test_margins_left_out_are_those_of_now_and_become_smaller_by_one_factor() -> None:
