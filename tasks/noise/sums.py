@@ -93,6 +93,51 @@ def coverage_of_sum(distribution: IntegerDistribution, n: int, m: int) -> float:
     return float((2 * m + 1 + terms.sum()) / period)
 
 
+@lru_cache(maxsize=1024)
+def margin_of_cut_sum(distribution: IntegerDistribution, n: int, coverage: Fraction) -> int:
+    """A margin of a sum of n noisy counts that were cut at 0 before they were added.
+
+    With a true count x >= 0 and noise e, the cut count is off by max(e, -x), which lies between e
+    and max(e, 0). The sum is off by something between S, the sum of the draws, and T, the sum of
+    their positive parts, whatever the true counts are. Returned is the smallest m with
+    P(S < -m) + P(T > m) <= 1 - coverage: the truth is within m with this probability at least. The
+    sum of a single count has the margin of its noise, which cutting does not make larger.
+
+    Raises as `margin_of_sum`.
+
+    >>> margin_of_cut_sum(IntegerDistribution(Fraction(1, 1250), power=2), 8, Fraction("0.95"))
+    161
+    """
+    exact = margin_of_sum(distribution, n, coverage)
+    if n == 1:
+        return exact
+    allowed = 1 - float(coverage) - ERROR
+    of_sum, of_parts = probabilities_of_sum(distribution, n), positive_parts(distribution, n)
+    # P(S < -m) and P(T > m) for m = 0, 1, ...
+    below, above = (
+        np.cumsum(own[::-1])[::-1] for own in (of_sum[len(of_sum) // 2 + 1 :], of_parts[1:])
+    )
+    missed = np.zeros(max(len(below), len(above)) + 1)
+    missed[: len(below)] += below
+    missed[: len(above)] += above
+    return int(np.argmax(missed <= allowed))
+
+
+def positive_parts(distribution: IntegerDistribution, n: int) -> np.ndarray:
+    """P(T = t) for t = 0, 1, ..., T being the sum of max(X, 0) of n draws, to 1e-14 each.
+
+    E exp(t max(X, 0)) <= 2 E exp(t X), so that Chernoff's bound is that of the sum with n log(2)
+    more; what lies beyond is less than 1e-12.
+    """
+    reach = _reach(distribution, n, math.log(2))
+    x = np.arange(reach + 1, dtype=float)
+    weights = np.exp(-float(distribution.c) * x**distribution.power)
+    whole = 2 * weights.sum() - weights[0]
+    one = weights / whole
+    one[0] = (1 + one[0]) / 2
+    return np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * reach) ** n, 2 * reach), 0.0)[: reach + 1]
+
+
 def probabilities_of_sum(distribution: IntegerDistribution, n: int) -> np.ndarray:
     """P(S = s) for s from -reach to reach, shape (2 reach + 1,), each with an error below 1e-14.
 
@@ -105,13 +150,14 @@ def probabilities_of_sum(distribution: IntegerDistribution, n: int) -> np.ndarra
     return np.roll(np.maximum(folded, 0.0), reach)
 
 
-def _reach(distribution: IntegerDistribution, n: int) -> int:
-    """A number that |S| reaches with a probability of at most `_SMALL`, by Chernoff's bound.
+def _reach(distribution: IntegerDistribution, n: int, log_more: float = 0.0) -> int:
+    """A number that |S| reaches with a probability of at most `_SMALL`, by Chernoff's bound; or
+    a sum of what has a moment that is exp(log_more) times larger.
 
     E exp(t X) <= exp(t^2 sigma^2 / 2) for the discrete Gaussian ([DiscreteGaussian2020]); for the
     discrete Laplace it is (1 - r)^2 / ((1 - r exp(t)) (1 - r exp(-t))), here at t = c / 2.
     """
-    c, rest = float(distribution.c), math.log(2 / _SMALL)
+    c, rest = float(distribution.c), math.log(2 / _SMALL) + n * log_more
     if distribution.power == 2:
         return math.ceil(math.sqrt(n * rest / c)) + 1
     log_moment = (

@@ -39,10 +39,36 @@ def margins_of_sum(
     return int(least), int(largest)
 
 
+@lru_cache(maxsize=1024)
+def margins_of_cut_sum(
+    loss: Fraction, stability: int, n: int, coverage: Fraction, *, is_pure: bool
+) -> tuple[int, int]:
+    """The same of what holds for a sum of counts that were cut at 0, whatever they were.
+
+    Such a sum is off by no less than the sum of the draws and no more than that of their positive
+    parts, so that either tail is that of one of these.
+    """
+    rate, power = float(loss) / stability, 1 if is_pure else 2
+    reach = math.ceil((3 * n + 60) / rate if is_pure else math.sqrt(n * (n + 30) / rate)) + 2
+    x = np.arange(-reach, reach)
+    weights = np.exp(-rate * np.abs(x).astype(float) ** power)
+    weights /= weights.sum()
+    cut = np.concatenate([np.zeros(reach), [weights[: reach + 1].sum()], weights[reach + 1 :]])
+    tails = []
+    for own in (weights, cut):
+        of_sum = np.fft.irfft(np.fft.rfft(np.roll(own, -reach)) ** n, 2 * reach)[:reach]
+        tails.append(np.cumsum(of_sum[::-1])[::-1])
+    missed = np.append(tails[0] + tails[1], 0.0)[1:]
+    bounds = [1 - float(coverage) + _ROUNDING, 1 - float(coverage) - _ROUNDING]
+    least, largest = (int(np.argmax(missed <= bound)) for bound in bounds)
+    return least, largest
+
+
 def check_margins(
     group: np.ndarray,
     n_cells: np.ndarray,
     margin: np.ndarray,
+    margin_if_cut: np.ndarray,
     variance: np.ndarray,
     measured_at: np.ndarray,
     counts: GroupCounts,
@@ -67,14 +93,18 @@ def check_margins(
         for is_only, share in ((True, Fraction(1)), (False, 1 - expected.stage_1_fraction)):
             for n in np.unique(n_cells[here[only == is_only]]).tolist():
                 rows = here[(only == is_only) & (n_cells[here] == n)]
-                due, wide = (0, 0), 0.0
+                due, due_if_cut, wide = (0, 0), (0, 0), 0.0
                 if level.budget is not None:
-                    loss = level.budget * share
-                    due = margins_of_sum(
-                        loss, level.stability, n, expected.confidence, is_pure=expected.is_pure
-                    )
-                    wide = n * noise_variance(loss, level.stability, is_pure=expected.is_pure)
+                    noise = level.budget * share, level.stability
+                    is_pure, asked = expected.is_pure, (*noise, n, expected.confidence)
+                    due = due_if_cut = margins_of_sum(*asked, is_pure=is_pure)
+                    if n > 1 and not expected.allow_negative_counts:
+                        due_if_cut = margins_of_cut_sum(*asked, is_pure=is_pure)
+                    wide = n * noise_variance(*noise, is_pure=is_pure)
                 wrong = (margin[rows] < due[0]) | (margin[rows] > due[1])
+                wrong |= (margin_if_cut[rows] < due_if_cut[0]) | (
+                    margin_if_cut[rows] > due_if_cut[1]
+                )
                 wrong |= ~np.isclose(variance[rows], wide, rtol=1e-9, atol=1e-12)
                 _refuse(wrong, level.region_type, level.level, n, due[1], failures)
 
@@ -86,7 +116,7 @@ def _refuse(
         wrong,
         lambda _: (
             f"a count measured at {region_type}, level {level}, as a sum of {n}, has another "
-            f"variance than its noise, or another margin than {due}"
+            f"variance than its noise, or other margins than {due}"
         ),
     )
 

@@ -44,9 +44,10 @@ _TIDY_COLUMNS = (
     "variance",
     "measured_at",
     "margin",
+    "margin_if_cut",
 )
-_MARGIN = "margin"
-"""The one column that a tidy file of version 0.2.0 and before lacks."""
+_MARGINS = ("margin", "margin_if_cut")
+"""The columns that a tidy file of version 0.2.0 and before lacks."""
 
 _TABLES = ("T01001", "T02001", "T02002", "T02003")
 _SEXES = {"1": 0, "2": 1, "male": 0, "female": 1}
@@ -174,7 +175,7 @@ def _read(
             batch.column(name).fill_null(-1).to_numpy().astype(np.int64)
             for name in ("age_start", "age_end")
         ]
-        if _MARGIN in batch.schema.names:
+        if set(_MARGINS) <= set(batch.schema.names):
             _check_noise(batch, group, is_total, ages[0] == -1, expected, counts, failures)
         totals.append(_Totals(group[is_total], count[is_total]))
         own = ~is_total
@@ -299,10 +300,12 @@ def _check_noise(
     """Rows of known groups have the margin and variance of the counts that they are sums of."""
     rows = np.flatnonzero(group >= 0)
     places, names = _encoded(batch.column("measured_at"))
+    margin, margin_if_cut = (batch.column(name).to_numpy()[rows] for name in _MARGINS)
     check_margins(
         group[rows],
         cells_in_rows(counts.table[group[rows]], is_total[rows], is_marginal[rows]),
-        batch.column(_MARGIN).to_numpy()[rows],
+        margin,
+        margin_if_cut,
         batch.column("variance").to_numpy()[rows],
         np.array(names)[places[rows]],
         counts,
@@ -380,7 +383,7 @@ def _tidy_batches(
 ) -> Iterator[pa.RecordBatch]:
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
-    refuse_missing_columns(path, [name for name in _TIDY_COLUMNS if name != _MARGIN])
+    refuse_missing_columns(path, [name for name in _TIDY_COLUMNS if name not in _MARGINS])
     coded = ["region_id", "region_type", "iteration_code", "table", "sex", "measured_at"]
     with pq.ParquetFile(path, read_dictionary=coded) as file:
         stamp = (file.metadata.metadata or {}).get(b"spineflow", b"").decode()

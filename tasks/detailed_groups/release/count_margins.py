@@ -12,7 +12,7 @@ from spineflow.tasks.detailed_groups.measurement.charge import noise_of
 from spineflow.tasks.detailed_groups.postprocess.run import distribution_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.sums import margin_of_sum
+from spineflow.tasks.noise.sums import margin_of_cut_sum, margin_of_sum
 from spineflow.tasks.runs.directory import RunDirectory
 
 
@@ -23,11 +23,13 @@ class CountNoise:
     total_only, second_stage : by region type and iteration level, the noise of a count of groups
         that are measured by a total only, and of the others; None for no noise.
     coverage : the probability with which a margin holds.
+    are_cut : negative counts became 0 before they were added.
     """
 
     total_only: Mapping[tuple[str, int], IntegerDistribution | None]
     second_stage: Mapping[tuple[str, int], IntegerDistribution | None]
     coverage: Fraction
+    are_cut: bool = False
 
     def margins(
         self,
@@ -35,8 +37,9 @@ class CountNoise:
         level: np.ndarray,
         total_only: np.ndarray,
         n_cells: np.ndarray,
-    ) -> np.ndarray:
-        """The margin of each of some counts, shape (n,), int32.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The margin of the noise in each of some counts, and the one that holds for the released
+        count whatever was cut; each of shape (n,), int32.
 
         `measured_at` has the region type whose measurement a count is, `level` the iteration level,
         `total_only` whether the group is measured by a total only, and `n_cells` the number of
@@ -46,14 +49,20 @@ class CountNoise:
         keys = np.stack([kind, level, total_only, n_cells]).astype(np.int64)
         distinct, position = np.unique(keys, axis=1, return_inverse=True)
         found = [
-            self._margin(str(kinds[k]), own, n, is_total_only=bool(only))
+            self._margins(str(kinds[k]), own, n, is_total_only=bool(only))
             for k, own, only, n in distinct.T.tolist()
         ]
-        return np.array(found, dtype=np.int32)[position.reshape(-1)]
+        both = np.array(found, dtype=np.int32).reshape(-1, 2)[position.reshape(-1)]
+        return both[:, 0], both[:, 1]
 
-    def _margin(self, region_type: str, level: int, n: int, *, is_total_only: bool) -> int:
+    def _margins(
+        self, region_type: str, level: int, n: int, *, is_total_only: bool
+    ) -> tuple[int, int]:
         noise = (self.total_only if is_total_only else self.second_stage)[region_type, level]
-        return 0 if noise is None else margin_of_sum(noise, n, self.coverage)
+        if noise is None:
+            return 0, 0
+        own = margin_of_sum(noise, n, self.coverage)
+        return own, margin_of_cut_sum(noise, n, self.coverage) if self.are_cut else own
 
 
 def count_noise_of(run: RunDirectory, settings: DetailedGroupsSettings) -> CountNoise:
@@ -65,4 +74,5 @@ def count_noise_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Count
         noise = noise_of(run, settings, parameters, *level)
         total_only[level] = distribution_of(noise.total_only)
         second_stage[level] = distribution_of(noise.stage_2)
-    return CountNoise(total_only, second_stage, settings.mechanism.coverage)
+    are_cut = not parameters.allow_negative_counts
+    return CountNoise(total_only, second_stage, settings.mechanism.coverage, are_cut)

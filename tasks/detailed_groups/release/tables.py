@@ -44,13 +44,15 @@ TIDY = pa.schema(
         ("count", pa.int64()),
         ("variance", pa.float64()),
         ("margin", pa.int32()),
+        ("margin_if_cut", pa.int32()),
         ("measured_at", CODE),
     ]
 )
 """Columns of the tidy file: ages are null for marginals, `variance` is that of the noise in the
 count, `margin` the smallest number that the noise stays within with the probability that was asked
-for, and `measured_at` the region type whose measurement the count is (another than the group's own
-in a coterminous region)."""
+for, `margin_if_cut` one that holds whatever counts below 0 became 0 before they were added, and
+`measured_at` the region type whose measurement the count is (another than the group's own in a
+coterminous region)."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
     level = [names.iteration_level[code] for code in iteration.dictionary.to_pylist()]
     level_of_group = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()]
     measured_at, places = codes_of(groups, "measured_at")
-    margin = noise.margins(
+    margin, margin_if_cut = noise.margins(
         np.array(places)[measured_at][rows.group],
         level_of_group[rows.group],
         mask_of(groups, "total_only")[rows.group],
@@ -190,6 +192,7 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
             "count": pa.array(rows.count),
             "variance": pa.array(variance),
             "margin": pa.array(margin),
+            "margin_if_cut": pa.array(margin_if_cut),
         }
     ).select(TIDY.names)
 

@@ -13,7 +13,13 @@ from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.noise.sampler import discrete_gaussian
-from spineflow.tasks.noise.sums import ERROR, coverage_of_sum, margin_of_sum
+from spineflow.tasks.noise.sums import (
+    ERROR,
+    coverage_of_sum,
+    margin_of_cut_sum,
+    margin_of_sum,
+    positive_parts,
+)
 
 NINETY_FIVE = Fraction(95, 100)
 
@@ -93,6 +99,52 @@ def test_draws_are_within_the_margin_as_often_as_it_says() -> None:
         for factor in (Fraction(9, 10), Fraction(11, 10)):
             other = IntegerDistribution(1 / (2 * variance * factor**2), 2)
             assert abs(coverage_of_sum(other, n, m) - within) > allowed
+
+
+@settings(max_examples=30, deadline=None)
+@given(distributions, st.integers(1, 8))
+def test_positive_parts_are_those_of_the_convolution(distribution, n: int) -> None:
+    one = probabilities(distribution)
+    middle = len(one) // 2
+    cut = np.concatenate([[one[: middle + 1].sum()], one[middle + 1 :]])
+    total = cut
+    for _ in range(n - 1):
+        total = np.convolve(total, cut)
+    found = positive_parts(distribution, n)
+    size = min(len(found), len(total))
+    assert found[:size] == pytest.approx(total[:size], abs=ERROR)
+    assert total[size:].sum() < ERROR
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.builds(
+        IntegerDistribution, st.fractions(Fraction(1, 20), 2, max_denominator=40), st.just(2)
+    ),
+    st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    st.sampled_from(["0.8", "0.95"]),
+)
+def test_sums_of_cut_counts_are_within_their_margin(distribution, true, coverage: str) -> None:
+    """Whatever the true counts are, by the distribution of the sum that is released."""
+    one = probabilities(distribution)
+    middle, total = len(one) // 2, np.ones(1)
+    for count in true:
+        released = np.zeros(count + middle + 1)
+        np.add.at(released, np.maximum(0, count + np.arange(-middle, middle + 1)), one)
+        total = np.convolve(total, released)
+    m = margin_of_cut_sum(distribution, len(true), Fraction(coverage))
+    whole = sum(true)
+    assert total[max(0, whole - m) : whole + m + 1].sum() >= float(coverage) - 1e-9
+    assert m >= margin_of_sum(distribution, len(true), Fraction(coverage))
+
+
+def test_margins_of_cut_sums_are_needed() -> None:
+    """Of 46 empty cells, the sum is not within the margin of its noise."""
+    distribution, n = IntegerDistribution(Fraction(1, 50), 2), 46
+    of_parts = positive_parts(distribution, n)
+    assert of_parts[: margin_of_sum(distribution, n, NINETY_FIVE) + 1].sum() < 0.5
+    due = margin_of_cut_sum(distribution, n, NINETY_FIVE)
+    assert of_parts[: due + 1].sum() >= 0.95 > of_parts[: due - 2].sum() - 0.03
 
 
 def test_no_draws_are_refused() -> None:

@@ -335,7 +335,9 @@ def tidy_file(run: RunDirectory) -> Path:
 
 
 @pytest.mark.parametrize("sex", ["total", "male"])
-@pytest.mark.parametrize(("column", "by"), [("margin", 1), ("margin", -1), ("variance", 0.5)])
+@pytest.mark.parametrize(
+    ("column", "by"), [("margin", 1), ("margin", -1), ("margin_if_cut", 1), ("variance", 0.5)]
+)
 def test_another_margin_than_that_of_the_noise(damaged, sex: str, column: str, by: float) -> None:
     run, expected = damaged
 
@@ -360,7 +362,7 @@ def test_margins_at_another_confidence_or_place(damaged) -> None:
 
 def test_a_tidy_file_of_an_earlier_version_has_no_margins(damaged) -> None:
     run, expected = damaged
-    edit_parquet(tidy_file(run), lambda table: table.drop_columns(["margin"]))
+    edit_parquet(tidy_file(run), lambda table: table.drop_columns(["margin", "margin_if_cut"]))
     assert failed(run, expected) == {}
 
 
@@ -393,5 +395,5 @@ def test_unusable_files_fail(damaged, passes_when_damaged, name: str) -> None:
     unread = ()
     if "population_groups" in name:
         # Files of earlier versions have no margins.
-        unread = {"region_name", "iteration_name", "iteration_level", "margin"}
+        unread = {"region_name", "iteration_name", "iteration_level", "margin", "margin_if_cut"}
     assert passes_when_damaged(next(run.root.glob(name)), outcomes, unread) == []

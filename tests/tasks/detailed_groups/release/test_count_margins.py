@@ -64,6 +64,20 @@ def test_levels_have_the_margins_that_were_wanted(noisy) -> None:
     assert len(settings.mechanism.wanted.by_level) == 6
 
 
+def test_cut_counts_are_within_their_margins(measured_groups, tmp_path: Path) -> None:
+    """More often than is said: cutting moves single counts, and most sums, towards the truth."""
+    settings = (*AS_MEASURED[1:], *WANTED, "mechanism.allow_negative_counts=false")
+    rows, _ = tidy(measured_groups, tmp_path / "cut", *settings)
+    true, _ = tidy(measured_groups, tmp_path / "true", *AS_MEASURED, *NO_NOISE)
+    assert rows["count"].min() == 0
+    assert (rows["margin_if_cut"] > rows["margin"]).any()
+    both = rows.merge(true[[*KEY, "count"]], on=KEY, suffixes=("", "_true"))
+    away = (both["count"] - both["count_true"]).abs()
+    for kind in (both["age_start"] >= 0, both["age_start"] < 0):
+        allowed = 4.5 * math.sqrt(0.1 * 0.9 / kind.sum())
+        assert (away <= both["margin_if_cut"])[kind].mean() > 0.9 - allowed
+
+
 def test_errors_are_within_the_margins_as_often_as_they_say(
     noisy, measured_groups, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from fractions import Fraction
 from pathlib import Path
 
@@ -164,8 +165,22 @@ def test_margins_are_those_of_the_region_that_was_measured(tmp_path: Path) -> No
         assert row["margin"] == margin(noise["STATE", row["iteration_level"]], NOISE.coverage)
 
 
+def test_sums_of_cut_counts_have_a_wider_margin(tmp_path: Path) -> None:
+    groups = groups_of(2)
+    for are_cut in (False, True):
+        noise = dataclasses.replace(NOISE, are_cut=are_cut)
+        write_release(tmp_path, [groups], NAMES, noise)
+        tidy = pq.read_table(tmp_path / TIDY_FILE).to_pandas()
+        is_sum = (tidy["variance"] > 20) & tidy["age_start"].isna()
+        assert is_sum.any() and not is_sum.all()
+        wider = tidy["margin_if_cut"] > tidy["margin"]
+        assert wider[is_sum].all() if are_cut else not wider.any()
+        cells = tidy["age_start"].notna()
+        assert (tidy["margin_if_cut"] == tidy["margin"])[cells].all()
+
+
 def test_without_noise_margins_are_zero(tmp_path: Path) -> None:
-    none = dict.fromkeys(LEVELS)
+    none: dict = dict.fromkeys(LEVELS)
     write_release(tmp_path, [groups_of(1)], NAMES, CountNoise(none, none, Fraction(9, 10)))
     assert set(pq.read_table(tmp_path / TIDY_FILE)["margin"].to_pylist()) == {0}
 
