@@ -96,7 +96,7 @@ def check_inputs(
     read: list[Outcome] = []
     try:
         table = "geography"
-        blocks = load_geography(files[table], evidence)
+        blocks = load_geography(files[table], evidence, scratch)
         read.append(readable(table, True))
         table = "units"
         unit_table = load_units(files[table], blocks, evidence, scratch)
@@ -119,7 +119,9 @@ def check_inputs(
     outcomes = (*read, *outcomes)
     if findings:
         return InputCheck(outcomes, findings, None)
-    result = _assemble(blocks.frame, unit_table, sums, person_schema, unit_schema, outcomes)
+    result = _assemble(
+        blocks.frame, unit_table, sums, person_schema, unit_schema, outcomes, scratch
+    )
     return InputCheck(outcomes, (), result)
 
 
@@ -173,12 +175,13 @@ def _assemble(
     person_schema: Schema | None,
     unit_schema: Schema | None,
     outcomes: tuple[Outcome, ...],
+    scratch: Path | None,
 ) -> IngestResult:
     histograms: dict[str, sparse.csr_array] = {}
     if person_schema:
         histograms["persons"] = sums.histogram
     if unit_schema:
-        summed = HistogramSum(len(geography), unit_schema.n_cells)
+        summed = HistogramSum(len(geography), unit_schema.n_cells, scratch)
         for start in range(0, len(units.block), _UNITS_AT_ONCE):
             rows = slice(start, start + _UNITS_AT_ONCE)
             is_housing_unit = ~units.is_facility[rows]

@@ -92,13 +92,16 @@ class PersonSums:
     """Persons per unit, in the order of the units, shape `(n_units,)`."""
 
 
-def load_geography(files: Sequence[InputFile], evidence: EvidenceTally) -> GeographyTable:
+def load_geography(
+    files: Sequence[InputFile], evidence: EvidenceTally, scratch: Path | None = None
+) -> GeographyTable:
     """Read the geography table and sort it by block geocode.
 
     The frame has block_geocode (16 digits) and every column of the file that is no part of the
     block geocode and not the block's identifier. Files of one table must have the same columns.
+    What is large goes to temporary files in the folder `scratch`.
     """
-    keys = KeyColumn()
+    keys = KeyColumn(scratch)
     n_rows = np.zeros(len(files), dtype=np.int64)
     parts: dict[str, list[CodedColumn]] = {}
     for file, batch in read_partitions(files, Selection(GEOGRAPHY_LAYOUT.names, with_others=True)):

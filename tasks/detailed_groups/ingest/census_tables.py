@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -40,11 +41,17 @@ class CensusGeography:
 
 
 def read_geography(
-    files: Mapping[str, Sequence[InputFile]], states: Collection[str], evidence: EvidenceTally
+    files: Mapping[str, Sequence[InputFile]],
+    states: Collection[str],
+    evidence: EvidenceTally,
+    scratch: Path | None = None,
 ) -> CensusGeography:
-    """Read the geography and the units; sound only if the evidence is."""
+    """Read the geography and the units; sound only if the evidence is.
+
+    What is large of the units goes to temporary files in the folder `scratch`.
+    """
     geography = load_geography(files["geography"], evidence)
-    units = load_units(files["units"], geography, evidence)
+    units = load_units(files["units"], geography, evidence, scratch)
     frame = geography.frame
     geocode = frame["block_geocode"].str
     blocks = pd.DataFrame(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -112,11 +113,15 @@ def public_digests(run: RunDirectory) -> dict[str, str]:
     return whole_digests(run) | {PARAMETERS: parameters_digest(parameters_folder(run))}
 
 
-def check_input_of(settings: DetailedGroupsSettings) -> GroupsCheck:
-    """Read and check the input that the settings name; messages show its file names."""
+def check_input_of(settings: DetailedGroupsSettings, scratch: Path | None = None) -> GroupsCheck:
+    """Read and check the input that the settings name; messages show its file names.
+
+    `scratch` is the folder for temporary files of confidential rows.
+    """
     specification = read_specification(settings.input.parameters)
     names_of(settings)
-    return check_groups_input(settings.input.tables, specification, parameters_of(settings))
+    parameters = parameters_of(settings)
+    return check_groups_input(settings.input.tables, specification, parameters, scratch)
 
 
 def names_of(settings: DetailedGroupsSettings) -> dict[tuple[str, str], str]:
@@ -132,7 +137,7 @@ def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
     input that is not confidential in the message too.
     """
-    check = check_input_of(settings)
+    check = check_input_of(settings, run.confidential)
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
     store_identity(run, settings, lambda key: input_digests(result, key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 from spineflow.tasks.census.tables import EvidenceTally
@@ -64,16 +65,20 @@ class GroupsCheck:
 
 
 def check_groups_input(
-    tables: Mapping[str, str], specification: Specification, parameters: MechanismParameters
+    tables: Mapping[str, str],
+    specification: Specification,
+    parameters: MechanismParameters,
+    scratch: Path | None = None,
 ) -> GroupsCheck:
     """Read the tables, evaluate every rule and sum the persons.
 
     `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
     `geography` to the census tables. The rules are counted by vectorised code and, as a public
     pass or fail, evaluated by Great Expectations; the input is accepted only if both find nothing.
+    `scratch` is the folder for temporary files of confidential rows of census tables.
     """
     evidence = EvidenceTally()
-    source = _Source(_states(parameters), code_positions(specification), evidence)
+    source = _Source(_states(parameters), code_positions(specification), evidence, scratch)
     reader = _ProductionReader if "data" in tables else _CensusReader
     read = reader(tables, source)
     try:
@@ -115,11 +120,14 @@ def read_blocks(
 
 @dataclass(frozen=True)
 class _Source:
-    """What both readers need: the states that are tabulated, the codes, where evidence goes."""
+    """What both readers need: the states that are tabulated, the codes, where evidence goes, and
+    where temporary files do.
+    """
 
     states: set[str]
     codes: dict[str, int]
     evidence: EvidenceTally
+    scratch: Path | None = None
 
 
 class _ProductionReader:
@@ -160,7 +168,9 @@ class _CensusReader:
 
     def geography(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         states, evidence = self._source.states, self._source.evidence
-        self._geography = census_tables.read_geography(self.files, states, evidence)
+        self._geography = census_tables.read_geography(
+            self.files, states, evidence, self._source.scratch
+        )
         return self._geography.blocks, self._geography.invariants
 
     def persons(self) -> Iterator[PersonBatch]:

@@ -20,7 +20,7 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     counts are then in `confidential/findings.json`, and for input that is not confidential in the
     message too.
     """
-    check = check_groups(settings)
+    check = check_groups(settings, run.confidential)
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     accepted = check.accepted(with_counts=not settings.input.confidential)
     plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -93,10 +93,13 @@ class GroupInputCheck:
         return self.result
 
 
-def check_groups(settings: GroupSizesSettings) -> GroupInputCheck:
-    """Read the input that the settings name, and check it against every rule."""
+def check_groups(settings: GroupSizesSettings, scratch: Path | None = None) -> GroupInputCheck:
+    """Read the input that the settings name, and check it against every rule.
+
+    `scratch` is the folder for temporary files of confidential rows of census tables.
+    """
     if settings.input.kind == "census":
-        return _check_census(settings)
+        return _check_census(settings, scratch)
     kind = settings.input.kind
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
@@ -279,7 +282,7 @@ def _hold_to_numbers(
         tally.add(numbers_rule(table), int((found != numbers).sum()))
 
 
-def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
+def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> GroupInputCheck:
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
     check = check_inputs(
@@ -289,6 +292,7 @@ def _check_census(settings: GroupSizesSettings) -> GroupInputCheck:
         person_schema=None,
         unit_schema=UNITS,
         names=names,
+        scratch=scratch,
     )
     if check.result is None:
         return GroupInputCheck(check.outcomes, check.findings, None)
