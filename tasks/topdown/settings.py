@@ -381,8 +381,6 @@ class TopdownSettings(ProductSettings):
         if self.input.geometry is not None:
             if is_url(self.input.geometry):
                 refuse("input.geometry must be a path")
-            if self.is_declared:
-                refuse("input.geometry draws a map of the redistricting tables; take it out")
         refuse_other_estimators(self, refuse)
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:

@@ -1,7 +1,8 @@
 """The report's map: errors by area for public input, for others how wide the margins are.
 
 The areas are those of the tables of a release, whose geocodes the geometry repeats. Entities that
-are not on the spine (county subdivisions, places, AIAN areas) are outlined where they have a layer.
+are not on the spine (county subdivisions, places, AIAN areas; in a declared census those of other
+columns than geolevels) are outlined where they have a layer.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -18,21 +20,48 @@ from spineflow.tasks.pages.document import Figure, Section
 from spineflow.tasks.pages.maps import area_map
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.geometry import Layer, read_layers
+from spineflow.tasks.tables.geometry import read_layers
 from spineflow.tasks.topdown.paths import geography_file
+from spineflow.tasks.topdown.release.declared_map import DeclaredTotals
 from spineflow.tasks.topdown.release.margin_files import MARGIN_LEVEL, SUFFIX
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
 from spineflow.tasks.topdown.release.tabulations.run import tabulated_universes
 from spineflow.tasks.topdown.release.tabulations.tables import TABLES
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-OFF_SPINE = ("060", "160", "280")
+OFF_SPINE = frozenset(("060", "160", "280"))
 """Summary levels of entities that may lie across the geounits of the spine."""
 MOST_AREAS = 6000
 """Areas on a map; more would be smaller than a point of the page."""
 COUNTED = {"persons": ("P0010001", "population"), "units": ("H0010002", "occupied housing units")}
 """The variable that a map shows, and what it counts, by universe."""
 TITLE = "Map"
+_NO_MARGINS = "Without margins there is nothing to show on a map."
+
+
+class Totals(Protocol):
+    """The totals that a map may show.
+
+    released : those of the entities of every level, by code. off_spine : levels whose entities may
+    lie across geounits. counted : what the totals count.
+    """
+
+    universe: str
+    counted: str
+    off_spine: frozenset[str]
+
+    @property
+    def released(self) -> Mapping[str, pd.Series]:
+        """Released totals by level and code."""
+
+    def name(self, level: str) -> str:
+        """What one entity of a level is called."""
+
+    def true(self, level: str, of_blocks: pd.Series) -> pd.Series | None:
+        """True totals of the entities of a level by code; None where they are not counted."""
+
+    def widths(self, level: str) -> pd.Series | None:
+        """Half the width of every entity's interval by code; None without margins."""
 
 
 def map_section(
@@ -43,42 +72,40 @@ def map_section(
     `truth` has the true number of records of every block by universe, by block geocode, for input
     that is not confidential.
     """
-    place = settings.input.geometry
-    universes = [u for u in tabulated_universes(settings) if u in COUNTED]
-    if place is None or not universes:
+    place, totals = settings.input.geometry, _totals(run, settings)
+    if place is None or totals is None:
         return None
-    universe = universes[0]
-    variable, counted = COUNTED[universe]
-    tables = {
-        code: _table(run, code, "", ["GEOCODE", variable]).set_index("GEOCODE")[variable]
-        for code in SUMMARY_LEVELS
-    }
+    released = totals.released
     try:
-        layers = read_layers(Path(place), {code: set(rows.index) for code, rows in tables.items()})
+        layers = read_layers(Path(place), {level: set(of.index) for level, of in released.items()})
     except InputRefused as error:
         return Section(TITLE, (str(error),))
     filled = [
-        layer for layer in layers if layer.level not in OFF_SPINE and len(layer.areas) <= MOST_AREAS
+        layer
+        for layer in layers
+        if layer.level not in totals.off_spine and len(layer.areas) <= MOST_AREAS
     ]
     if not filled:
         return Section(TITLE, ("The geometry has no areas with the codes of this release.",))
     base = max(filled, key=lambda layer: len(layer.areas))
-    if truth is not None and universe == "persons":
-        values = tables[base.level] - _true(run, base.level, truth[universe])
+    name, counted = totals.name(base.level), totals.counted
+    true = None if truth is None else totals.true(base.level, truth[totals.universe])
+    if true is not None:
+        values = released[base.level] - true
         label = f"released less true {counted}"
-        words = f"Error of the {counted} by {_name(base)}; the input is not confidential."
+        words = f"Error of the {counted} by {name}; the input is not confidential."
     else:
-        margins = _widths(run, base.level, variable)
+        margins = totals.widths(base.level)
         if margins is None:
-            return Section(TITLE, ("Without margins there is nothing to show on a map.",))
+            return Section(TITLE, (_NO_MARGINS,))
         values = margins
         label = f"half the width of the interval of {counted}"
         words = (
-            f"Noise by {_name(base)}: half the width of the interval that holds the {counted} with "
+            f"Noise by {name}: half the width of the interval that holds the {counted} with "
             f"a probability of {100 * MARGIN_LEVEL:.0f} %."
         )
-    outlines = [layer for layer in layers if layer.level in OFF_SPINE]
-    names = sorted({_plural(layer) for layer in outlines})
+    outlines = [layer for layer in layers if layer.level in totals.off_spine]
+    names = sorted({_plural(totals.name(layer.level)) for layer in outlines})
     svg = area_map(
         [replace(area, value=float(values.get(code, np.nan))) for code, area in base.areas.items()],
         [area for layer in outlines for area in layer.areas.values()],
@@ -90,37 +117,62 @@ def map_section(
     return Section(TITLE, (Figure(svg, words),))
 
 
-def _table(run: RunDirectory, code: str, suffix: str, columns: list[str]) -> pd.DataFrame:
-    path = run.release / TABLES / f"{SUMMARY_LEVELS[code].stem}{suffix}.parquet"
-    return pq.read_table(path, columns=columns).to_pandas()
+def _totals(run: RunDirectory, settings: TopdownSettings) -> Totals | None:
+    if settings.is_declared:
+        return DeclaredTotals(run, settings)
+    universes = [u for u in tabulated_universes(settings) if u in COUNTED]
+    return RedistrictingTotals(run, universes[0]) if universes else None
 
 
-def _widths(run: RunDirectory, code: str, variable: str) -> pd.Series | None:
-    """Half the width of every entity's interval by geocode; None where there are no margins."""
-    ends = [f"{variable}_LOWER", f"{variable}_UPPER"]
-    try:
-        rows = _table(run, code, SUFFIX, ["GEOCODE", *ends])
-    except FileNotFoundError:
-        return None
-    lower, upper = (rows[end] for end in ends)
-    return pd.Series((upper - lower).to_numpy() / 2, index=rows["GEOCODE"])
+class RedistrictingTotals:
+    """Totals of the tables of a redistricting release, by summary level."""
+
+    off_spine = OFF_SPINE
+
+    def __init__(self, run: RunDirectory, universe: str) -> None:
+        self._run = run
+        self.universe = universe
+        self._variable, self.counted = COUNTED[universe]
+
+    @property
+    def released(self) -> Mapping[str, pd.Series]:
+        """Released totals by summary level and geocode."""
+        columns = ["GEOCODE", self._variable]
+        return {
+            code: self._table(code, "", columns).set_index("GEOCODE")[self._variable]
+            for code in SUMMARY_LEVELS
+        }
+
+    def name(self, level: str) -> str:
+        """What one entity of a summary level is called."""
+        name = SUMMARY_LEVELS[level].name
+        return name if name.startswith("AIAN") else name.lower()
+
+    def true(self, level: str, of_blocks: pd.Series) -> pd.Series | None:
+        """True records of every entity of a summary level; None for units, which may be vacant."""
+        if self.universe != "persons":
+            return None
+        geography = read_geography(geography_file(self._run))
+        entities = entities_of(geography, SUMMARY_LEVELS[level])
+        known = of_blocks.reindex(geography["block_geocode"]).fillna(0).to_numpy()
+        inside = entities.block_entity >= 0
+        sums = np.bincount(entities.block_entity[inside], known[inside], minlength=len(entities))
+        return pd.Series(sums, index=entities.geocode.to_pylist())
+
+    def widths(self, level: str) -> pd.Series | None:
+        """Half the width of every entity's interval by geocode; None without margins."""
+        ends = [f"{self._variable}_LOWER", f"{self._variable}_UPPER"]
+        try:
+            rows = self._table(level, SUFFIX, ["GEOCODE", *ends])
+        except FileNotFoundError:
+            return None
+        lower, upper = (rows[end] for end in ends)
+        return pd.Series((upper - lower).to_numpy() / 2, index=rows["GEOCODE"])
+
+    def _table(self, code: str, suffix: str, columns: list[str]) -> pd.DataFrame:
+        path = self._run.release / TABLES / f"{SUMMARY_LEVELS[code].stem}{suffix}.parquet"
+        return pq.read_table(path, columns=columns).to_pandas()
 
 
-def _true(run: RunDirectory, code: str, of_blocks: pd.Series) -> pd.Series:
-    """True records of every entity of a summary level, by geocode."""
-    geography = read_geography(geography_file(run))
-    entities = entities_of(geography, SUMMARY_LEVELS[code])
-    known = of_blocks.reindex(geography["block_geocode"]).fillna(0).to_numpy()
-    inside = entities.block_entity >= 0
-    sums = np.bincount(entities.block_entity[inside], known[inside], minlength=len(entities))
-    return pd.Series(sums, index=entities.geocode.to_pylist())
-
-
-def _name(layer: Layer) -> str:
-    name = SUMMARY_LEVELS[layer.level].name
-    return name if name.startswith("AIAN") else name.lower()
-
-
-def _plural(layer: Layer) -> str:
-    name = _name(layer)
+def _plural(name: str) -> str:
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"

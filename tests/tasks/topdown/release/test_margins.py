@@ -12,6 +12,7 @@ from spineflow.flows.running import PRESETS
 from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.accuracy.queries import records_by_block
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
@@ -23,6 +24,7 @@ from spineflow.tasks.topdown.checks.replicate import (
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.release.declared_run import write_declared_tables
+from spineflow.tasks.topdown.release.map_section import map_section
 from spineflow.tasks.topdown.release.margin_section import margin_section
 from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
 from spineflow.tasks.topdown.release.margins import are_written, has_margins, write_margins
@@ -175,15 +177,26 @@ def test_blocks_alone_have_margins_too(released, tmp_path: Path):
     assert (table["std_dev"] > 10).all()
 
 
-def test_declared_tables_have_margins(tmp_path: Path):
-    (tmp_path / "input").mkdir()
-    generate_country(tmp_path / "input")
+@pytest.fixture(scope="module")
+def country(tmp_path_factory: pytest.TempPathFactory):
+    """The generated country's run, with its tables and margins, and its settings."""
+    folder = tmp_path_factory.mktemp("country")
+    (folder / "input").mkdir()
+    generate_country(folder / "input")
     text = COUNTRY.replace('dataset = "demo-country"', 'dataset = "c"\nseed = 2')
-    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
-    settings = load(tmp_path / "settings.toml")
-    run, _ = run_declared(settings, tmp_path / "run")
+    table = 'name = "TOTAL"\nuniverse = "dwellings"\nlevels = ["municipality"]'
+    shapes = f'[[census.tables]]\n{table}\n[input]\ngeometry = "shapes"\n'
+    text = text.replace("[input]\n", shapes, 1)
+    (folder / "settings.toml").write_text(text, encoding="utf-8")
+    settings = load(folder / "settings.toml")
+    run, _ = run_declared(settings, folder / "run")
     write_declared_tables(run, settings)
     write_margins(run, settings)
+    return run, settings
+
+
+def test_declared_tables_have_margins(country):
+    run, settings = country
     for declared in settings.compiled_census.tables:
         folder = run.unchecked_release / "tables"
         table = pd.read_parquet(folder / f"{declared.name}.parquet")
@@ -200,3 +213,40 @@ def test_declared_tables_have_margins(tmp_path: Path):
         assert (margins["lower"] <= margins["upper"]).all() and (margins["lower"] >= 0).all()
         inside = table["count"].between(margins["lower"], margins["upper"])
         assert inside.mean() > 0.7
+
+
+def test_maps_of_a_declared_census(country, tmp_path: Path):
+    """Geometry has the codes of tables, or plain ones that tell areas apart; a district lies across
+    municipalities, and is outlined."""
+    geopandas = pytest.importorskip("geopandas")
+    shapely = pytest.importorskip("shapely")
+    run, settings = country
+    run = RunDirectory(shutil.copytree(run.root, tmp_path / "run"))
+    run.unchecked_release.rename(run.release)
+    areas = pd.read_csv(settings.input.paths()["areas"], dtype=str)
+    shapes = Path(settings.input.geometry)
+    shutil.rmtree(shapes, ignore_errors=True)
+    shapes.mkdir()
+
+    def layer(name: str, codes: list[str]) -> None:
+        boxes = [shapely.box(i, 0, i + 1, 1) for i in range(len(codes))]
+        frame = geopandas.GeoDataFrame({"code": codes, "geometry": boxes}, crs=4326)
+        frame.to_parquet(shapes / f"{name}.parquet")
+
+    def drawn(truth):
+        (figure,) = map_section(run, settings, truth).blocks
+        return figure if isinstance(figure, str) else (figure.caption, figure.svg)
+
+    truth = records_by_block(run, settings)
+    table = pd.read_parquet(run.release / "tables" / "TOTAL.parquet")
+    layer("municipality", table["code"].tolist())
+    layer("school", sorted({code for code in areas["school"] if code != "none"}))
+    caption, svg = drawn(truth)
+    assert caption.startswith("Error of the number of dwellings by municipality; the input is not")
+    assert "schools, off the spine" in svg
+    caption, _ = drawn(None)
+    assert caption.startswith("Noise by municipality: half the width")
+    layer("section", areas["section"].tolist())
+    caption, svg = drawn({"dwellings": truth["dwellings"] + 3})
+    assert caption.startswith("Error of the number of dwellings by section") and ">-3" in svg
+    assert drawn(None) == "Without margins there is nothing to show on a map."
