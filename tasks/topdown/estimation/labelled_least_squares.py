@@ -364,8 +364,8 @@ class _Joined:
         zg = np.zeros((c, self.lower.shape[1]))
         ug = np.zeros_like(zg)
         rho, done, primal, dual = 1.0, 0, np.inf, np.inf
+        inner, of_row = self._factored(rho)
         while done < ITERATIONS:
-            inner, of_row = self._factored(rho)
             n, primal, dual = _iterate(
                 problem.scale,
                 np.ascontiguousarray(problem.linear),
@@ -400,6 +400,7 @@ class _Joined:
             if not 1 / 3 < ratio < 3:
                 factor = min(max(ratio, 0.1), 10.0)
                 rho, u, ug = rho * factor, u / factor, ug / factor
+                inner, of_row = self._factored(rho)
         return LabelledSolution(x, done, primal, dual)
 
     def _start(self, parent: np.ndarray) -> np.ndarray:
