@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -91,6 +91,7 @@ class MarginalQuery:
         )
 
 
+@lru_cache(maxsize=32)
 def marginal_query(schema: Schema, name: str) -> MarginalQuery:
     """The query of that name: `total`, `detailed`, attributes or coarsenings joined by `*`.
 

@@ -67,10 +67,27 @@ class ExpectedBound:
 
 
 @dataclass(frozen=True, eq=False)
+class ColumnLayout:
+    """Columns of microdata with codes.
+
+    names : all columns in their order. places : those whose codes are the geolevels', in order.
+    told : by attribute, columns, and for each level the codes that it has in them.
+    constants : text that every row has, by column. number : column that numbers the rows from 0.
+    """
+
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    told: Mapping[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]]
+    constants: Mapping[str, str]
+    number: str | None
+
+
+@dataclass(frozen=True, eq=False)
 class DeclaredUniverse:
     """What a declaration promises of a universe's release.
 
     labels : of the levels, by attribute, in the order of the cells' numbers.
+    layout : the microdata's own columns; None where they are `columns` and the attributes' labels.
     columns : geolevels that are columns of the microdata, from the largest units down.
     count : column that says how many records a row stands for; None for one.
     zeros : masks (n_cells,) of structural zeros by name.
@@ -83,6 +100,7 @@ class DeclaredUniverse:
 
     expected: ExpectedUniverse
     labels: Mapping[str, Sequence[str]]
+    layout: ColumnLayout | None
     columns: tuple[str, ...]
     count: str | None
     zeros: Mapping[str, np.ndarray]
@@ -150,14 +168,14 @@ def released_counts(
     """
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     names = [*universe.columns, *universe.labels]
-    first = _counted(_parquet_batches(parquet, names, universe.count), names)
+    first = _counted(_parquet_batches(parquet, universe, failures), names)
     with text.open("rb") as file:
         has_stamp = file.readline() == f"# {NOT_PRIVATE}\n".encode()
     metadata = pq.read_metadata(parquet).metadata or {}
     for stamped in (has_stamp, metadata.get(b"spineflow") == NOT_PRIVATE.encode()):
         if stamped == is_private:
             failures.add("the stamp of a run that is not private is missing, or is there undue")
-    second = _counted(_text_batches(text, names, universe.count, has_stamp), names)
+    second = _counted(_text_batches(text, universe, has_stamp, failures), names)
     if not first.equals(second):
         failures.add("the rows of the Parquet and of the text file differ")
     area = _position(areas, universe.columns, first, failures)
@@ -184,20 +202,29 @@ def _differs(first: sparse.csr_array, second: sparse.csr_array) -> np.ndarray:
     return np.asarray(abs(first - second).sum(axis=1)).ravel() > 0
 
 
-def _parquet_batches(path: Path, names: Sequence[str], count: str | None) -> Iterator[pa.Table]:
-    wanted = [*names, *([count] if count else [])]
+def _columns(universe: DeclaredUniverse) -> list[str]:
+    """The columns that microdata must have, in their order."""
+    if universe.layout is not None:
+        return list(universe.layout.names)
+    return [*universe.columns, *universe.labels, *([universe.count] if universe.count else [])]
+
+
+def _parquet_batches(
+    path: Path, universe: DeclaredUniverse, failures: Failures
+) -> Iterator[pa.Table]:
+    wanted = _columns(universe)
     with pq.ParquetFile(path) as file:
         if file.schema_arrow.names != wanted:
             raise UnusableRunFile(f"{path.name} has other columns than {', '.join(wanted)}")
-        for batch in file.iter_batches(batch_size=1 << 20):
-            yield _with_rows(pa.table(batch), count)
+        yield from _read(file.iter_batches(batch_size=1 << 20), universe, failures)
 
 
 def _text_batches(
-    path: Path, names: Sequence[str], count: str | None, has_stamp: bool
+    path: Path, universe: DeclaredUniverse, has_stamp: bool, failures: Failures
 ) -> Iterator[pa.Table]:
-    wanted = [*names, *([count] if count else [])]
-    kinds = {name: pa.string() for name in names} | ({count: pa.int64()} if count else {})
+    wanted = _columns(universe)
+    numbers = [universe.count, universe.layout.number if universe.layout else None]
+    kinds = {name: pa.int64() if name in numbers else pa.string() for name in wanted}
     reader = pyarrow.csv.open_csv(
         path,
         read_options=pyarrow.csv.ReadOptions(skip_rows=int(has_stamp), block_size=1 << 24),
@@ -206,8 +233,45 @@ def _text_batches(
     )
     if reader.schema.names != wanted:
         raise UnusableRunFile(f"{path.name} has other columns than {', '.join(wanted)}")
-    for batch in reader:
-        yield _with_rows(pa.table(batch), count)
+    yield from _read(reader, universe, failures)
+
+
+def _read(
+    batches: Iterable[pa.RecordBatch], universe: DeclaredUniverse, failures: Failures
+) -> Iterator[pa.Table]:
+    """Batches of rows by codes of areas and labels, and the number of records of each row."""
+    n_rows = 0
+    for batch in batches:
+        if universe.layout is None:
+            yield _with_rows(pa.table(batch), universe.count)
+            continue
+        table = _labelled(batch, universe, universe.layout, failures)
+        if universe.layout.number is not None:
+            number = batch.column(universe.layout.number).to_numpy(zero_copy_only=False)
+            due = np.arange(n_rows, n_rows + len(number))
+            failures.add_each(number != due, "the rows are not numbered from 0 on")
+        n_rows += batch.num_rows
+        yield _with_rows(table, None)
+
+
+def _labelled(
+    batch: pa.RecordBatch, universe: DeclaredUniverse, layout: ColumnLayout, failures: Failures
+) -> pa.Table:
+    """Rows with the codes of areas, and labels told by their codes, as texts."""
+    columns = {
+        name: batch.column(place)
+        for name, place in zip(universe.columns, layout.places, strict=True)
+    }
+    for attribute, (names, codes) in layout.told.items():
+        known = pd.Index([SEPARATOR.join(code) for code in codes])
+        frame = batch.select(list(names)).to_pandas().astype(str)
+        level = known.get_indexer(_joined(frame, names))
+        failures.add_each(level < 0, f"a row has codes of no level of {attribute}")
+        columns[attribute] = pa.array(np.asarray(universe.labels[attribute])[np.maximum(level, 0)])
+    for name, text in layout.constants.items():
+        other = batch.column(name).to_pandas().astype(str).to_numpy() != text
+        failures.add_each(other, f"{name} is not {text} in a row")
+    return pa.table(columns)
 
 
 def _with_rows(table: pa.Table, count: str | None) -> pa.Table:

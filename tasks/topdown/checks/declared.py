@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from spineflow.geography.declared import declared_units
+from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.declared_input import read_multiples
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.schema import Schema
@@ -23,6 +24,7 @@ from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.cells import Cells
 from spineflow.validation.topdown.declared import (
     SEPARATOR,
+    ColumnLayout,
     DeclaredUniverse,
     ExpectedBound,
     check_declared,
@@ -35,6 +37,32 @@ def cells_of(schema: Schema) -> Cells:
     sizes = dict(zip(schema.attributes, schema.shape, strict=True))
     groups = {c.name: (c.attribute, c.groups) for c in schema.coarsenings}
     return Cells(schema.universe, sizes, groups)
+
+
+def _layout(census: Census, universe: str, schema: Schema) -> ColumnLayout | None:
+    """The columns of a universe's microdata in plain facts; None where they have labels."""
+    declared = census.universes[universe].declared.microdata
+    if declared is None:
+        return None
+    told = {}
+    for attribute in schema.attributes:
+        own = [column for column in declared.columns if column.attribute == attribute]
+        codes = [
+            column.codes
+            or [
+                f"{(column.first or 0) + level:0{column.width}d}"
+                for level in range(len(schema.labels(attribute)))
+            ]
+            for column in own
+        ]
+        told[attribute] = (tuple(c.name for c in own), list(zip(*codes, strict=True)))
+    return ColumnLayout(
+        tuple(column.name for column in declared.columns),
+        tuple(column.name for column in declared.columns if column.digits is not None),
+        told,
+        {c.name: c.constant for c in declared.columns if c.constant is not None},
+        next((column.name for column in declared.columns if column.number), None),
+    )
 
 
 def check_declared_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:
@@ -89,6 +117,7 @@ def _promised(
             on_demand=settings.is_on_demand(name),
         ),
         labels={attribute: schema.labels(attribute) for attribute in schema.attributes},
+        layout=_layout(census, name, schema),
         columns=columns,
         count=universe.declared.count,
         zeros={zero.name: schema.cells_where(zero.where) for zero in settings.zeros_of(name)},

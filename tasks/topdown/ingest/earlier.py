@@ -159,6 +159,8 @@ def _counted(
         if run is None or not earlier.is_declared:
             return _counted_in_layout(file, areas, held, earlier)
         schema = of_run.schema_of(held.universe)
+        if earlier.universes[held.universe].declared.microdata is not None:
+            raise ValueError(f"the microdata of {held.universe} have codes in place of labels")
         count = earlier.universes[held.universe].declared.count
         return count_labelled_microdata(file, areas, schema, count), schema
     except (ValueError, OSError, pa.ArrowException) as error:

@@ -124,7 +124,8 @@ def read_settled(
     settled = settling(declared, schema) if settings.interleaves(universe) else None
     if settled is None:
         return None
-    label, types, _ = settled_labels(schema, *settled)
+    held, bounds = settled
+    label, types, _ = settled_labels(schema, held.query, bounds[0].query)
     return label, _read_held(run, universe, SETTLED, n_areas, types.size)
 
 

@@ -14,6 +14,7 @@ from spineflow.tasks.topdown.release.declared_files import (
     write_declared_microdata,
     write_declared_table,
 )
+from spineflow.tasks.topdown.release.microdata import block_estimate_parts, write_microdata
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
@@ -22,6 +23,15 @@ def write_declared_universe(
 ) -> WrittenFiles:
     """Write the microdata of one universe."""
     census, schema = settings.compiled_census, settings.schema_of(universe)
+    if census.universes[universe].declared.microdata is not None:
+        laid_out = write_microdata(
+            block_estimate_parts(run, universe),
+            schema,
+            run.unchecked_release,
+            census=census,
+            is_private=settings.is_private,
+        )
+        return WrittenFiles(laid_out.parquet, laid_out.csv, laid_out.n_rows)
     areas = read_geography(geography_file(run))
     return write_declared_microdata(
         area_estimates(run, universe, schema.n_cells, len(areas)),

@@ -115,7 +115,8 @@ def block_estimate_parts(
         held = np.unique(np.searchsorted(starts, blocks, side="right") - 1)
         files = [run.estimates(universe, spine.names[-1], shards[i].name) for i in held]
         table = _block_estimates(files)
-        low, high = spine.block_geocode[blocks[[0, -1]]]
+        # In the path of a declared area points stand between the parts of the code.
+        low, high = (code.replace(".", "") for code in spine.block_geocode[blocks[[0, -1]]])
         code = table["block_geocode"]
         yield table.filter(pc.and_(pc.greater_equal(code, low), pc.less_equal(code, high)))
 

@@ -15,6 +15,7 @@ alone: persons are shared out in proportion to facilities, each type getting at 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -45,12 +46,15 @@ def settling(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...
     return held, tuple(bound for bound in universe.bounds if bound.query == finer[0])
 
 
+@lru_cache(maxsize=2)
 def settled_labels(
-    schema: Schema, held: Held, bounds: Sequence[Bound]
+    schema: Schema, held: str, bounded: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The settled type `(n_cells,)` of every cell; the held and the bounded row of each type."""
-    fine = marginal_query(schema, bounds[0].query)
-    coarse = marginal_query(schema, held.query)
+    """The settled type `(n_cells,)` of every cell; the held and the bounded row of each type.
+
+    `held` and `bounded` are the queries whose rows they are.
+    """
+    fine, coarse = marginal_query(schema, bounded), marginal_query(schema, held)
     pairs = coarse.row_of_cell * fine.n_rows + fine.row_of_cell
     used, label = np.unique(pairs, return_inverse=True)
     return label.reshape(-1), used // fine.n_rows, used % fine.n_rows
@@ -75,7 +79,7 @@ def settled_answers(
 
     Raises InputRefused, naming an area, where held answers have no type to be of.
     """
-    label, coarse_of, fine_of = settled_labels(schema, held, bounds)
+    label, coarse_of, fine_of = settled_labels(schema, held.query, bounds[0].query)
     n_types, n_fine = fine_of.size, int(fine_of.max()) + 1
     fine = marginal_query(schema, bounds[0].query).row_of_cell
     n_areas = answers.shape[0]

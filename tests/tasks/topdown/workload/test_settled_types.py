@@ -91,7 +91,7 @@ def settled(answers, houses, forbidden=None):
 
 def by_kind_and_race(found):
     """Sums (n_areas, 4, 2) of settled answers, from the labels of cells."""
-    label, *_ = settled_labels(SCHEMA, *settling(PEOPLE, SCHEMA))
+    label, *_ = settled_labels(SCHEMA, "major * race", "kind")
     kind, race = SCHEMA.levels("kind"), SCHEMA.levels("race")
     sums = np.zeros((len(found), 4, 2), dtype=np.int64)
     for cell in range(SCHEMA.n_cells):
