@@ -139,12 +139,11 @@ class Sums:
             allowed &= np.where(exact >= 0, (values > 0)[:, exact], True)
         else:
             exact, values = nothing, np.zeros((c, 0))
-        room = np.full(n_types, np.inf)
+        # An upper bound of 0 is said by `allowed`; one above the parent's count says nothing.
+        most = np.full(n_types, NO_BOUND)
         if problem.parent_counts is not None:
-            room = np.bincount(label, problem.parent_counts, n_types)
-        binds = (problem.lower > 0).any(axis=0) | ((upper < room) & (upper > 0)).any(axis=0)
-        if problem.parent_counts is None:
-            binds = ((problem.lower > 0) | ((upper > 0) & (upper < NO_BOUND))).any(axis=0)
+            most = np.bincount(label, problem.parent_counts, n_types)
+        binds = ((problem.lower > 0) | ((upper > 0) & (upper < most))).any(axis=0)
         own = np.flatnonzero(binds & ~is_exact)
         position = np.full(n_types, -1)
         position[own] = np.arange(own.size)
