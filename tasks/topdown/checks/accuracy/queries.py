@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy import sparse
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import sum_histogram
-from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.measurement.measure import shard_histograms, true_answers
+from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -91,11 +92,11 @@ def errors_of_universe(
                 level.geocode[shard.start : shard.stop],
                 schema.n_cells,
             )
-            difference = (estimate - truth).tocsr()
+            difference = sparse.csr_array(estimate - truth)
             for name in names:
-                error = true_answers(difference, marginal_query(schema, name))
+                error = _answers(difference, marginal_query(schema, name)).data
                 sums[name] += np.abs(error).sum(), error.sum()
-                largest[name] = max(largest[name], int(np.abs(error).max()))
+                largest[name] = max(largest[name], int(np.abs(error).max(initial=0)))
         for name in names:
             n_answers = marginal_query(schema, name).n_rows
             absolute, signed = sums[name] / (len(level) * n_answers)
@@ -109,3 +110,13 @@ def errors_of_universe(
                 "mean_error": signed,
                 "largest_error": largest[name],
             }
+
+
+def _answers(counts: sparse.csr_array, query: MarginalQuery) -> sparse.csr_array:
+    """Answers `(n, n_rows)` to a query, without those that count nothing."""
+    answers = sparse.csr_array(
+        (counts.data.copy(), query.row_of_cell[counts.indices], counts.indptr.copy()),
+        shape=(counts.shape[0], query.n_rows),
+    )
+    answers.sum_duplicates()
+    return answers
