@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -70,7 +71,7 @@ def check_margins(
     margin: np.ndarray,
     margin_if_cut: np.ndarray,
     variance: np.ndarray,
-    measured_at: np.ndarray,
+    measured_at: tuple[np.ndarray, Sequence[str]],
     counts: GroupCounts,
     expected: ExpectedRun,
     failures: Failures,
@@ -78,15 +79,18 @@ def check_margins(
     """Each count's margin and variance are those of the sum of so many noisy counts.
 
     All arrays have shape (n_rows,). `group` is the number of a count's group; the noise is that of
-    the group whose measurement it shows, which is of the region type `measured_at`.
+    the group whose measurement it shows, which is of the region type `measured_at`, given as
+    positions in a list.
     """
     source = counts.source[group]
+    place, names = measured_at
+    place_of = {name: position for position, name in enumerate(names)}
     first = np.array([level.first for level in expected.levels])
     of_level = np.searchsorted(first, source, side="right") - 1
     for number, level in enumerate(expected.levels):
         here = np.flatnonzero(of_level == number)
         failures.add_each(
-            measured_at[here] != level.region_type,
+            place[here] != place_of.get(level.region_type, -1),
             f"a count measured at {level.region_type} says that it was elsewhere",
         )
         only = level.total_only[(source[here] - level.first) % max(1, len(level.iterations))]

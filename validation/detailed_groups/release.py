@@ -307,7 +307,7 @@ def _check_noise(
         margin,
         margin_if_cut,
         batch.column("variance").to_numpy()[rows],
-        np.array(names)[places[rows]],
+        (places[rows], names),
         counts,
         expected,
         failures.margins,

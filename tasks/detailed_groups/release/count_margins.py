@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -33,7 +34,7 @@ class CountNoise:
 
     def margins(
         self,
-        measured_at: np.ndarray,
+        measured_at: tuple[np.ndarray, Sequence[str]],
         level: np.ndarray,
         total_only: np.ndarray,
         n_cells: np.ndarray,
@@ -41,19 +42,22 @@ class CountNoise:
         """The margin of the noise in each of some counts, and the one that holds for the released
         count whatever was cut; each of shape (n,), int32.
 
-        `measured_at` has the region type whose measurement a count is, `level` the iteration level,
-        `total_only` whether the group is measured by a total only, and `n_cells` the number of
-        noisy counts that were added.
+        `measured_at` has the region type whose measurement a count is, as positions in a list,
+        `level` the iteration level, `total_only` whether the group is measured by a total only, and
+        `n_cells` the number of noisy counts that were added.
         """
-        kinds, kind = np.unique(measured_at.astype(str), return_inverse=True)
-        keys = np.stack([kind, level, total_only, n_cells]).astype(np.int64)
-        distinct, position = np.unique(keys, axis=1, return_inverse=True)
-        found = [
-            self._margins(str(kinds[k]), own, n, is_total_only=bool(only))
-            for k, own, only, n in distinct.T.tolist()
-        ]
-        both = np.array(found, dtype=np.int32).reshape(-1, 2)[position.reshape(-1)]
-        return both[:, 0], both[:, 1]
+        place, names = measured_at
+        if not place.size:
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        parts = place, level, total_only.astype(int), n_cells
+        sizes = tuple(int(part.max()) + 1 for part in parts)
+        # There are few kinds of counts, and many counts of each.
+        kind = np.ravel_multi_index(parts, sizes)
+        known = np.zeros((math.prod(sizes), 2), dtype=np.int32)
+        for own in np.flatnonzero(np.bincount(kind)):
+            at, of_level, only, n = map(int, np.unravel_index(own, sizes))
+            known[own] = self._margins(names[at], of_level, n, is_total_only=bool(only))
+        return known[kind, 0], known[kind, 1]
 
     def _margins(
         self, region_type: str, level: int, n: int, *, is_total_only: bool

@@ -177,7 +177,7 @@ def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: Count
     level_of_group = np.array(level, dtype=np.int8)[iteration.indices.to_numpy()]
     measured_at, places = codes_of(groups, "measured_at")
     margin, margin_if_cut = noise.margins(
-        np.array(places)[measured_at][rows.group],
+        (measured_at[rows.group], places),
         level_of_group[rows.group],
         mask_of(groups, "total_only")[rows.group],
         rows.n_cells,
