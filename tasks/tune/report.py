@@ -169,7 +169,11 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
         "What was found",
         (
             "The smallest total of each variant that meets the criterion, and its levels.",
-            Table(("variant", "total", "epsilon", "criterion", "standard error"), tuple(rows)),
+            Table(
+                ("variant", "total", "epsilon", "criterion", "standard error"),
+                tuple(rows),
+                "criterion",
+            ),
             Table(("variant", "level", "loss", "share"), tuple(losses)),
             *changed,
         ),
@@ -249,7 +253,7 @@ def _trials(settings: TuneSettings, outcomes: Sequence[TrialOutcome]) -> Section
         )
         for outcome in outcomes
     )
-    blocks.append(Table(("variant", "losses", "criterion", "standard error", "met"), rows))
+    blocks.append(Table(("variant", "losses", "criterion", "standard error", "met"), rows, "met"))
     return Section("Trials", tuple(blocks))
 
 

@@ -52,6 +52,6 @@ def margins_section(figures: tuple[LevelFigures, ...], coverage: Fraction) -> Se
             "n times larger; the tidy file has it with every count. "
             f"{WANTED if is_wanted else ''}Stability is the number of groups of the level that a "
             "person is protected in. Sub-state totals up to the threshold are suppressed.",
-            Table(headers, rows),
+            Table(headers, rows, "margin"),
         ),
     )

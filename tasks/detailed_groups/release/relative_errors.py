@@ -116,4 +116,5 @@ def populations_table(levels: Iterable[Mapping[str, Any]]) -> Table:
             *(f"total within {p}" for p in percent),
         ),
         tuple(rows),
+        "of the total",
     )

@@ -108,7 +108,7 @@ def guarantee_section(parameters: MechanismParameters, *, infinite: bool) -> Sec
         (
             "Every group of the specification in every region was measured with noise, whether "
             "anybody is in it or not. The budgets of the levels of a pass add up.",
-            Table(headers, tuple(rows)),
+            Table(headers, tuple(rows), "its epsilon"),
         ),
     )
 
@@ -226,6 +226,10 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         "Accuracy",
         (
             "Differences between the release and the input, which is not confidential.",
-            Table(("region type", "level", "table", *_ACCURACY_COLUMNS.values()), rows),
+            Table(
+                ("region type", "level", "table", *_ACCURACY_COLUMNS.values()),
+                rows,
+                _ACCURACY_COLUMNS["mean_absolute_error"],
+            ),
         ),
     )

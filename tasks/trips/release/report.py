@@ -92,7 +92,7 @@ def _levels(run: RunDirectory, plan: Plan) -> Section:
             "bound, Theorem 4 of InfTDA with its constants; typical errors are far smaller."
         )
     headers = ("level", "areas", "nodes", "released", "error bound")
-    return Section("Levels", (*texts, Table(headers, tuple(rows))))
+    return Section("Levels", (*texts, Table(headers, tuple(rows), "error bound")))
 
 
 def _accuracy(accuracy: pd.DataFrame) -> Section:
@@ -116,7 +116,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         (
             "Errors by level, over the nodes that have trips in the input or in the release. The "
             "input is not confidential, so it may be compared with the release.",
-            Table(tuple(known.values()), rows),
+            Table(tuple(known.values()), rows, columns["mean_absolute_error"]),
             *_error_charts(accuracy),
         ),
     )

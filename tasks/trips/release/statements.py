@@ -119,7 +119,11 @@ def noise_section(settings: TripsSettings, plan: Plan) -> Section:
             "there could be, the level's share of the loss, the squared sensitivity and the "
             "standard deviation of the noise in each count. The shares add to exactly 1."
             + _inferred(plan),
-            Table(("level", "nodes", "share", "squared sensitivity", "noise s.d."), rows),
+            Table(
+                ("level", "nodes", "share", "squared sensitivity", "noise s.d."),
+                rows,
+                "noise s.d.",
+            ),
         ),
     )
 
