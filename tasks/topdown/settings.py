@@ -143,6 +143,8 @@ class GeolevelPasses(Section):
                 f"interleaved passes need as many of the rounder ({len(self.rounder)}) as of the "
                 f"least squares ({len(self.least_squares)})"
             )
+        if self.interleaved and len(self.rounder) < 2:
+            raise ValueError("interleaved does nothing to a single pass; remove it")
         return self
 
 

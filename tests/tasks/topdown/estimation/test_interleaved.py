@@ -282,3 +282,5 @@ def test_interleaved_passes_come_in_pairs():
         GeolevelPasses(
             least_squares=(("total",), ("detailed",)), rounder=(("detailed",),), interleaved=True
         )
+    with pytest.raises(ValueError, match="does nothing"):
+        GeolevelPasses(least_squares=(("all",),), rounder=(("detailed",),), interleaved=True)
