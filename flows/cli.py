@@ -506,7 +506,7 @@ def _budget(options: argparse.Namespace) -> int:
 
 
 def _design(options: argparse.Namespace) -> int:
-    from spineflow.flows.design import write_design
+    from spineflow.flows.designs import write_design
 
     out = None if options.out is None else Path(options.out)
     write_design(options.flow, Path(options.settings), options.overrides, out, as_json=options.json)

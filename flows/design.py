@@ -1,147 +1,141 @@
-"""What the command `design` does: the best split of a budget, shown and written as settings."""
+"""The design flow: the best split of a topdown budget, and what it gains on data that may be known.
+
+    read the input -> design -> spines and constraints of each allocation -> releases of each, seed
+                   by seed -> errors, differences and designed settings -> report
+
+What is finished is kept in the run directory, so that an interrupted comparison goes on where it
+was. `spineflow design topdown` finds the split alone, reads no person, and needs no flow.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from prefect import flow
+from spineflow.flows import topdown
 from spineflow.flows.console import page
-from spineflow.flows.running import PRESETS
-from spineflow.tasks.group_sizes.design import design as group_sizes
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.solvers.level_design import DesignedLevels
-from spineflow.tasks.topdown.design.design import Design, design_universe, settings_text
-from spineflow.tasks.topdown.design.settings import DesignSettings
-from spineflow.tasks.topdown.ingest.ingest import addresses_of
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import check_spine_settings
-from spineflow.tasks.trips.design import design as trips
+from spineflow.flows.form import NO_DESIGN, DesignForm
+from spineflow.flows.order import Order, call, submitted
+from spineflow.flows.results import show_result
+from spineflow.flows.running import (
+    Product,
+    entered,
+    run_settings_file,
+    settings_run_name,
+    stages_run_name,
+)
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.design.comparison import ALLOCATIONS, TIDY, write_report
+from spineflow.tasks.topdown.design.settings import ComparisonSettings
+from spineflow.tasks.topdown.design.steps import (
+    design_budgets,
+    lay_out_allocation,
+    read_public_input,
+    release_allocation,
+    release_comparison,
+    report_comparison,
+)
 
-OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, Any]]]] = {
-    "group-sizes": (group_sizes.GroupSizesDesignSettings, group_sizes.designed),
-    "trips": (trips.TripsDesignSettings, trips.designed),
-}
-"""Products whose budget is shared among levels: settings with a design, and what finds it."""
 
+@flow(
+    name="design",
+    description=(
+        "Finds the best split of a topdown budget for declared targets, and compares it with the "
+        "settings' own and with an even one, by every estimator, on data that may be disclosed. It "
+        "releases no data, but settings that are ready to run."
+    ),
+    flow_run_name=settings_run_name,
+    persist_result=False,
+)
+def design(
+    settings_file: str = "",
+    run_directory: str = "",
+    overrides: tuple[str, ...] = (),
+    settings: DesignForm = NO_DESIGN,
+) -> str:
+    """Design a budget and compare it with others, on data that are not confidential.
 
-def write_design(
-    product: str, settings_file: Path, overrides: list[str], out: Path | None, *, as_json: bool
-) -> None:
-    """Design the budget that a settings file has a section [design] for, and write settings.
-
-    Reads public geography, and of housing units declared invariants, alone. The settings go beside
-    the file, under its name and `-designed`, unless `out` says otherwise.
+    Args:
+        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings are those below.
+        run_directory: Folder of the run; a started run with the same settings is continued. Left
+            out, it is named after the dataset and the settings, in runs/ beside the settings file
+            or, without one, beside the ledger.
+        overrides: Settings that win over the file and the form, each written as section.key=value.
+        settings: Settings that win over the file; what is left empty is as the file, its preset or
+            the default has it.
     """
-    file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")
-    if product == TopdownSettings.PRODUCT:
-        _design_topdown(settings_file, overrides, file, as_json=as_json)
-    else:
-        _design_levels(product, settings_file, overrides, file, as_json=as_json)
-    if not as_json:
-        print(f"settings: {file}")
+    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
-def _design_levels(
-    product: str, settings_file: Path, overrides: list[str], file: Path, *, as_json: bool
-) -> None:
-    """Design the shares of the levels of group sizes or trips, show them, and write settings."""
-    model, designed = OF_LEVELS[product]
-    settings = load_settings(model, settings_file, presets=PRESETS, overrides=overrides)
-    found, chosen = designed(settings)
-    with replacing(file) as part:
-        text = f"# Shares of levels: {found.certificate}.\n{dump_settings(chosen)}"
-        part.write_text(text, encoding="utf-8")
-    if as_json:
-        print(json.dumps(found.as_json(), indent=2))
-    else:
-        show_levels(found)
+@flow(name="design-stages", flow_run_name=stages_run_name, persist_result=False)
+def design_stages(run_directory: str) -> str:
+    """All stages of a prepared run; finished replicates are reused. Returns the release's
+    folder."""
+    with entered(run_directory, ComparisonSettings) as (run, settings):
+        for _ in submitted(run, order(run, settings)):
+            pass
+        show_result(run, settings)
+    return str(run.release)
 
 
-def show_levels(design: DesignedLevels) -> None:
-    """Margins of the targets before and after, shares of the levels, and the certificate."""
-    console, names = page(), design.errors.names
-    symbol, after = design.errors.symbol, float(design.total)
-    console.print(f"\n{symbol} {float(design.before):.6g}, designed {after:.6g}")
-    table = Table("level", "margin wanted", "now", "designed")
-    for target in design.targets:
-        wanted = "" if target.wanted is None else f"{target.wanted:.6g}"
-        table.add_row(target.name, wanted, f"{target.now:.4g}", f"{target.designed:.4g}")
-    console.print(table)
-    shares = Table("level", "share now", "designed")
-    for level, share in design.shares.items():
-        now = float(design.shares_before.get(level, 0))
-        shares.add_row(names[level], f"{now:.2%}", f"{float(share):.2%}")
-    console.print(shares)
-    if design.errors.tree is None:
-        console.print(
-            "Margins of 95 %, of each level's own noisy counts; estimates also use those of "
-            "other levels."
-        )
-    else:
-        console.print(
-            "Margins of 95 %, of least squares on a tree of the mean numbers of parts; releases "
-            "have whole counts and none below 0, and differ."
-        )
-    console.print(f"Certain: {design.certificate}.")
-    if design.needed_now is not None:
-        console.print(
-            f"These margins would need {symbol} {design.needed_now:.6g} with the shares of now."
-        )
+def order(_run: RunDirectory, settings: ComparisonSettings) -> Order:
+    """The steps of a run; allocations and replicates go side by side."""
+    yield {"ingest": [call(read_public_input)]}
+    yield {"design": [call(design_budgets)]}
+    laid_out = {name: call(lay_out_allocation, name) for name in ALLOCATIONS}
+    yield {"spine": list(laid_out.values())}
+    seeds = range(1, settings.comparison.replicates + 1)
+    for name in ALLOCATIONS:
+        yield {f"replicates {name}": [call(release_allocation, name, seed) for seed in seeds]}
+    yield {"release": [call(release_comparison)]}
+    yield {"report": [call(report_comparison)]}
 
 
-def _design_topdown(
-    settings_file: Path, overrides: list[str], file: Path, *, as_json: bool
-) -> None:
-    """Design the budgets of universes over geolevels and queries, show them, write settings."""
-    settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)
-    check_spine_settings(settings.topdown)
-    geography, invariants = addresses_of(settings.input)
-    designs = {
-        universe: design_universe(settings, universe, geography, invariants)
-        for universe in settings.design
-    }
-    with replacing(file) as part:
-        part.write_text(settings_text(settings, designs), encoding="utf-8")
-    if as_json:
-        print(json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2))
-        return
-    for design in designs.values():
-        show_design(design)
+def costs(settings: ComparisonSettings) -> dict[str, Any]:
+    """What a release of the settings' own split would cost."""
+    return topdown.PRODUCT.costs(settings.topdown)
 
 
-def show_design(design: Design) -> None:
-    """Margins of every target before and after, shares of the geolevels, and the certificate."""
-    console = page()
-    before, after = float(design.before.total), float(design.budget.total)
-    console.print(f"\n[bold]{design.universe}[/bold]: rho {before:.4g}, designed {after:.4g}")
-    table = Table("target", "query", "level or areas", "areas", "wanted", "now", "designed")
-    for target in design.targets:
-        table.add_row(
-            target.name,
-            target.query,
-            target.where,
-            f"{target.n_areas:,}",
-            "" if target.wanted is None else f"{target.wanted:.3g}",
-            f"{target.now:.3g}",
-            f"{target.designed:.3g}",
-        )
-    console.print(table)
-    shares = Table("geolevel", "share now", "designed", "largest queries")
-    for name, share in design.budget.geolevel_shares.items():
-        queries = sorted(design.budget.query_shares[name].items(), key=lambda item: -item[1])
-        named = ", ".join(f"{query} {float(part):.0%}" for query, part in queries[:3])
-        now = float(design.before.geolevel_shares[name])
-        shares.add_row(name, f"{now:.2%}", f"{float(share):.2%}", named)
-    console.print(shares)
-    console.print(
-        "Margins of 95 %, root mean square, of best linear unbiased estimates from all noisy "
-        "answers; releases have no negative counts, and differ."
-    )
-    console.print(f"Certain: {design.certificate}.")
-    console.print(
-        f"The margins of now would need a rho of {design.rho_for_now:.4g} at these shares."
-    )
+def print_costs(settings: ComparisonSettings) -> None:
+    """The same as tables."""
+    topdown.PRODUCT.print_costs(settings.topdown)
+
+
+def check(settings: ComparisonSettings) -> None:
+    """Check the input by the rules of topdown."""
+    topdown.PRODUCT.check(settings.topdown)
+
+
+def refuse(settings: ComparisonSettings) -> None:
+    """Refuse what topdown would."""
+    topdown.PRODUCT.refuse(settings.topdown)
+
+
+def finished(run: RunDirectory, settings: ComparisonSettings) -> None:
+    """Where the results are."""
+    n = settings.comparison.replicates
+    page().print(f"{len(ALLOCATIONS)} allocations, {n} replicates of each by every estimator")
+    print(f"designed settings: {run.release / 'settings.toml'}")
+    print(f"errors and differences: {run.release / TIDY}")
+    print(f"report: {run.report}")
+
+
+def report(run: RunDirectory, settings: ComparisonSettings) -> Path:
+    """Write the report again."""
+    return write_report(run, settings)
+
+
+PRODUCT = Product(
+    settings=ComparisonSettings,
+    flow=design,
+    stages=design_stages,
+    check=check,
+    costs=costs,
+    print_costs=print_costs,
+    finished=finished,
+    report=report,
+    order=order,
+    refuse=refuse,
+)

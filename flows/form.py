@@ -211,6 +211,14 @@ class TripsForm(SettingsForm):
     rho: str | None = fraction("privacy.rho", "rho", "Budget of zero-concentrated privacy instead.")
 
 
+class DesignForm(CensusForm):
+    """The settings of a design and its comparison that are changed most."""
+
+    replicates: int | None = setting(
+        "comparison.replicates", "Replicates", "Releases of each split.", ge=2
+    )
+
+
 class TuneForm(CensusForm):
     """The settings of a search that are changed most."""
 
@@ -224,6 +232,7 @@ class TuneForm(CensusForm):
 
 # Empty forms, with which flows are called that are given none.
 NO_CENSUS = CensusForm()
+NO_DESIGN = DesignForm()
 NO_DETAILEDGROUPS = DetailedGroupsForm()
 NO_ESTIMATE = EstimateForm()
 NO_GROUPSIZES = GroupSizesForm()

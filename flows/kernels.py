@@ -25,7 +25,7 @@ KERNELS = (
 )
 """The kernels that take longest, with which all that they call is compiled."""
 
-NEEDED_BY = ("topdown", "estimate", "products", "tune")
+NEEDED_BY = ("topdown", "estimate", "products", "design", "tune")
 """The flows that estimate by them."""
 
 ANNOUNCEMENT = "Kernels are compiled, once per installation, which takes about a minute"

@@ -19,6 +19,7 @@ MODULES = {
     "group-sizes": "spineflow.flows.group_sizes",
     "trips": "spineflow.flows.trips",
     "products": "spineflow.flows.products",
+    "design": "spineflow.flows.design",
     "tune": "spineflow.flows.tune",
 }
 """Module of every flow; its `PRODUCT` describes it."""
@@ -30,6 +31,7 @@ TITLES = {
     "trips": "Trips",
     "products": "Several products",
     "estimate": "Estimates from measurements",
+    "design": "Design of a budget",
     "tune": "Search for a budget",
 }
 """What the deployment of every flow is called, for people."""

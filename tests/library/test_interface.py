@@ -70,7 +70,7 @@ def test_the_library_and_the_flows_know_the_same_products() -> None:
     from spineflow.flows.registry import MODULES, product
     from spineflow.known import PRODUCTS, _part
 
-    assert set(PRODUCTS) == {*MODULES} - {"products", "tune"}
+    assert set(PRODUCTS) == {*MODULES} - {"products", "design", "tune"}
     for name, known in PRODUCTS.items():
         assert known.model is product(name).settings
         assert _part(known.costs) is product(name).costs

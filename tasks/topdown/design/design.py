@@ -122,7 +122,7 @@ def design_universe(
     of_geolevel, of_query = shares_of(fractions, problem.geolevels, problem.queries)
     # What is certified is what the settings will say, and not what the search has found.
     shares = allocation_of(of_geolevel, of_query, problem.queries)
-    found = certified(program, shares, best.cuts)
+    found = certified(program, shares, best.cuts, float(design.tolerance))
     then, _ = problem.variances(program.kinds.precision(shares))
     total = before.total
     if design.objective == "smallest_rho":

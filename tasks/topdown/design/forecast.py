@@ -18,13 +18,13 @@ from spineflow.tasks.pages.document import Details, Document, Figure, Section, T
 from spineflow.tasks.pages.figures import bar_chart
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS
+from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
 from spineflow.tasks.topdown.checks.expected import KEYS, figure_tables, mean_figures
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.design.allocation import allocation_of
-from spineflow.tasks.topdown.design.design import EXACT, UNDETERMINED, margin_of
+from spineflow.tasks.topdown.design.design import EXACT, NORMAL_95, UNDETERMINED, margin_of
 from spineflow.tasks.topdown.design.problem import UniverseProblem
 from spineflow.tasks.topdown.design.settings import DesignSettings, Target, UniverseDesign
 from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
@@ -115,7 +115,9 @@ def forecast_document(
         of_universe = [row for row in rows if row.universe == universe]
         sections.append(_margins(universe, of_universe))
         if errors is not None:
-            sections.append(_simulation(universe, errors[errors["universe"] == universe]))
+            own = errors[errors["universe"] == universe]
+            sections.append(_released_totals(universe, of_universe, own))
+            sections.append(_simulation(universe, own))
     totals = ", ".join(
         f"rho {float(settings.budget_of(name).total):.4g} for {name}"
         for name in settings.run.universes
@@ -166,6 +168,41 @@ def _shown(margin: float | None) -> str | float:
     if margin is None:
         return "not determined"
     return "exact" if margin == 0 else margin
+
+
+def _released_totals(universe: str, rows: Sequence[Forecast], errors: pd.DataFrame) -> Section:
+    """What totals will be off by as they are released, beside what unbiased estimates would be."""
+    first = str(errors["quantity"].iloc[0])
+    own = errors[(errors["quantity"] == first) & (errors["size_class"] == ALL_SIZES)]
+    simulated_errors = own.set_index(["estimator", "level"])["root_mean_square_error"]
+    estimators = list(dict.fromkeys(own["estimator"]))
+    table = Table(
+        (
+            "level",
+            "areas",
+            *(f"expected error, {name.replace('_', ' ')}" for name in estimators),
+            "unbiased, all measurements",
+        ),
+        tuple(
+            (
+                row.level,
+                row.n_areas,
+                *(float(simulated_errors[name, row.level]) for name in estimators),
+                _shown(None if (margin := row.margins[FULL]) is None else margin / NORMAL_95),
+            )
+            for row in rows
+            if row.query == TOTAL and (estimators[0], row.level) in simulated_errors.index
+        ),
+    )
+    return Section(
+        f"Expected errors of totals of {universe}",
+        (
+            "Root mean square error of released totals over all areas of a level: what to expect. "
+            "That no count is negative, and what is known of living quarters, can make them much "
+            "smaller than the standard deviations of unbiased estimates, which stand beside them.",
+            table,
+        ),
+    )
 
 
 def _simulation(universe: str, errors: pd.DataFrame) -> Section:

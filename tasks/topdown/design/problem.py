@@ -36,7 +36,7 @@ from spineflow.tasks.topdown.spine.build import universe_spine
 from spineflow.tasks.topdown.spine.families import structural_zeros
 from spineflow.tasks.topdown.workload.state_totals import PERSONS, STATE, holds_state_totals
 
-PARTS = 100_000
+PARTS = 1_000_000
 """Denominator of the shares of the whole budget that a design has."""
 MOST_CORE_CELLS = 64
 """Core cells from which the matrices of the recursion are no longer small."""

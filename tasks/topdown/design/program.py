@@ -18,39 +18,62 @@ needs no trust in whatever found the points.
 
 Precisions are linear in an allocation but for geounits that a bypass has given the shares of other
 geolevels. For the bound, these may spend what they were given on any queries, which allows more
-than what can be set.
+than what can be set. Yet if they were given t times what their own geolevel has, and t is between
+two numbers, so is the ratio of what they spend on each query: the narrower the ranges, the less is
+allowed. Ranges of t are halved where the bound is lowest, until it is high enough everywhere
+(spatial branch and bound, with the same cuts in every range).
+
+The search uses the same cuts: the next point is the analytic centre of what they leave above the
+best value so far ([AnalyticCentres1992]).
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog
 from spineflow.tasks.topdown.design.allocation import Kinds
 
 SMALLEST = 1e-9
 """Loss that an entry of an allocation has at least while it is searched for."""
-FIRST_STEPS = 15
+FIRST_STEPS = 5
 """Steps of the multiplicative algorithm, which finds the region of the optimum."""
 FIRST_SHARE = 1e-4
 """Loss that every entry has at least where the search begins."""
 WEIGHING_STEPS = 100
 """Steps in which the criteria are weighed, for each of the multiplicative algorithm."""
-STEPS_PER_BOUND = 10
-"""Steps of sequential quadratic programming from one certificate to the next."""
-MOST_STEPS = 400
-PROGRESS = 0.02
-"""Improvement from one certificate to the next, relative to the tolerance, below which the search
-ends."""
+STEPS_PER_BOUND = 5
+"""Points from one certificate to the next."""
+MOST_STEPS = 120
+MOST_PROBES = 15
+"""Points at which the bound is sharpened where it leaves room."""
+PROGRESS = 0.05
+"""By how much the gap has to fall from one certificate to the next, relative to the tolerance, for
+the search to go on; and the gap at which it is closed."""
+INWARDS = 1e-6
+"""How far a point is moved inside the limits, so little that its criteria hardly change."""
+CENTRED = 1e-2
+"""Newton decrement at which a point is centre enough."""
+MOST_NEWTON_STEPS = 50
+INFEASIBLE = 2
+"""Status of SciPy's linear programs without a solution."""
 ROUNDING = 1e-12
 """By how much an allocation may pass a limit."""
-MOST_CUTS = 30
-"""Points whose derivatives are kept for the bound."""
+MOST_CUTS = 25
+"""Points, those with the smallest largest criteria, whose derivatives are kept for the bound."""
+MOST_RANGES = 40
+"""Ranges that are halved for the bound."""
+SHARE_OF_CUTS = 0.1
+"""Weight of the level in the centre, for each cut: how far the search goes for better values."""
+WIDEN = 1.3
+"""The first range beside a ratio reaches to so many times it, further ones ever further."""
+LEAST_RATIO = 1e-6
+"""Ratios of shares below this, or above its inverse, are not told apart."""
 
 Criteria = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From precisions (t, Q) to the criteria (N,) and their derivatives (N, t, Q)."""
@@ -105,42 +128,39 @@ class Program:
         share = np.max(np.where(over > 0, over / (over + room), 0.0), initial=0.0)
         return (1 - share) * p + share * self.centre
 
-    def bound(self, cuts: Sequence[Cut]) -> float:
-        """What the largest criterion of every allocation within the limits reaches at least."""
-        n_kinds, (n_geolevels, n_queries) = len(self.kinds.depth), self.allowed.shape
-        n, n_moved = self.allowed.size, n_kinds * n_queries
-        slopes = np.concatenate([-cut.slopes / cut.values[:, None, None] ** 2 for cut in cuts])
-        of_geolevel = np.equal.outer(np.arange(n_geolevels), self.kinds.depth).astype(float)
-        own = of_geolevel @ slopes
-        of_cuts = np.column_stack(
-            [-own.reshape(-1, n), -slopes.reshape(-1, n_moved), np.ones(len(slopes))]
-        )
-        of_limits = np.zeros((len(self.most), n + n_moved + 1))
-        of_limits[:, :n] = self.rows
-        # What a kind is given of other geolevels is what these have.
-        given = self.kinds.shares.copy()
-        given[np.arange(n_kinds), self.kinds.depth] = 0.0
-        of_kinds = np.column_stack(
-            [
-                -np.kron(given, np.ones(n_queries)),
-                np.kron(np.eye(n_kinds), np.ones(n_queries)),
-                np.zeros(n_kinds),
-            ]
-        )
-        whole = np.append(np.ones(n), np.zeros(n_moved + 1))
-        found = linprog(
-            -np.eye(n + n_moved + 1)[-1],
-            A_ub=sparse.csr_array(np.vstack([of_cuts, of_limits])),
-            b_ub=np.append(np.zeros(len(slopes)), self.most),
-            A_eq=sparse.csr_array(np.vstack([whole, of_kinds])),
-            b_eq=np.append(1.0, np.zeros(n_kinds)),
-            bounds=[
-                *((0.0, 1.0 if may else 0.0) for may in self.allowed.ravel()),
-                *((0.0, None) for _ in range(n_moved)),
-                (None, None),
-            ],
-        )
-        return float("nan") if not found.success else 1.0 / -found.fun
+    def bound(
+        self, cuts: Sequence[Cut], at: np.ndarray | None = None, enough: float = np.inf
+    ) -> Bound:
+        """What the largest criterion of every allocation within the limits reaches at least.
+
+        Ranges of what bypassed geounits were given are halved until the bound is `enough`, at
+        first where they were given what they are `at` an allocation.
+        """
+        linear = _BoundingProgram(self, cuts)
+        n_kinds = len(self.kinds.depth)
+        first = linear.solve(_Range(np.zeros(n_kinds), np.full(n_kinds, np.inf)))
+        if at is None:
+            return Bound(first.bound, first.precision)
+        middle = linear.ratios(at)
+        queue = [(first.bound, 0, first)]
+        for number in range(1, MOST_RANGES):
+            low, _, solved = queue[0]
+            halves = None if low >= enough else linear.halved(solved, middle)
+            if halves is None:
+                break
+            heapq.heappop(queue)
+            for side, half in enumerate(halves):
+                heapq.heappush(queue, (max(half.bound, low), 2 * number + side, half))
+        return Bound(queue[0][0], queue[0][2].precision)
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A lower bound of the largest criterion, and the precisions (t, Q) where the cuts leave room
+    for it; without rows if there are none."""
+
+    value: float
+    precision: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +172,139 @@ class Cut:
 
 
 @dataclass(frozen=True, eq=False)
+class _Range:
+    """Least and most of what each kind was given, relative to what its geolevel has (t,)."""
+
+    least: np.ndarray
+    most: np.ndarray
+
+    def sides(self, kind: int, middle: float) -> tuple[_Range, _Range] | None:
+        """The range on both sides of a ratio of one kind, or of another within it; None where it
+        is narrow already."""
+        low, high = max(self.least[kind], LEAST_RATIO), min(self.most[kind], 1 / LEAST_RATIO)
+        if high < low * 1.001:
+            return None
+        middle = float(np.clip(middle, LEAST_RATIO, 1 / LEAST_RATIO))
+        if middle <= low * 1.0005:
+            middle = low * min(max(low / middle, WIDEN), (high / low) ** 0.5)
+        elif middle >= high / 1.0005:
+            middle = high / min(max(middle / high, WIDEN), (high / low) ** 0.5)
+        least, most = self.least.copy(), self.most.copy()
+        least[kind] = most[kind] = middle
+        return _Range(self.least, most), _Range(least, self.most)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bounded:
+    """A range, its bound, what this loses by what each kind may spend otherwise (t,), and the
+    precisions (t, Q) that attain it; without rows if there are none."""
+
+    within: _Range
+    bound: float
+    loss: np.ndarray
+    precision: np.ndarray
+
+
+class _BoundingProgram:
+    """The linear program of the bound: an allocation, what bypassed geounits spend of what they
+    were given, and the level that no cut is below."""
+
+    def __init__(self, program: Program, cuts: Sequence[Cut]):
+        kinds, (n_geolevels, n_queries) = program.kinds, program.allowed.shape
+        self.n_queries, self.depth = n_queries, kinds.depth
+        self.given = kinds.shares.copy()
+        self.given[np.arange(len(kinds.depth)), kinds.depth] = 0.0
+        self.bypassed = np.flatnonzero(self.given.any(axis=1))
+        self.n, n_moved = program.allowed.size, len(self.bypassed) * n_queries
+        # Levels near 1 suit the tolerances of the solver.
+        self.unit = min(float(cut.values.max()) for cut in cuts)
+        slopes = np.concatenate(
+            [-cut.slopes * self.unit / cut.values[:, None, None] ** 2 for cut in cuts]
+        )
+        of_geolevel = np.equal.outer(np.arange(n_geolevels), kinds.depth).astype(float)
+        own = (of_geolevel @ slopes).reshape(len(slopes), self.n)
+        moved = slopes[:, self.bypassed].reshape(len(slopes), n_moved)
+        of_cuts = np.column_stack([-own, -moved, np.ones(len(slopes))])
+        of_limits = np.zeros((len(program.most), self.n + n_moved + 1))
+        of_limits[:, : self.n] = program.rows
+        self.upper = np.vstack([of_cuts, of_limits])
+        self.most = np.append(np.zeros(len(slopes)), program.most)
+        # What a kind is given of other geolevels is what these have.
+        of_kinds = np.column_stack(
+            [
+                -np.repeat(self.given[self.bypassed], n_queries, axis=1),
+                np.repeat(np.eye(len(self.bypassed)), n_queries, axis=1),
+                np.zeros(len(self.bypassed)),
+            ]
+        )
+        whole = np.append(np.ones(self.n), np.zeros(n_moved + 1))
+        self.equal = sparse.csr_array(np.vstack([whole, of_kinds]))
+        self.bounds = [
+            *((0.0, 1.0 if may else 0.0) for may in program.allowed.ravel()),
+            *((0.0, None) for _ in range(n_moved)),
+            (None, None),
+        ]
+
+    def ratios(self, p: np.ndarray) -> np.ndarray:
+        """(t,) what each kind was given, relative to what its geolevel has."""
+        of_geolevel = p.sum(axis=1)
+        return self.given @ of_geolevel / np.maximum(of_geolevel[self.depth], SMALLEST)
+
+    def solve(self, within: _Range) -> _Bounded:
+        """The bound for allocations in a range; infinite where there is no allocation."""
+        rows = []
+        for place, kind in enumerate(self.bypassed.tolist()):
+            for sign, ratio in ((-1.0, within.least[kind]), (1.0, within.most[kind])):
+                if not LEAST_RATIO < ratio < 1 / LEAST_RATIO:
+                    continue
+                row = np.zeros((self.n_queries, self.upper.shape[1]))
+                every = np.arange(self.n_queries)
+                row[every, self.depth[kind] * self.n_queries + every] = -sign * ratio
+                row[every, self.n + place * self.n_queries + every] = sign
+                rows.append(row / max(ratio, 1.0))
+        upper = np.vstack([self.upper, *rows])
+        found = linprog(
+            -np.eye(upper.shape[1])[-1],
+            A_ub=sparse.csr_array(upper),
+            b_ub=np.append(self.most, np.zeros(len(upper) - len(self.most))),
+            A_eq=self.equal,
+            b_eq=np.append(1.0, np.zeros(len(self.bypassed))),
+            bounds=self.bounds,
+        )
+        loss, nowhere = np.zeros(len(self.depth)), np.zeros((0, self.n_queries))
+        if not found.success:
+            bound = np.inf if found.status == INFEASIBLE else 0.0
+            return _Bounded(within, bound, loss, nowhere)
+        p = found.x[: self.n].reshape(-1, self.n_queries)
+        moved = found.x[self.n : -1].reshape(-1, self.n_queries)
+        as_set = self.ratios(p)[self.bypassed, None] * p[self.depth[self.bypassed]]
+        excess = self.upper[:, self.n : -1] * (moved - as_set).ravel()
+        by_kind = excess.reshape(len(excess), len(self.bypassed), self.n_queries).sum(axis=2)
+        loss[self.bypassed] = found.ineqlin.marginals[: len(self.upper)] @ by_kind
+        precision = p[self.depth]
+        precision[self.bypassed] += moved
+        return _Bounded(within, self.unit / -found.fun, loss, precision)
+
+    def halved(self, solved: _Bounded, middle: np.ndarray) -> list[_Bounded] | None:
+        """The halves of the range of that kind by whose freedom the bound loses most; None where
+        all ranges are narrow."""
+        for kind in np.argsort(-solved.loss, kind="stable").tolist():
+            sides = solved.within.sides(kind, float(middle[kind]))
+            if kind in self.bypassed and sides is not None:
+                return [self.solve(side) for side in sides]
+        return None
+
+
+@dataclass(frozen=True, eq=False)
 class Optimum:
     """An allocation (L, Q), its criteria (N,), and a lower bound of the largest criterion of every
-    allocation; cuts, from which the bound follows."""
+    allocation; cuts, from which the bound follows, and where they leave room for it."""
 
     allocation: np.ndarray
     values: np.ndarray
     bound: float
     cuts: tuple[Cut, ...]
+    elsewhere: np.ndarray
 
     @property
     def gap(self) -> float:
@@ -167,41 +312,47 @@ class Optimum:
         return float(self.values.max() / self.bound - 1)
 
 
-def certified(program: Program, p: np.ndarray, cuts: Sequence[Cut] = ()) -> Optimum:
-    """An allocation with a bound from its own derivatives and from those of other points."""
+def certified(
+    program: Program, p: np.ndarray, cuts: Sequence[Cut] = (), tolerance: float = np.inf
+) -> Optimum:
+    """An allocation with a bound from its own derivatives and from those of other points; it need
+    not be better than what shows a relative gap of `tolerance`."""
     values, slopes = program.criteria(program.kinds.precision(p))
     cuts = (*cuts, Cut(values, slopes))
-    return Optimum(p, values, program.bound(cuts), cuts)
+    bound = program.bound(cuts, p, float(values.max()) / (1 + tolerance))
+    return Optimum(p, values, bound.value, cuts, bound.precision)
 
 
 def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
     """The allocation that minimises the largest criterion, to a relative gap of `tolerance`.
 
-    A multiplicative algorithm leads into the region of the optimum; from there sequential quadratic
-    programming goes on, in logarithms, until the gap is closed or there is no progress. Where
-    geounits are bypassed, the gap need not close entirely. Raises LimitsContradict.
+    A multiplicative algorithm leads into the region of the optimum; from there the search goes from
+    one analytic centre to the next, until the gap is closed or there is no progress. Where geounits
+    are bypassed, the bound is then sharpened where it leaves most room, and the gap need not close
+    entirely. Raises LimitsContradict.
     """
     search = _Search(program, tolerance)
-    with suppress(_Enough):
-        search.step(search.multiplied(np.maximum(start, FIRST_SHARE)))
-    return search.best()
-
-
-class _Enough(Exception):
-    """The gap is closed, or there is no progress."""
+    search.centred(search.multiplied(np.maximum(start, FIRST_SHARE)))
+    found = certified(program, search.point, search.best_cuts, tolerance)
+    for _ in range(MOST_PROBES):
+        if found.gap <= tolerance or not len(found.elsewhere):
+            break
+        # Between where the cuts leave room and what is known they tell most.
+        middle = 0.5 * (found.elsewhere + program.kinds.precision(found.allocation))
+        cuts = (*found.cuts[:-1], Cut(*program.criteria(middle)))
+        found = certified(program, search.point, cuts, tolerance)
+    return found
 
 
 @dataclass
 class _Search:
-    """The best point so far, and the cuts of the last points that were best."""
+    """The best point so far, and the cuts of all points."""
 
     program: Program
     tolerance: float
     least: float = np.inf
     point: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cuts: list[Cut] = field(default_factory=list)
-    n_steps: int = 0
-    least_before: float = np.inf
 
     def at(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The criteria at an allocation, and their derivatives (N, L, Q) by it."""
@@ -209,12 +360,13 @@ class _Search:
         is_within = (self.program.rows @ p.ravel() <= self.program.most + ROUNDING).all()
         if is_within and values.max() < self.least:
             self.least, self.point = float(values.max()), p
-            self.cuts = [*self.cuts[-MOST_CUTS + 1 :], Cut(values, slopes)]
+        self.cuts.append(Cut(values, slopes))
         return values, self.program.kinds.by_allocation(p, slopes)
 
-    def best(self) -> Optimum:
-        """The best point so far, with its bound."""
-        return certified(self.program, self.point, self.cuts)
+    @property
+    def best_cuts(self) -> tuple[Cut, ...]:
+        """Those of the points with the smallest largest criteria."""
+        return tuple(sorted(self.cuts, key=lambda cut: float(cut.values.max()))[:MOST_CUTS])
 
     def multiplied(self, p: np.ndarray) -> np.ndarray:
         """After steps that minimise the largest of sum of -p^2 r_i' / q over q: the variances of
@@ -233,57 +385,109 @@ class _Search:
                 multiplier /= multiplier.sum()
         return p
 
-    def step(self, p: np.ndarray) -> None:
-        """Sequential quadratic programming from p; raises _Enough."""
-        program, allowed = self.program, self.program.allowed
-        known: dict[bytes, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+    def centred(self, p: np.ndarray) -> None:
+        """From one analytic centre to the next, until the gap is closed or nothing improves."""
+        program = self.program
+        inside = program.centre
+        p = program.within_limits(np.maximum(p, SMALLEST))
+        bound, before = 0.0, np.inf
+        for step in range(1, MOST_STEPS + 1):
+            barrier = _Barrier.of(program, self.cuts, self.least * (1 + 0.1 * self.tolerance))
+            known = (1 - INWARDS) * self.point + INWARDS * inside
+            p = barrier.centre((1 - INWARDS) * p + INWARDS * inside, known)
+            self.at(p)
+            if step % STEPS_PER_BOUND == 0:
+                bound = max(bound, program.bound(self.cuts[-MOST_CUTS:]).value)
+                gap = self.least / bound - 1
+                if gap <= PROGRESS * self.tolerance or gap > before - PROGRESS * self.tolerance:
+                    break
+                before = gap
 
-        def around(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            """Logarithms of the criteria, slack of the limits, and the derivatives of both."""
-            if x.tobytes() not in known:
-                known.clear()
-                share = np.exp(x) / np.exp(x).sum()
-                full = np.zeros(allowed.shape)
-                full[allowed] = share
-                values, slopes = self.at(full)
-                by_share = np.vstack(
-                    [slopes[:, allowed] / values[:, None], -program.rows[:, allowed.ravel()]]
-                )
-                by_x = (by_share - (by_share @ share)[:, None]) * share
-                slack = program.most - program.rows @ full.ravel()
-                known[x.tobytes()] = np.log(values), slack, by_x
-            return known[x.tobytes()]
 
-        def slack(x: np.ndarray) -> np.ndarray:
-            logs, of_limits, _ = around(x[:-1])
-            return np.append(x[-1] - logs, of_limits)
+@dataclass(frozen=True, eq=False)
+class _Barrier:
+    """Sum of logarithms of the slacks of p (L, Q) and s: those of the cuts above s, of s above
+    `floor` as often as `weight` says, of the limits, and of all entries that may be positive.
 
-        def slack_slopes(x: np.ndarray) -> np.ndarray:
-            logs, of_limits, by_x = around(x[:-1])
-            is_criterion = np.repeat([1.0, 0.0], [len(logs), len(of_limits)])
-            signs = np.where(is_criterion > 0, -1.0, 1.0)
-            return np.column_stack([signs[:, None] * by_x, is_criterion])
+    cuts : (m, t * Q), of the precisions.
+    """
 
-        first = np.log(np.maximum(p[allowed], SMALLEST))
-        minimize(
-            lambda x: x[-1],
-            np.append(first, around(first)[0].max()),
-            jac=lambda x: np.eye(len(x))[-1],
-            method="SLSQP",
-            bounds=[*((np.log(SMALLEST), 0.0) for _ in first), (None, None)],
-            constraints={"type": "ineq", "fun": slack, "jac": slack_slopes},
-            options={"maxiter": MOST_STEPS, "ftol": 1e-14},
-            callback=self._stop_where_enough,
+    program: Program
+    cuts: np.ndarray
+    floor: float
+    weight: float
+
+    @classmethod
+    def of(cls, program: Program, cuts: Sequence[Cut], largest: float) -> _Barrier:
+        """For what the cuts leave of allocations whose largest criterion is below `largest`."""
+        rows = np.concatenate(
+            [(-c.slopes / c.values[:, None, None] ** 2).reshape(len(c.values), -1) for c in cuts]
         )
+        return cls(program, rows, 1.0 / largest, max(1.0, SHARE_OF_CUTS * len(rows)))
 
-    def _stop_where_enough(self, x: np.ndarray) -> None:
-        if len(self.program.most):
-            p = np.zeros(self.program.allowed.shape)
-            p[self.program.allowed] = np.exp(x[:-1])
-            self.at(self.program.within_limits(p))
-        self.n_steps += 1
-        if self.n_steps % STEPS_PER_BOUND == 0:
-            is_slow = self.least > self.least_before * (1 - PROGRESS * self.tolerance)
-            if is_slow or self.best().gap <= self.tolerance:
-                raise _Enough
-            self.least_before = self.least
+    def lowest(self, p: np.ndarray) -> float:
+        """The lowest cut at an allocation."""
+        return float((self.cuts @ self.program.kinds.precision(p).ravel()).min())
+
+    def value(self, p: np.ndarray, s: float) -> float:
+        """Infinite outside."""
+        slacks = np.concatenate(
+            [
+                self.cuts @ self.program.kinds.precision(p).ravel() - s,
+                self.program.most - self.program.rows @ p.ravel(),
+                p[self.program.allowed],
+            ]
+        )
+        if slacks.min() <= 0 or s <= self.floor:
+            return np.inf
+        return -float(np.log(slacks).sum() + self.weight * np.log(s - self.floor))
+
+    def centre(self, p: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """The centre, by Newton's method without second derivatives of the precisions, from p or,
+        where a cut is below the floor there, from the way to a `known` allocation inside."""
+        while (lowest := self.lowest(p)) <= self.floor:
+            p = 0.2 * p + 0.8 * known
+            if np.abs(p - known).max() < ROUNDING:
+                return known
+        s = 0.5 * (self.floor + lowest)
+        value = self.value(p, s)
+        for _ in range(MOST_NEWTON_STEPS):
+            step, change, decrement = self._step(p, s)
+            length = 1.0
+            while length > ROUNDING:
+                trial = self.value(p + length * step, s + length * change)
+                if trial <= value - 1e-4 * length * decrement:
+                    break
+                length /= 2
+            else:
+                break
+            p, s, value = p + length * step, s + length * change, trial
+            if decrement < CENTRED:
+                break
+        return p
+
+    def _step(self, p: np.ndarray, s: float) -> tuple[np.ndarray, float, float]:
+        """Newton's step of p and s, and its decrement."""
+        program, allowed = self.program, self.program.allowed
+        n = int(allowed.sum())
+        shape = (*program.kinds.shares.shape[:1], allowed.shape[1])
+        by_precision = self.cuts.reshape(-1, *shape)
+        cuts = program.kinds.by_allocation(p, by_precision)[:, allowed]
+        limits = -program.rows[:, allowed.ravel()]
+        above = 1.0 / (self.cuts @ program.kinds.precision(p).ravel() - s)
+        room = 1.0 / (program.most - program.rows @ p.ravel())
+        entries = 1.0 / p[allowed]
+        level = self.weight / (s - self.floor)
+        system = np.zeros((n + 2, n + 2))
+        system[:n, :n] = (cuts.T * above**2) @ cuts + (limits.T * room**2) @ limits
+        system[:n, :n] += np.diag(entries**2)
+        system[n, :n] = system[:n, n] = -(cuts.T @ above**2)
+        system[n, n] = np.sum(above**2) + level**2 / self.weight
+        system[n + 1, :n] = system[:n, n + 1] = 1.0
+        right = np.concatenate(
+            [cuts.T @ above + limits.T @ room + entries, [level - above.sum(), 1.0 - p.sum()]]
+        )
+        found = np.linalg.solve(system, right)
+        step = np.zeros(allowed.shape)
+        step[allowed] = found[:n]
+        return step, float(found[n]), float(right[: n + 1] @ found[: n + 1])

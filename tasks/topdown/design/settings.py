@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.settings import ExactFraction, FilePath, Refuse, Section
 from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.topdown.settings import TopdownSettings, Universe
+from spineflow.tasks.topdown.settings import ESTIMATORS, Estimator, TopdownSettings, Universe
 
 
 class Target(Section):
@@ -64,10 +64,20 @@ class UniverseDesign(Section):
     """The search ends when no allocation can be better by more than this, in terms of variances."""
 
 
+class Comparison(Section):
+    """How the designed split is compared with others, on data that may be disclosed."""
+
+    replicates: int = Field(default=20, ge=2)
+    """Releases of each kind, with noise of their own."""
+    estimators: tuple[Estimator, ...] = Field(default=ESTIMATORS, min_length=1)
+    """How every kind of measurements is estimated."""
+
+
 class DesignSettings(TopdownSettings):
     """A settings file of topdown with a section [design]."""
 
     design: dict[Universe, UniverseDesign] = Field(min_length=1)
+    comparison: Comparison = Comparison()
 
     @property
     def topdown(self) -> TopdownSettings:
@@ -145,5 +155,22 @@ class DesignSettings(TopdownSettings):
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """As of a run, for which `design` is no setting."""
         super().refuse_what_does_nothing(
-            {name: value for name, value in own.items() if name != "design"}, refuse
+            {name: value for name, value in own.items() if name not in ("design", "comparison")},
+            refuse,
         )
+
+
+class ComparisonSettings(DesignSettings):
+    """The same settings, for the flow that designs a budget and compares it with others."""
+
+    PRODUCT: ClassVar[str] = "design"
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """As of a design, and confidential input: replicates spend what no ledger records."""
+        super().refuse_what_does_not_fit(refuse)
+        if self.input.confidential:
+            refuse(
+                "the flow design releases the input many times over, which no ledger records; set "
+                "input.confidential = false if these data may be disclosed, or find the split "
+                "alone with 'spineflow design topdown'"
+            )

@@ -62,7 +62,14 @@ def test_the_page_has_every_level_and_spends_nothing(tmp_path: Path, capsys) -> 
     command = ["budget", "topdown", str(tmp_path / "settings.toml"), "--forecast", str(page)]
     assert main([*command, "--replicates", "1"]) == 0
     text = page.read_text(encoding="utf-8")
-    for words in ("What the budget will give", "block group", "false zeros", "NOT PRIVATE"):
+    for words in (
+        "What the budget will give",
+        "Expected errors of totals of persons",
+        "expected error, full information",
+        "block group",
+        "false zeros",
+        "NOT PRIVATE",
+    ):
         assert words in text
     assert not (tmp_path / "ledger.db").exists()
 

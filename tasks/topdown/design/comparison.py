@@ -1,0 +1,335 @@
+"""The designed split beside others: releases of each by every estimator, on public data.
+
+<run>/design/dataset/                  the input, read once
+             designs.json              the designs, with their certificates
+             <allocation>/settings.toml, layout-<k>/
+             replicates/<allocation>-<seed>.csv
+
+The allocations are the one that the settings have (`as set`), the designed one, and one that gives
+all geolevels, and all queries of a geolevel, the same share. Under each seed, estimators get the
+same measurements of an allocation, but for `block_by_block`, which measures blocks alone. Errors
+are those of the areas that every spine shares, never of a spine's own geounits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pandas as pd
+from spineflow.tasks.pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
+from spineflow.tasks.runs.reports import (
+    bars_panel,
+    provenance,
+    stage_seconds,
+    stages_section,
+    time_panel,
+    write_page,
+)
+from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
+from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
+from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.levels import OF_THE_SPINE
+from spineflow.tasks.topdown.checks.replicate import (
+    estimate,
+    lay_out,
+    measure,
+    read_dataset,
+    with_estimator,
+    with_seed,
+)
+from spineflow.tasks.topdown.design.design import (
+    Design,
+    design_universe,
+    designed_settings,
+    settings_text,
+)
+from spineflow.tasks.topdown.design.settings import ComparisonSettings
+from spineflow.tasks.topdown.ingest.ingest import addresses_of
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
+ALLOCATIONS = (AS_SET, DESIGNED, UNIFORM)
+BLOCKS = "block_by_block"
+STATISTICS = ("mean_absolute_error", "root_mean_square_error", "bias")
+KEYS = ("universe", "quantity", "level")
+CHOICE = ("allocation", "estimator")
+TIDY, SETTINGS = "comparison.csv", "settings.toml"
+STAMP = f"{NOT_PRIVATE}: compared on data that may be disclosed; for choosing settings only"
+
+
+def allocations(
+    settings: ComparisonSettings, designs: Mapping[str, Design]
+) -> dict[str, TopdownSettings]:
+    """Settings under each allocation, by its name; the rho is that of the design."""
+    designed = designed_settings(settings, designs)
+    budgets: dict[str, dict] = {AS_SET: {}, UNIFORM: {}}
+    for universe, own in designed.budget.items():
+        before = settings.budget_of(universe)
+        queries = list(dict.fromkeys(q for asked in before.query_shares.values() for q in asked))
+        even = {name: Fraction(1, len(queries)) for name in queries}
+        levels = list(before.geolevel_shares)
+        same = {name: Fraction(1, len(levels)) for name in levels}
+        budgets[AS_SET][universe] = own.model_copy(
+            update={
+                "geolevels": dict(before.geolevel_shares),
+                "queries": {name: dict(asked) for name, asked in before.query_shares.items()},
+            }
+        )
+        budgets[UNIFORM][universe] = own.model_copy(
+            update={"geolevels": same, "queries": dict.fromkeys(levels, even)}
+        )
+    found = {
+        name: designed.model_copy(update={"budget": changed}) for name, changed in budgets.items()
+    }
+    return {AS_SET: found[AS_SET], DESIGNED: designed, UNIFORM: found[UNIFORM]}
+
+
+def dataset_folder(run: RunDirectory) -> Path:
+    """The input, as it was read."""
+    return run.root / "design" / "dataset"
+
+
+def allocation_folder(run: RunDirectory, allocation: str) -> Path:
+    """Where an allocation's settings and spines are."""
+    return run.root / "design" / allocation.replace(" ", "_")
+
+
+def designs_file(run: RunDirectory) -> Path:
+    """The designs and their certificates; written after all settings."""
+    return run.root / "design" / "designs.json"
+
+
+def replicate_file(run: RunDirectory, allocation: str, seed: int) -> Path:
+    """The errors of the releases of an allocation under a seed."""
+    name = f"{allocation.replace(' ', '_')}-{seed}.csv"
+    return run.root / "design" / "replicates" / name
+
+
+def read_input(run: RunDirectory, settings: ComparisonSettings) -> Path:
+    """Read and check the input tables; what an interrupted attempt left is removed."""
+    folder = dataset_folder(run)
+    unfinished = folder.with_name("dataset-unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    read_dataset(settings.topdown, unfinished)
+    os.rename(unfinished, folder)
+    return folder
+
+
+def write_designs(run: RunDirectory, settings: ComparisonSettings) -> Path:
+    """Design every universe that has a section for it, and write the settings of all allocations.
+
+    Reads the geography and declared invariants alone.
+    """
+    geography, invariants = addresses_of(settings.input)
+    designs = {
+        universe: design_universe(settings, universe, geography, invariants)
+        for universe in settings.design
+    }
+    for name, own in allocations(settings, designs).items():
+        text = settings_text(settings, designs) if name == DESIGNED else dump_settings(own)
+        with replacing(allocation_folder(run, name) / SETTINGS) as part:
+            part.write_text(text, encoding="utf-8")
+    with replacing(designs_file(run)) as part:
+        found = {name: design.as_json() for name, design in designs.items()}
+        part.write_text(json.dumps(found, indent=2), encoding="utf-8")
+    return designs_file(run)
+
+
+def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocation: str) -> Path:
+    """Build the spines and constraints of an allocation: one for the estimators that share
+    measurements, one for `block_by_block`."""
+    folder = allocation_folder(run, allocation)
+    unfinished, layouts = folder / "layouts-unfinished", folder / "layouts"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    own = _settings_of(run, allocation)
+    for name in _kinds(settings.comparison.estimators):
+        lay_out(RunDirectory(dataset_folder(run)), with_estimator(own, name), unfinished / name)
+    os.rename(unfinished, layouts)
+    return layouts
+
+
+def run_replicate(
+    run: RunDirectory, settings: ComparisonSettings, allocation: str, seed: int
+) -> Path:
+    """Release an allocation under a seed by every estimator, and keep the errors alone."""
+    own, frames = _settings_of(run, allocation), []
+    layouts = allocation_folder(run, allocation) / "layouts"
+    with TemporaryDirectory(dir=run.root) as temporary:
+        for kind, names in _kinds(settings.comparison.estimators).items():
+            seeded = with_seed(with_estimator(own, kind), seed)
+            measured = measure(RunDirectory(layouts / kind), seeded, Path(temporary, kind))
+            for name in names:
+                chosen = with_estimator(seeded, name)
+                estimated = estimate(measured, chosen, Path(temporary, f"{name}-estimated"))
+                frames.append(_figures(estimated, chosen).assign(estimator=name))
+    with replacing(replicate_file(run, allocation, seed)) as part:
+        pd.concat(frames).assign(allocation=allocation, seed=seed).to_csv(part, index=False)
+    return replicate_file(run, allocation, seed)
+
+
+def compared(replicates: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds, and their differences from the settings' own allocation.
+
+    One row for each of `KEYS`, `CHOICE` and statistic: mean, standard_error; difference,
+    difference_standard_error from the same estimator `as set`, seed by seed.
+
+    Example: errors of 3 and 5 under two seeds, and of 2 and 4 as set, differ by 1 with a standard
+    error of 0.
+    """
+    long = replicates.melt(
+        id_vars=[*KEYS, *CHOICE, "seed"], value_vars=list(STATISTICS), var_name="statistic"
+    )
+    base = long[long["allocation"] == AS_SET].drop(columns="allocation")
+    paired = [*KEYS, "estimator", "statistic", "seed"]
+    both = long.merge(base, on=paired, how="left", suffixes=("", "_as_set"))
+    both["difference"] = both["value"] - both["value_as_set"]
+    groups = both.groupby([*KEYS, *CHOICE, "statistic"], sort=False)
+    found = groups.agg(
+        mean=("value", "mean"),
+        standard_error=("value", "sem"),
+        difference=("difference", "mean"),
+        difference_standard_error=("difference", "sem"),
+    ).reset_index()
+    found.loc[found["allocation"] == AS_SET, ["difference", "difference_standard_error"]] = np.nan
+    return found
+
+
+def release(run: RunDirectory, settings: ComparisonSettings) -> Path:
+    """Write the designed settings and the tidy file of the comparison to the release."""
+    seeds = range(1, settings.comparison.replicates + 1)
+    files = [replicate_file(run, name, seed) for seed in seeds for name in ALLOCATIONS]
+    tidy = compared(pd.concat([pd.read_csv(file) for file in files]))
+    run.unchecked_release.mkdir(exist_ok=True)
+    with replacing(run.unchecked_release / TIDY) as part:
+        tidy.to_csv(part, index=False)
+    text = (allocation_folder(run, DESIGNED) / SETTINGS).read_text(encoding="utf-8")
+    with replacing(run.unchecked_release / SETTINGS) as part:
+        part.write_text(text, encoding="utf-8")
+    if not run.release.exists():
+        os.rename(run.unchecked_release, run.release)
+    return run.release / TIDY
+
+
+def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
+    """Write the page of a finished comparison."""
+    tidy = pd.read_csv(run.release / TIDY)
+    designs = json.loads(designs_file(run).read_text(encoding="utf-8"))
+    certain = "; ".join(f"{name}: {design['certificate']}" for name, design in designs.items())
+    n = settings.comparison.replicates
+    document = Document(
+        f"Budgets compared on {settings.privacy.dataset}",
+        (
+            f"The settings' own split of the budget, the designed one and an even one, at the same "
+            f"rho, over {n} releases of each by every estimator. Certain of the design: {certain}.",
+            "Errors are of the areas that every spine shares, with standard errors over the "
+            "releases. Differences are from the settings' own split, seed by seed; one of more "
+            "than two standard errors is hardly chance.",
+        ),
+        (
+            *(_section(str(name), own) for name, own in tidy.groupby("universe", sort=False)),
+            stages_section(run),
+        ),
+        STAMP,
+        FrontPage(
+            f"{len(ALLOCATIONS)} splits and {len(settings.comparison.estimators)} estimators were "
+            f"compared over {n} replicates.",
+            True,
+            "",
+            (*_panels(tidy), time_panel(stage_seconds(run))),
+            (
+                Link("Designed settings", f"../release/{SETTINGS}"),
+                Link("Errors", f"../release/{TIDY}"),
+            ),
+        ),
+        provenance(run),
+    )
+    return write_page(run.report, document)
+
+
+def _panels(tidy: pd.DataFrame) -> list[Section]:
+    """Errors of the total by level, of every allocation under the last estimator."""
+    found = []
+    for universe, own in tidy.groupby("universe", sort=False):
+        rows = own[(own["statistic"] == STATISTICS[1]) & (own["quantity"] == _total(own))]
+        estimator = str(rows["estimator"].iloc[-1])
+        rows = rows[rows["estimator"] == estimator]
+        wide = rows.pivot(index="level", columns="allocation", values="mean")
+        wide = wide.loc[list(dict.fromkeys(rows["level"])), list(ALLOCATIONS)]
+        wide = wide[(wide > 0).any(axis=1)]
+        if len(wide):
+            found.append(
+                bars_panel(
+                    f"{_total(own)} of {universe}",
+                    f"Root mean square error, {estimator.replace('_', ' ')}.",
+                    [str(level) for level in wide.index],
+                    {name: wide[name].tolist() for name in ALLOCATIONS},
+                    value_label="error",
+                )
+            )
+    return found
+
+
+def _total(own: pd.DataFrame) -> str:
+    """The quantity that the page begins with."""
+    return str(own["quantity"].iloc[0])
+
+
+def _section(universe: str, own: pd.DataFrame) -> Section:
+    """A table for each quantity and statistic: means, and differences from what was set."""
+    blocks = []
+    for quantity, rows in own.groupby("quantity", sort=False):
+        tables = []
+        for statistic, part in rows.groupby("statistic", sort=False):
+            headers = (str(statistic).replace("_", " "), "estimator", *ALLOCATIONS)
+            headers += tuple(f"{name} less {AS_SET}" for name in ALLOCATIONS[1:])
+            tables.append(Table(headers, tuple(_rows(part))))
+        blocks.append(Details(str(quantity), tuple(tables)))
+    return Section(universe, tuple(blocks))
+
+
+def _rows(part: pd.DataFrame) -> list[tuple[str, ...]]:
+    found = []
+    for (level, estimator), own in part.groupby(["level", "estimator"], sort=False):
+        by_name = own.set_index("allocation")
+        means = (
+            _shown(by_name["mean"][name], by_name["standard_error"][name]) for name in ALLOCATIONS
+        )
+        differences = (
+            _shown(by_name["difference"][name], by_name["difference_standard_error"][name])
+            for name in ALLOCATIONS[1:]
+        )
+        found.append((str(level), str(estimator).replace("_", " "), *means, *differences))
+    return found
+
+
+def _shown(mean: float, error: float) -> str:
+    return NONE if mean != mean else f"{mean:,.4g} ± {error:.2g}"
+
+
+def _figures(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
+    """universe, quantity, level and `STATISTICS` of a release, over all answers and areas."""
+    errors = compute_figures(run, settings).errors
+    chosen = (errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)
+    chosen &= ~errors["level"].str.endswith(OF_THE_SPINE)
+    return errors.loc[chosen, [*KEYS, *STATISTICS]]
+
+
+def _kinds(estimators: Sequence[str]) -> dict[str, list[str]]:
+    """Estimators by the one whose measurements they take."""
+    kinds: dict[str, list[str]] = {}
+    for name in estimators:
+        kinds.setdefault(name if name == BLOCKS else "topdown", []).append(name)
+    return kinds
+
+
+def _settings_of(run: RunDirectory, allocation: str) -> TopdownSettings:
+    return frozen_settings(TopdownSettings, allocation_folder(run, allocation) / SETTINGS)

@@ -1,0 +1,119 @@
+"""Differences of errors between allocations, and allocations whose shares add up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.order import run_in_process
+from spineflow.flows.registry import PRESETS
+from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.topdown.design.comparison import ALLOCATIONS, allocations, compared
+from spineflow.tasks.topdown.design.settings import ComparisonSettings
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+SETTINGS = """\
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = {confidential}
+[privacy]
+dataset = "county"
+[run]
+universes = ["persons"]
+[design.persons.targets]
+tracts = {{ query = "total", level = "tract" }}
+[comparison]
+replicates = 2
+estimators = ["topdown", "block_by_block"]
+"""
+
+
+def settings_of(folder: Path, confidential: str = "false") -> Path:
+    generate_county(folder, persons=600, seed=5)
+    path = folder / "settings.toml"
+    path.write_text(SETTINGS.format(confidential=confidential), encoding="utf-8")
+    return path
+
+
+def test_differences_are_taken_seed_by_seed() -> None:
+    head = {"universe": "persons", "quantity": "total", "level": "tract", "estimator": "topdown"}
+    rows = []
+    for seed, (own, designed) in enumerate([(2.0, 3.0), (4.0, 5.0), (9.0, 9.0)], 1):
+        for allocation, error in (("as set", own), ("designed", designed)):
+            figures = {
+                "mean_absolute_error": error,
+                "root_mean_square_error": 2 * error,
+                "bias": -error,
+            }
+            rows.append({**head, "allocation": allocation, "seed": seed, **figures})
+    found = compared(pd.DataFrame(rows)).set_index(["allocation", "statistic"])
+    designed = found.loc["designed", "mean_absolute_error"]
+    assert designed["mean"] == pytest.approx(17 / 3)
+    assert designed["difference"] == pytest.approx(2 / 3)
+    # Differences 1, 1, 0 have the variance 1/3, and their mean a ninth.
+    assert designed["difference_standard_error"] == pytest.approx(1 / 3)
+    assert found.loc["designed", "bias"]["difference"] == pytest.approx(-2 / 3)
+    assert np.isnan(found.loc["as set", "bias"]["difference"])
+
+
+@pytest.mark.slow
+def test_all_allocations_are_released_and_compared(tmp_path: Path) -> None:
+    settings = load_settings(ComparisonSettings, settings_of(tmp_path), presets=PRESETS)
+    from spineflow.flows.design import order
+
+    run = RunDirectory(tmp_path / "run")
+    run.root.mkdir()
+    start_run(run, product="design", settings_text=dump_settings(settings), stamp=settings.stamp)
+    run_in_process(run, order(run, settings))
+    tidy = pd.read_csv(run.release / "comparison.csv")
+    assert set(tidy["allocation"]) == set(ALLOCATIONS)
+    assert set(tidy["estimator"]) == {"topdown", "block_by_block"}
+    assert not tidy["level"].str.contains("spine").any()
+    of_state = tidy[(tidy["level"] == "state") & (tidy["quantity"] == "total population")]
+    exact = of_state[of_state["estimator"] == "topdown"]
+    assert (exact["mean"] == 0).all()
+    tract = tidy[(tidy["level"] == "tract") & (tidy["quantity"] == "total population")]
+    error = tract[tract["statistic"] == "root_mean_square_error"].set_index(
+        ["allocation", "estimator"]
+    )["mean"]
+    assert error["designed", "topdown"] < error["uniform", "topdown"]
+    again = load_settings(TopdownSettings, run.release / "settings.toml", presets=PRESETS)
+    assert again.run.estimator == "full_information"
+    assert "NOT PRIVATE" in run.report.read_text(encoding="utf-8")
+    # Nothing is made again.
+    before = {path: path.stat().st_mtime_ns for path in (run.root / "design").rglob("*.csv")}
+    run_in_process(run, order(run, settings))
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_an_even_allocation_is_even_and_all_add_up(tmp_path: Path) -> None:
+    from spineflow.tasks.census.inputs import read_addresses
+    from spineflow.tasks.topdown.design.design import design_universe
+
+    settings = load_settings(ComparisonSettings, settings_of(tmp_path), presets=PRESETS)
+    addresses = read_addresses(units=tmp_path / "units.parquet", geography=tmp_path / "grfc.txt")
+    found = allocations(settings, {"persons": design_universe(settings, "persons", *addresses)})
+    for name, own in found.items():
+        budget = own.budget_of("persons")
+        assert sum(budget.geolevel_shares.values()) == 1
+        assert all(sum(shares.values()) == 1 for shares in budget.query_shares.values())
+        assert budget.total == settings.budget_of("persons").total, name
+    even = found["uniform"].budget_of("persons")
+    assert set(even.geolevel_shares.values()) == {Fraction(1, 6)}
+    assert len({share for own in even.query_shares.values() for share in own.values()}) == 1
+
+
+def test_confidential_input_is_refused(tmp_path: Path, capsys) -> None:
+    path = settings_of(tmp_path, "true")
+    assert main(["run", "design", str(path), "--run-dir", str(tmp_path / "run")]) == 2
+    assert "which no ledger records" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
