@@ -289,8 +289,9 @@ def _section(universe: str, own: pd.DataFrame) -> Section:
     for quantity, rows in own.groupby("quantity", sort=False):
         tables = []
         for statistic, part in rows.groupby("statistic", sort=False):
-            headers = (str(statistic).replace("_", " "), "estimator", *ALLOCATIONS)
-            headers += tuple(f"{name} less {AS_SET}" for name in ALLOCATIONS[1:])
+            differences = (f"{name} less {AS_SET}" for name in ALLOCATIONS[1:])
+            words = str(statistic).replace("_", " ")
+            headers = (words, "estimator", *ALLOCATIONS, *differences)
             tables.append(Table(headers, tuple(_rows(part))))
         blocks.append(Details(str(quantity), tuple(tables)))
     return Section(universe, tuple(blocks))
