@@ -1,0 +1,90 @@
+"""Rows of microdata whose columns have codes of their own are counted, and held to their layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spineflow.validation.outcome import Failures
+from spineflow.validation.topdown.cells import Cells
+from spineflow.validation.topdown.declared import (
+    ColumnLayout,
+    DeclaredUniverse,
+    released_counts,
+)
+from spineflow.validation.topdown.run_files import ExpectedUniverse
+
+KINDS = [("3", "20"), ("3", "21"), ("5", "37")]
+LAYOUT = ColumnLayout(
+    names=("SCHEMA", "COUNTY", "BLOCK", "EPNUM", "RTYPE", "RELSHIP", "QSEX"),
+    places=("COUNTY", "BLOCK"),
+    told={
+        "kind": (("RTYPE", "RELSHIP"), KINDS),
+        "sex": (("QSEX",), [("1",), ("2",)]),
+    },
+    constants={"SCHEMA": "MPD"},
+    number="EPNUM",
+)
+AREAS = pd.DataFrame(
+    {"block_geocode": ["1.1", "1.2"], "county": ["1", "1"], "block": ["1", "2"]}, dtype="str"
+)
+ROWS = [
+    ["MPD", "1", "1", 0, "3", "20", "1"],
+    ["MPD", "1", "1", 1, "3", "21", "2"],
+    ["MPD", "1", "2", 2, "5", "37", "2"],
+    ["MPD", "1", "2", 3, "5", "37", "2"],
+]
+
+
+def universe() -> DeclaredUniverse:
+    return DeclaredUniverse(
+        expected=ExpectedUniverse(
+            cells=Cells("people", {"kind": 3, "sex": 2}),
+            geolevels=("all", "county", "block"),
+            total=None,
+            query_shares={},
+            constraints={},
+            structural_zeros={},
+            is_pure=False,
+            on_demand=False,
+        ),
+        labels={"kind": ("head", "spouse", "inmate"), "sex": ("male", "female")},
+        layout=LAYOUT,
+        columns=("county", "block"),
+        count=None,
+        zeros={},
+        exact={},
+        bounds=(),
+        held={},
+        relations={},
+    )
+
+
+def counted(folder: Path, rows: list) -> tuple[list, int]:
+    """Counts by area and cell, and how many failures there were."""
+    frame = pd.DataFrame(rows, columns=list(LAYOUT.names))
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / "mdf_people.parquet")
+    frame.to_csv(folder / "mdf_people.csv", sep="|", index=False)
+    failures = Failures()
+    counts = released_counts(folder / "mdf_people", universe(), AREAS, True, failures)
+    return counts.toarray().tolist(), failures.outcome("any", "people", "").passed
+
+
+def test_rows_are_counted_by_the_codes_that_tell_them(tmp_path: Path) -> None:
+    found, passed = counted(tmp_path, ROWS)
+    assert passed
+    assert found == [[1, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(0, "MUD"), (2, "9"), (3, 7), (4, "3"), (5, "22"), (6, "0")],
+    ids=["constant", "area", "number", "two codes together", "code", "sex"],
+)
+def test_a_row_that_breaks_the_layout_fails(tmp_path: Path, column: int, value) -> None:
+    rows = [list(row) for row in ROWS]
+    rows[3][column] = value
+    assert not counted(tmp_path, rows)[1]
