@@ -166,8 +166,25 @@ def counted(path: Path, *columns: str) -> pd.Series:
     return pd.read_parquet(path).groupby([*PLACE, *columns]).size().sort_index()
 
 
-def test_every_area_has_the_answers_of_the_earlier_release(folder: Path, tmp_path: Path) -> None:
-    run, outcomes = run_declared(settings_of(folder, later()), tmp_path / "run")
+def interleaved(tree: Tree) -> None:
+    """Who heads a home is decided before ages within minors and adults are."""
+    passes = {
+        "interleaved": True,
+        "least_squares": [["total", "role"], ["detailed"]],
+        "rounder": [["sex * adult", "sex * adult * role"], ["detailed"]],
+    }
+    tree["workload"] = {"people": {"passes": {"other": passes}}}
+
+
+def in_order(tree: Tree) -> None:
+    """The passes that there are without a word."""
+
+
+@pytest.mark.parametrize("passes", [in_order, interleaved])
+def test_every_area_has_the_answers_of_the_earlier_release(
+    folder: Path, tmp_path: Path, passes: Callable[[Tree], None]
+) -> None:
+    run, outcomes = run_declared(settings_of(folder, later(passes)), tmp_path / "run")
     assert not [outcome for outcome in outcomes if not outcome.passed]
     people = pd.read_parquet(run.unchecked_release / "mdf_people.parquet")
     people["adult"] = np.where(people["age"].isin(["0-5", "6-17"]), *ADULT)
