@@ -380,7 +380,7 @@ def _demo(options: argparse.Namespace) -> int:
     folder = Path(options.directory or demo.folder)
     settings_file = write_demo(demo, folder)
     ledger = folder / "ledger.db"
-    if not ledger.exists():
+    if demo.spends and not ledger.exists():
         main(["ledger", "init", "--ledger", str(ledger), "--cap", DEMO_CAP])
     print(f"A generated {demo.what} and its settings are in {folder}/")
     again = f"spineflow run {demo.flow} {settings_file} --run-dir {folder / 'run'}"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
 
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
@@ -26,6 +29,15 @@ DETAILED_GROUPS = Path(__file__).parent / "demos" / "detailed_groups.toml"
 
 PRODUCTS = Path(__file__).parent / "demos" / "products.toml"
 """Settings of several products of the generated county."""
+
+SEARCH = Path(__file__).parent / "demos" / "tune.toml"
+"""Settings of a search on a small generated county."""
+
+PUBLISHED = Path(__file__).parent / "demos" / "estimate.toml"
+"""Settings of estimates from what is published of a small generated county."""
+
+FEW = 3_000
+"""Persons of a small county, which a search measures and estimates again and again."""
 
 SETTINGS = """\
 # A generated county; nobody lives there, so counts may be shown.
@@ -68,12 +80,14 @@ class Demo:
     what : what is generated, in words.
     folder : where it goes unless another is named.
     write : writes the input and then the settings into a folder, from a seed.
+    spends : whether a run is charged to a ledger.
     """
 
     flow: str
     what: str
     folder: str
     write: Callable[[Path, int], None]
+    spends: bool = True
 
 
 def _county(folder: Path, seed: int) -> None:
@@ -86,6 +100,37 @@ def _products(folder: Path, seed: int) -> None:
     (folder / "input").mkdir(exist_ok=True)
     generate_county(folder / "input", seed=seed)
     shutil.copyfile(PRODUCTS, folder / "settings.toml")
+
+
+def _tune(folder: Path, seed: int) -> None:
+    (folder / "input").mkdir(exist_ok=True)
+    generate_county(folder / "input", persons=FEW, seed=seed)
+    shutil.copyfile(SEARCH, folder / "settings.toml")
+
+
+def _estimate(folder: Path, seed: int) -> None:
+    """The county is measured under a ledger that goes with it: published is what is exported."""
+    from spineflow.flows import topdown
+    from spineflow.flows.ledger import init_ledger
+    from spineflow.flows.order import Aside, run_in_process
+    from spineflow.flows.running import prepare
+    from spineflow.tasks.topdown.published.export import export_measurements
+    from spineflow.tasks.topdown.settings import TopdownSettings
+
+    with TemporaryDirectory(dir=folder) as own:
+        office = Path(own)
+        (office / "input").mkdir()
+        generate_county(office / "input", persons=FEW, seed=seed)
+        (office / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+        init_ledger(office / "ledger.db", [DEMO_CAP], [])
+        settings = cast(TopdownSettings, topdown.PRODUCT.load(office / "settings.toml"))
+        run = prepare(settings, office / "run")
+        # All that is published is there when something begins to go beside the estimates.
+        order = topdown.order(run, settings)
+        run_in_process(run, takewhile(lambda wave: not isinstance(wave, Aside), order))
+        export_measurements(run, settings, folder / "measurements")
+        shutil.copyfile(office / "input" / "grfc.txt", folder / "grfc.txt")
+    shutil.copyfile(PUBLISHED, folder / "settings.toml")
 
 
 def _country(folder: Path, seed: int) -> None:
@@ -129,6 +174,14 @@ GENERATED = {
             _group_sizes,
         ),
         Demo("products", "county of 30,000 persons", "spineflow-products", _products),
+        Demo("tune", f"county of {FEW:,} persons", "spineflow-tune", _tune, spends=False),
+        Demo(
+            "estimate",
+            f"folder of noisy measurements of a county of {FEW:,} persons",
+            "spineflow-estimate",
+            _estimate,
+            spends=False,
+        ),
         Demo("trips", "country of 500,000 commuters in 400 towns", "spineflow-trips", _trips),
     )
 }

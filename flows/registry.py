@@ -46,8 +46,8 @@ TOGETHER = {
 by the names that they have there, with the flow of each."""
 
 
-DEMOS = ("topdown", "detailed-groups", "group-sizes", "trips", "products")
-"""Products whose input `spineflow demo` can generate."""
+DEMOS = tuple(name for name in MODULES if name != "design")
+"""Flows whose input `spineflow demo` can generate: all that end with a release or a search."""
 
 REPLICATED = ("detailed-groups", "group-sizes", "trips")
 """Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""

@@ -15,9 +15,11 @@ from spineflow.flows.registry import DEMOS, MODULES
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "detailed-groups": "detailed_groups.md",
+    "estimate": "published_measurements.md",
     "group-sizes": "group_sizes.md",
     "products": "products.md",
     "trips": "trips.md",
+    "tune": "tuning.md",
 }
 """The pages of products other than topdown, which README begins with."""
 
@@ -31,7 +33,7 @@ TARGETS = {
 
 def test_the_command_offers_what_can_be_generated() -> None:
     assert tuple(sorted(GENERATED)) == tuple(sorted(DEMOS))
-    assert set(DEMOS) == set(MODULES) - {"estimate", "design", "tune"}
+    assert set(DEMOS) == set(MODULES) - {"design"}
 
 
 @pytest.mark.parametrize("flow", ["detailed-groups", "group-sizes", "trips"])
@@ -63,6 +65,27 @@ def test_a_demonstration_runs(flow: str, tmp_path: Path, monkeypatch, capsys) ->
     assert main(["report", str(run), str(run)]) == 0
     page = Path(capsys.readouterr().out.removeprefix("comparison: ").strip())
     assert "compared with the truth" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize(
+    ("flow", "said", "released"),
+    [
+        ("estimate", "nothing was spent", "certificate.html"),
+        ("tune", "found: a loss of", "settings.toml"),
+    ],
+)
+def test_a_demonstration_runs_without_a_ledger(
+    flow: str, said: str, released: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in first_lines(flow):
+        assert main(line.split()[1:]) == 0
+    assert said in capsys.readouterr().out
+    folder = tmp_path / GENERATED[flow].folder
+    assert (folder / "run" / "release" / released).exists()
+    assert not list(folder.rglob("ledger*"))
 
 
 @pytest.mark.parametrize("flow", PAGES)
