@@ -23,7 +23,7 @@ from spineflow.tasks.runs.reports import (
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.tune.criterion import described
 from spineflow.tasks.tune.grid import EXACT
-from spineflow.tasks.tune.settings import TuneSettings
+from spineflow.tasks.tune.settings import Criterion, TuneSettings
 from spineflow.tasks.tune.trials import KEYS, Trial, TrialOutcome, errors_of, settings_of
 
 SETTINGS, VARIANTS, ERRORS = "settings.toml", "variants.csv", "errors.csv"
@@ -33,16 +33,20 @@ HEADER = """\
 """
 
 
+def _is_comparison(criterion: Criterion) -> bool:
+    """Whether variants are compared at their own losses, and nothing is to be met."""
+    return criterion.kind == "error" and criterion.at_most is None
+
+
 def ranked(
-    settings: TuneSettings, found: Mapping[str, TrialOutcome]
+    criterion: Criterion, found: Mapping[str, TrialOutcome]
 ) -> list[tuple[str, TrialOutcome]]:
     """What was found for each variant, best first: the smallest total, or, where nothing is to be
     met, the least error.
     """
-    is_comparison = settings.criterion.kind == "error" and settings.criterion.at_most is None
 
     def rank(item: tuple[str, TrialOutcome]) -> float:
-        return item[1].mean if is_comparison else float(item[1].trial.total)
+        return item[1].mean if _is_comparison(criterion) else float(item[1].trial.total)
 
     return sorted(found.items(), key=rank)
 
@@ -55,7 +59,7 @@ def release_settings(
     Beside them: `variants.csv`, what was found for each variant, the best one first, and
     `errors.csv`, its errors by level, with standard errors over the replicates.
     """
-    best_first = ranked(settings, found)
+    best_first = ranked(settings.criterion, found)
     seeds = range(1, settings.search.replicates + 1)
     variants = [
         (name, float(outcome.trial.total), outcome.mean, outcome.standard_error)
@@ -92,6 +96,7 @@ def write_tuning_report(
 
     `found` has the best outcome of each variant that meets the criterion.
     """
+    found = dict(ranked(settings.criterion, found))
     sections = [_found(settings, found), _accuracy(run, settings, found)]
     sections += [_trials(settings, outcomes), stages_section(run)]
     document = Document(
@@ -104,30 +109,37 @@ def write_tuning_report(
         ),
         tuple(section for section in sections if section is not None),
         f"{NOT_PRIVATE}: tuned on data that may be disclosed; for choosing settings only",
-        _front(run, outcomes, found),
+        _front(run, settings.criterion, outcomes, found),
         provenance(run),
     )
     return write_page(run.report, document)
 
 
 def _front(
-    run: RunDirectory, outcomes: Sequence[TrialOutcome], found: Mapping[str, TrialOutcome]
+    run: RunDirectory,
+    criterion: Criterion,
+    outcomes: Sequence[TrialOutcome],
+    found: Mapping[str, TrialOutcome],
 ) -> FrontPage:
-    """The least loss that meets the criterion, by variant, and where the time went."""
+    """The best variant, the first of `found`; what was searched for, by variant: the least loss
+    that meets the criterion or, at fixed losses, the criterion; and where the time went."""
     panels, verdict = [], f"None of {len(outcomes)} trials meets the criterion."
     if found:
-        totals = {name: float(outcome.trial.total) for name, outcome in found.items()}
-        best = min(totals, key=lambda name: totals[name])
-        verdict = f"Found: {best} meets the criterion with a total loss of {totals[best]:.4g}."
-        panels.append(
-            bars_panel(
-                "What it takes",
-                "Smallest total loss with which each variant meets the criterion.",
-                list(totals),
-                {"total": list(totals.values())},
-                value_label="total loss",
+        best, of_best = next(iter(found.items()))
+        total = float(of_best.trial.total)
+        if _is_comparison(criterion):
+            verdict = (
+                f"Found: {best}, whose criterion is {of_best.mean:.4g} at a loss of {total:.4g}."
             )
-        )
+            title, caption = "The criterion", "The criterion of each variant at its own loss."
+            label, values = "criterion", [outcome.mean for outcome in found.values()]
+        else:
+            verdict = f"Found: {best} meets the criterion with a total loss of {total:.4g}."
+            title = "What it takes"
+            caption = "Smallest total loss with which each variant meets the criterion."
+            label = "total loss"
+            values = [float(outcome.trial.total) for outcome in found.values()]
+        panels.append(bars_panel(title, caption, list(found), {label: values}, value_label=label))
     links = (Link("Settings that were found", f"../release/{SETTINGS}"),) if found else ()
     panels.append(time_panel(stage_seconds(run)))
     return FrontPage(verdict, bool(found), "", tuple(panels), links)
@@ -174,7 +186,7 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
                 tuple(rows),
                 "criterion",
             ),
-            Table(("variant", "level", "loss", "share"), tuple(losses)),
+            Table(("variant", "level", "loss", "share"), tuple(losses), "share"),
             *changed,
         ),
     )
