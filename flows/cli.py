@@ -175,7 +175,7 @@ def parser() -> argparse.ArgumentParser:
         "folder, and in its report folder too if no input is confidential.",
     )
     report.add_argument("run_directories", metavar="RUN_DIR", nargs="+", help=RUN_DIR)
-    expected = "also simulate N releases from each of topdown: errors to be expected, public"
+    expected = "also simulate N releases from the release: errors to be expected, for the public"
     report.add_argument("--expected", type=int, default=0, metavar="N", help=expected)
 
     replicates = add(
@@ -428,8 +428,8 @@ def _report(options: argparse.Namespace) -> int:
     from spineflow.flows.reports import write_comparison, write_expected_errors, write_report
 
     existing = [existing_run(folder) for folder in options.run_directories]
-    for run, _, settings in existing if options.expected else ():
-        print(f"expected errors: {write_expected_errors(run, settings, options.expected)}")
+    for run, asked, settings in existing if options.expected else ():
+        print(f"expected errors: {write_expected_errors(run, asked, settings, options.expected)}")
     if len(existing) > 1:
         print(f"comparison: {write_comparison(existing)}")
     else:

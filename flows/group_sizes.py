@@ -27,6 +27,7 @@ from spineflow.flows.running import (
 )
 from spineflow.tasks.group_sizes.checks.accuracy import read_accuracy
 from spineflow.tasks.group_sizes.checks.comparison import FIGURES, KEYS, compared
+from spineflow.tasks.group_sizes.checks.expected import settings_of_release
 from spineflow.tasks.group_sizes.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.group_sizes.estimation.steps import estimate
 from spineflow.tasks.group_sizes.ingest.files import read_plan
@@ -191,6 +192,7 @@ PRODUCT = Product(
     order=order,
     compare=compare,
     errors=errors,
+    of_release=settings_of_release,
     needed=needed,
     needed_at_once=needed_at_once,
 )

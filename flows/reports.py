@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from spineflow.flows.replicates import mean_errors
 from spineflow.flows.running import Product, parts_of
+from spineflow.flows.searched import run_under_seed
 from spineflow.tasks.ledger.charging import refuse_unlike_ledger
+from spineflow.tasks.pages.document import Document, Section, Table
 from spineflow.tasks.runs.directory import RunDirectory, secure_confidential
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from spineflow.tasks.runs.gate import stamp_files
+from spineflow.tasks.runs.reports import write_page
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.topdown.checks.expected import write_expected
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -30,17 +37,48 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
     return path
 
 
-def write_expected_errors(run: RunDirectory, settings: ProductSettings, replicates: int) -> Path:
-    """Write the errors to be expected of a finished topdown run, by simulation on its release.
+def write_expected_errors(
+    run: RunDirectory, product: Product, settings: ProductSettings, replicates: int
+) -> Path:
+    """Write the errors to be expected of a finished run, by simulation on its release.
 
-    Raises InputRefused for runs of other products, without a release, or not as charged.
+    Raises InputRefused for runs of other products, without noise or a release, or not as charged.
     """
-    if not isinstance(settings, TopdownSettings) or not settings.draws_noise:
-        raise InputRefused(f"{run.root} is no run of topdown; errors are expected of those only.")
+    if isinstance(settings, TopdownSettings) and settings.draws_noise:
+        simulate: Callable[[RunDirectory, Any, int, Path], Path] = write_expected
+    elif product.of_release is not None and not settings.privacy.infinite:
+        simulate = partial(_simulate, product)
+    else:
+        raise InputRefused(
+            f"{run.root}: errors can be expected of releases of topdown, group-sizes and trips "
+            "with noise; every count of detailed-groups has its margin beside it."
+        )
     _refuse_unfinished(run)
     with run.locked(), tempfile.TemporaryDirectory() as folder:
         _refuse_altered(run, settings)
-        return write_expected(run, settings, replicates, Path(folder))
+        return simulate(run, settings, replicates, Path(folder))
+
+
+def _simulate(
+    product: Product, run: RunDirectory, settings: Any, replicates: int, folder: Path
+) -> Path:
+    """Write the mean errors of runs whose truth is the release of another; returns the page."""
+    assert product.of_release is not None, "products without are refused"
+    simulated = product.of_release(run, settings, folder)
+    found = [
+        run_under_seed(product, simulated, seed, folder / f"run-{seed}")
+        for seed in range(1, replicates + 1)
+    ]
+    errors = mean_errors(found)
+    rows = tuple(tuple(row) for row in errors.itertuples(index=False))
+    table = Table(tuple(name.replace("_", " ") for name in errors.columns), rows)
+    document = Document(
+        EXPECTED_TITLE,
+        (expected_meaning(replicates), "Figures are means, with standard deviations (s.d.)."),
+        (Section("Errors", (table,)),),
+        settings.stamp,
+    )
+    return write_page(run.report.parent / EXPECTED_FILE, document)
 
 
 def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSettings]]) -> Path:

@@ -96,6 +96,8 @@ class Product:
         returns its path; None where a product has none.
     errors : the errors of a released run of some settings, with the columns that say of what they
         are and those of the figures; None where replicates are tried in another way.
+    of_release : the settings of a finished run with its release as public input, whose tables go to
+        a folder; None where errors to be expected are told in another way.
     needed : a sentence on the budget that the 95 % margin of error of something needs, given its
         name and the margin; None where a product has none.
     needed_at_once : the same of several margins by name, with the split of the smallest budget that
@@ -116,6 +118,7 @@ class Product:
     order: Callable[[RunDirectory, Any], Order] | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     errors: Callable[[RunDirectory, Any], Errors] | None = None
+    of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
     needed: Callable[[Any, str, int], str] | None = None
     needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
     refuse: Callable[[Any], None] = lambda settings: None

@@ -36,6 +36,7 @@ from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.checks.accuracy import read_accuracy
 from spineflow.tasks.trips.checks.comparison import FIGURES, KEYS, compared
+from spineflow.tasks.trips.checks.expected import settings_of_release
 from spineflow.tasks.trips.checks.steps import check_release, release_run, report_run
 from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
 from spineflow.tasks.trips.estimation.steps import combine, estimate
@@ -243,6 +244,7 @@ PRODUCT = Product(
     order=order,
     compare=compare,
     errors=errors,
+    of_release=settings_of_release,
     needed=needed,
     needed_at_once=needed_at_once,
 )

@@ -19,6 +19,7 @@ from spineflow.tasks.census.histograms import write_histogram
 from spineflow.tasks.pages.document import NONE, Details, Document, Section, Table
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from spineflow.tasks.runs.reports import write_page
 from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS
 from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
@@ -39,7 +40,6 @@ SIMULATED = (
 )
 """Statistics of the errors that a simulation tells."""
 KEYS = ("universe", "quantity", "level", "size_class")
-FILE = "expected_error.html"
 
 
 def expected_errors(
@@ -83,11 +83,9 @@ def write_expected(
     """Write the page of `expected_errors` beside the public report; returns its path."""
     errors = expected_errors(run, settings, replicates, folder)
     document = Document(
-        "Errors to be expected of this release",
+        EXPECTED_TITLE,
         (
-            f"How far {replicates} releases were from this one, when the mechanism was run on the "
-            "released counts with fresh noise. The release is from the truth about as far. Nothing "
-            "confidential was read and nothing was spent.",
+            expected_meaning(replicates),
             "The predicted standard deviation is that of unbiased estimates. What the release has "
             "lost, a simulation on it cannot lose again: where counts are mostly zero, expect "
             "somewhat more.",
@@ -98,7 +96,7 @@ def write_expected(
         ),
         settings.stamp,
     )
-    return write_page(run.report.parent / FILE, document)
+    return write_page(run.report.parent / EXPECTED_FILE, document)
 
 
 def figure_tables(errors: pd.DataFrame, keys: Sequence[str]) -> tuple[Details, ...]:
