@@ -38,15 +38,18 @@ dataset = "county"
 
 @pytest.fixture(scope="module", params=["private", "infinite"])
 def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
-    """A redistricting run, and a DHC run held to it, with its settings."""
+    """A redistricting run, and a DHC run held to it, with its settings: with noise, which takes
+    the time, for Puerto Rico, and without for the United States."""
     folder = tmp_path_factory.mktemp(request.param)
-    generate_county(folder / "raw", persons=600, seed=3)
+    is_infinite = request.param == "infinite"
+    state, land = ("35", "us") if is_infinite else ("72", "pr")
+    generate_county(folder / "raw", persons=600, seed=3, state=state)
     write_edited(folder / "raw", folder)
-    infinite = "infinite = true" if request.param == "infinite" else ""
+    infinite = "infinite = true" if is_infinite else ""
     runs = []
     for preset, held in (
-        ("pl94_2020_us", ""),
-        ("dhc_persons_2020_us", 'redistricting = "pl94_2020_us"'),
+        (f"pl94_2020_{land}", ""),
+        (f"dhc_persons_2020_{land}", f'redistricting = "pl94_2020_{land}"'),
     ):
         file = folder / f"{preset}.toml"
         file.write_text(SETTINGS.format(preset=preset, redistricting=held, infinite=infinite))

@@ -222,6 +222,8 @@ def _declared(settings: TopdownSettings, universe: str, areas: pd.DataFrame, kin
             for name in missing:
                 following = list(shares)[list(shares).index(name) + 1]
                 shares[following] += shares.pop(name)
+            # Puerto Rico's spine of the DHC product begins at its state, without a nation above.
+            shares = dict.fromkeys(_geolevels(settings)[:1], Fraction(0)) | shares
         spine = declared_spine(
             areas,
             geolevel_shares=shares,
