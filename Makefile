@@ -3,9 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TYPED := build/typing/spineflow
 INSTALLED := $(VENV)/.installed
-# Each worker takes whole files, so that what the tests of a file share is made once. Tests of runs
-# wait for processes and servers: three workers keep two cores busy.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
+# Two workers; each takes whole files, so that what the tests of a file share is made once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # The tests start many processes, each of which imports the same modules: whatever the environment
 # says of it, these are compiled once.

@@ -152,9 +152,9 @@ def test_the_commands_of_the_page_run(
     run = measured(tmp_path / "people", tables, **choices)
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    settings, commands = (
-        next(block for kind, block in blocks if kind == wanted) for wanted in ("toml", "")
-    )
+    settings = next(block for kind, block in blocks if kind == "toml")
+    # Those of the first block are about generated data.
+    commands = next(block for kind, block in blocks if not kind and "demo" not in block)
     exporting = next(line for line in text.splitlines() if "measurements export" in line)
     exporting = exporting.replace("RUN_DIR", str(run.root))
     place = tmp_path / "researcher"

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.tables import columns
-from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, canonical_text, is_blank_key
+from spineflow.tasks.tables.columns import (
+    CodedColumn,
+    KeyColumn,
+    KeyIndex,
+    canonical_text,
+    is_blank_key,
+)
 from spineflow.tasks.tables.layouts import Field
 
 NUMBER = Field("N", "number")
@@ -132,7 +138,10 @@ def test_identifiers_are_found_whatever_their_hashes(n_hashes, is_coded, parts, 
         if n_hashes:
             patch.setattr(columns, "_hashes", lambda texts: hashes(texts) % n_hashes)
         patch.setattr(columns, "_ROWS_AT_ONCE", 5)
-        index = KeyIndex(pa.chunked_array([arrow(part) for part in parts]))
+        column = KeyColumn()
+        for part in parts:
+            column.add(arrow(part))
+        index = KeyIndex(column)
         found = index.positions(arrow(wanted))
     keys = sum(parts, [])
     is_numeric = all(is_number(key.strip()) for key in keys if key and key.strip())
