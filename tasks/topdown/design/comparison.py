@@ -58,6 +58,8 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 
 AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
 ALLOCATIONS = (AS_SET, DESIGNED, UNIFORM)
+DESIGNED_FOR = "full_information"
+"""The estimator whose variances a design minimises."""
 BLOCKS = "block_by_block"
 STATISTICS = ("mean_absolute_error", "root_mean_square_error", "bias")
 KEYS = ("universe", "quantity", "level")
@@ -229,7 +231,8 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
         f"Budgets compared on {settings.privacy.dataset}",
         (
             f"The settings' own split of the budget, the designed one and an even one, at the same "
-            f"rho, over {n} releases of each by every estimator. Certain of the design: {certain}.",
+            f"rho, over {n} releases of each by every estimator. Proven of the design: "
+            f"{certain}.",
             "Errors are of the areas that every spine shares, with standard errors over the "
             "releases. Differences are from the settings' own split, seed by seed; one of more "
             "than two standard errors is hardly chance.",
@@ -256,11 +259,12 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
 
 
 def _panels(tidy: pd.DataFrame) -> list[Section]:
-    """Errors of the total by level, of every allocation under the last estimator."""
+    """Errors of the total by level and allocation, of the estimator that designs are made for."""
     found = []
     for universe, own in tidy.groupby("universe", sort=False):
         rows = own[(own["statistic"] == STATISTICS[1]) & (own["quantity"] == _total(own))]
-        estimator = str(rows["estimator"].iloc[-1])
+        compared_by = [str(name) for name in rows["estimator"].unique()]
+        estimator = DESIGNED_FOR if DESIGNED_FOR in compared_by else compared_by[0]
         rows = rows[rows["estimator"] == estimator]
         wide = rows.pivot(index="level", columns="allocation", values="mean")
         wide = wide.loc[list(dict.fromkeys(rows["level"])), list(ALLOCATIONS)]
