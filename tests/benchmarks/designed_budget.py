@@ -24,69 +24,40 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from public_persons import PRESETS, add_choice, settings_text  # noqa: E402
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
-BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
-STATE = BRISTOL.with_name("ri2010")
-STATE_FILES = ("persons.parquet", "units.parquet", "grfc.txt")
 LEVELS = ("tract", "block group", "county subdivision")
 LEVELS_OF_STATE = (*LEVELS, "place")
 QUERIES = ("total", "hispanic * cenrace")
 NORMAL_95 = 1.959963984540054
-SETTINGS = """
-preset = "pl94_2020_us"
-[input]
-persons = "{persons}"
-units = "{units}"
-geography = "{geography}"
-confidential = false
-[privacy]
-dataset = "benchmark"
-[run]
-universes = ["persons"]
-estimator = "full_information"
-[design.persons.targets]
-"""
 
 
 def main() -> None:
     """Print the table; see the module's docstring."""
-    from spineflow.tasks.census.inputs import read_addresses
     from spineflow.tasks.pages.figures import bar_chart
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.design.design import design_universe, designed_settings
     from spineflow.tasks.topdown.design.settings import DesignSettings
-    from spineflow.tasks.topdown.ingest.generate import generate_county
+    from spineflow.tasks.topdown.ingest.ingest import addresses_of
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=20)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--generated", type=int, metavar="PERSONS")
-    where.add_argument("--state", action="store_true")
+    add_choice(parser)
     parser.add_argument("--queries", nargs="+", default=QUERIES, metavar="Q")
     parser.add_argument("--figure", metavar="FILE.svg", help="also draw the predicted margins")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        persons, units, geography = (BRISTOL / file for file in BRISTOL_FILES)
-        if asked.state:
-            persons, units, geography = (STATE / file for file in STATE_FILES)
-        if asked.generated:
-            made = generate_county(folder / "county", persons=asked.generated, seed=1)
-            persons, units, geography = made.persons, made.units, made.geography
-        text = SETTINGS.format(persons=persons, units=units, geography=geography)
+        text = settings_text(asked, folder, estimator="full_information")
+        text += "[design.persons.targets]\n"
         for level in LEVELS_OF_STATE if asked.state else LEVELS:
             for query in asked.queries:
                 text += f'"{level}, {query}" = {{ query = "{query}", level = "{level}" }}\n'
         (folder / "settings.toml").write_text(text)
-        presets = REPOSITORY / "flows" / "settings"
-        settings = load_settings(DesignSettings, folder / "settings.toml", presets=presets)
+        settings = load_settings(DesignSettings, folder / "settings.toml", presets=PRESETS)
         started = time.perf_counter()
-        design = design_universe(
-            settings, "persons", *read_addresses(units=units, geography=geography)
-        )
+        design = design_universe(settings, "persons", *addresses_of(settings.input))
         print(f"designed in {time.perf_counter() - started:.0f} s; {design.certificate}")
         print(f"rho {float(design.before.total):.3f}; margins of now at {design.rho_for_now:.3f}\n")
         choices = {

@@ -21,12 +21,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from public_persons import PRESETS, add_choice, settings_text  # noqa: E402
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
-STATE = REPOSITORY.parent / "shared" / "data" / "ri2010"
-STATE_FILES = ("persons.parquet", "units.parquet", "grfc.txt")
-BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
 ESTIMATORS = ("block_by_block", "topdown", "full_information")
 QUERIES = (
     "total",
@@ -38,58 +34,31 @@ QUERIES = (
     "votingage * hispanic * cenrace",
     "detailed",
 )
-SETTINGS = """
-preset = "{preset}"
-[input]
-persons = "{persons}"
-units = "{units}"
-geography = "{geography}"
-confidential = false
-[privacy]
-dataset = "benchmark"
-[run]
-universes = ["persons"]
-estimator = "{estimator}"
-"""
 
 
 def main() -> None:
     """Print the tables; see the module's docstring."""
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
-    from spineflow.tasks.topdown.ingest.generate import generate_county
     from spineflow.tasks.topdown.settings import TopdownSettings
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=30)
     parser.add_argument("--preset", default="pl94_2020_us")
-    parser.add_argument("--generated", type=int, metavar="PERSONS")
-    parser.add_argument("--state", action="store_true")
+    add_choice(parser)
     parser.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=ESTIMATORS)
     asked = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        persons, units, geography = (BRISTOL / file for file in BRISTOL_FILES)
-        if asked.state:
-            persons, units, geography = (STATE / file for file in STATE_FILES)
-        if asked.generated:
-            made = generate_county(folder / "county", persons=asked.generated, seed=1)
-            persons, units, geography = made.persons, made.units, made.geography
-        choices = {}
-        for estimator in asked.estimators:
-            path = folder / f"{estimator}.toml"
-            path.write_text(
-                SETTINGS.format(
-                    preset=asked.preset,
-                    persons=persons,
-                    units=units,
-                    geography=geography,
-                    estimator=estimator,
-                )
+        file = folder / "settings.toml"
+        file.write_text(settings_text(asked, folder, estimator="topdown", preset=asked.preset))
+        choices = {
+            name: load_settings(
+                TopdownSettings, file, presets=PRESETS, overrides=[f"run.estimator={name}"]
             )
-            presets = REPOSITORY / "flows" / "settings"
-            choices[estimator] = load_settings(TopdownSettings, path, presets=presets)
+            for name in asked.estimators
+        }
         started = time.perf_counter()
         frame = pd.concat(study(choices, range(asked.replicates), folder / "study"))
         seconds = time.perf_counter() - started

@@ -26,26 +26,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from public_persons import PRESETS, add_choice, settings_text  # noqa: E402
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BRISTOL = REPOSITORY.parent / "shared" / "data" / "ri2010_bristol_fixed_width"
-BRISTOL_FILES = ("CEF20_PER.txt.gz", "CEF20_UNIT.txt.gz", "GRFC.txt")
-STATE = BRISTOL.with_name("ri2010")
-STATE_FILES = ("persons.parquet", "units.parquet", "grfc.txt")
 LEVELS = ("county", "tract", "block group", "county subdivision", "place")
-SETTINGS = """
-preset = "pl94_2020_us"
-[input]
-persons = "{persons}"
-units = "{units}"
-geography = "{geography}"
-confidential = false
-[privacy]
-dataset = "benchmark"
-[run]
-universes = ["persons"]
-estimator = "{estimator}"
-"""
 
 
 def main() -> None:
@@ -60,14 +43,11 @@ def main() -> None:
         study,
         with_seed,
     )
-    from spineflow.tasks.topdown.ingest.generate import generate_county
     from spineflow.tasks.topdown.settings import TopdownSettings
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=20)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--generated", type=int, metavar="PERSONS")
-    where.add_argument("--state", action="store_true")
+    add_choice(parser)
     parser.add_argument("--estimators", nargs="+", default=["topdown", "full_information"])
     asked = parser.parse_args()
     n = asked.replicates
@@ -77,19 +57,9 @@ def main() -> None:
     for estimator in asked.estimators:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            persons, units, geography = (BRISTOL / file for file in BRISTOL_FILES)
-            if asked.state:
-                persons, units, geography = (STATE / file for file in STATE_FILES)
-            if asked.generated:
-                made = generate_county(folder / "county", persons=asked.generated, seed=1)
-                persons, units, geography = made.persons, made.units, made.geography
-            (folder / "settings.toml").write_text(
-                SETTINGS.format(
-                    persons=persons, units=units, geography=geography, estimator=estimator
-                )
-            )
-            presets = REPOSITORY / "flows" / "settings"
-            settings = load_settings(TopdownSettings, folder / "settings.toml", presets=presets)
+            text = settings_text(asked, folder, estimator=estimator)
+            (folder / "settings.toml").write_text(text)
+            settings = load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
             forecast, realised = (
                 pd.concat(study({"": settings}, seeds, folder / what, totals))
                 for what, seeds in (
