@@ -167,16 +167,17 @@ def _first_point_by_covariance(
         for j in range(k):
             centre = quadratic.covariance.centre[i, j]
             start[i, j] = centre if centre >= 0.0 else 0.0
-    penalty = np.empty(k)
+    penalty, weight, mean = np.empty(k), np.zeros(k), np.zeros(k)
     total = _sum_of(quadratic.scale)
+    for i in range(c):
+        diagonal = curvature(quadratic, i)
+        for j in range(k):
+            weight[j] += diagonal[j] / total
+            mean[j] += start[i, j] / c
     for j in range(k):
-        weight, mean = 0.0, 0.0
-        for i in range(c):
-            weight += curvature(quadratic, i, j) / total
-            mean += start[i, j] / c
-        noise = 1.0 / np.sqrt(weight * total / c)
-        wanted = NOISE_PENALTY * weight * noise / max(mean, 1e-9)
-        penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight), LARGEST_PENALTY * weight)
+        noise = 1.0 / np.sqrt(weight[j] * total / c)
+        wanted = NOISE_PENALTY * weight[j] * noise / max(mean[j], 1e-9)
+        penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight[j]), LARGEST_PENALTY * weight[j])
     return start, penalty
 
 
@@ -231,9 +232,9 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
     if quadratic.covariance.within.shape[0] > 0:
         return _first_point_by_covariance(quadratic, constraints)
     own, weight = _own_answers(quadratic, k)
-    diagonal = 0.0
+    diagonal, of_first = 0.0, curvature(quadratic, 0)
     for j in range(k):
-        diagonal += curvature(quadratic, 0, j) / (k * quadratic.scale[0])
+        diagonal += of_first[j] / (k * quadratic.scale[0])
     start = np.empty((c, k))
     penalty = np.full(k, diagonal)
     if not constraints.has_parent:
@@ -242,11 +243,9 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
         nothing = np.zeros(k)
         for i in range(c):
             slope_of(quadratic, i, nothing, scratch, slope)
+            of_child = curvature(quadratic, i)
             for j in range(k):
-                start[i, j] = max(
-                    own[i, j] if weight > 0.0 else slope[j] / curvature(quadratic, i, j),
-                    0.0,
-                )
+                start[i, j] = max(own[i, j] if weight > 0.0 else slope[j] / of_child[j], 0.0)
     else:
         for i in range(c):
             for j in range(k):

@@ -98,10 +98,11 @@ def softness_of_rows(
     of_type = np.zeros((c, constraints.lower.shape[1]))
     for i in range(c):
         rows = shared_rows(constraints, i, every)
+        diagonal = curvature(quadratic, i)
         for j in range(k):
             if not constraints.allowed[i, j]:
                 continue
-            give = softness / curvature(quadratic, i, j)
+            give = softness / diagonal[j]
             of_type[i, types[j]] += give
             for q in range(rows.shape[0]):
                 shared[rows[q, j]] += give

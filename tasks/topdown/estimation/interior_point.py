@@ -161,9 +161,10 @@ def _first_point(
     slope, scratch = np.empty(k), np.empty(quadratic.answers.shape[1])
     for i in range(c):
         slope_of(quadratic, i, x[i], scratch, slope)
+        diagonal = curvature(quadratic, i)
         for j in range(k):
             if allowed[i, j]:
-                steep = steep + (abs(slope[j]) + curvature(quadratic, i, j) * typical) / n
+                steep = steep + (abs(slope[j]) + diagonal[j] * typical) / n
     v, w = np.ones(own.sums.shape), np.zeros(own.sums.shape)
     held = np.empty(own.sums.shape[1])
     for i in range(c):

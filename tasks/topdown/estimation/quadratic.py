@@ -162,18 +162,27 @@ def factored(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def curvature(quadratic: Quadratic, i: int, j: int) -> float:
-    """Entry (j, j) of child i's matrix, its scale included."""
+def curvature(quadratic: Quadratic, i: int) -> np.ndarray:
+    """Diagonal (k,) of child i's matrix, its scale included.
+
+    All cells in one call: a call with these records costs more than what it does for a cell.
+    """
     covariance = quadratic.covariance
     if covariance.within.shape[0] > 0:
-        u = covariance.class_of_cell[j]
-        return covariance.within[i, u, u] + covariance.across[i, u, u]
+        diagonal = np.empty(covariance.class_of_cell.size)
+        for j in range(diagonal.size):
+            u = covariance.class_of_cell[j]
+            diagonal[j] = covariance.within[i, u, u] + covariance.across[i, u, u]
+        return diagonal
     profile = quadratic.profile[i]
-    total = quadratic.diagonal[profile]
-    for s in range(quadratic.coarse_rows.shape[0]):
-        row = quadratic.coarse_rows[s, j]
-        total += quadratic.coarse[profile, row, row]
-    return quadratic.scale[i] * total
+    diagonal = np.empty(quadratic.coarse_rows.shape[1])
+    for j in range(diagonal.size):
+        total = quadratic.diagonal[profile]
+        for s in range(quadratic.coarse_rows.shape[0]):
+            row = quadratic.coarse_rows[s, j]
+            total += quadratic.coarse[profile, row, row]
+        diagonal[j] = quadratic.scale[i] * total
+    return diagonal
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
