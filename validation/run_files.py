@@ -74,6 +74,12 @@ def as_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     return values.cast(pa.string())
 
 
+def encoded(column: pa.Array) -> pa.DictionaryArray:
+    """A column of texts as numbers of its distinct texts."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    return coded.cast(pa.dictionary(pa.int32(), pa.string()))
+
+
 def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
     """Columns of a Parquet file; raises UnusableRunFile as `opened` does."""
     with opened(path, columns, as_dictionary) as file:
@@ -92,7 +98,8 @@ def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
         raise UnusableRunFile(f"{name_of_file} has no column {error.args[0].decode()}") from None
     except (pa.ArrowException, OSError) as error:
         raise UnusableRunFile(f"{name_of_file} is not a Parquet file") from error
-    lacking = [name for name in columns if name not in file.schema_arrow.names]
+    present = set(file.schema_arrow.names)
+    lacking = [name for name in columns if name not in present]
     if lacking:
         file.close()
         raise UnusableRunFile(f"{name_of_file} has no column {lacking[0]}")

@@ -13,9 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import parse_fraction, positions
+from spineflow.validation.run_files import encoded, parse_fraction, positions
 from spineflow.validation.topdown.cells import spelled
 from spineflow.validation.topdown.run_files import (
     ExpectedUniverse,
@@ -263,9 +262,3 @@ def _sum_by_geounit(n: int, rows: _MeasuredRows) -> CodedSums:
         code[has_row] = plb[start[has_row] + rank]
         sums = sums.plus(code, extended)
     return sums
-
-
-def encoded(column: pa.Array) -> pa.DictionaryArray:
-    """A column of texts as numbers of its distinct texts."""
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    return coded.cast(pa.dictionary(pa.int32(), pa.string()))

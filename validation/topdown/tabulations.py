@@ -1,26 +1,36 @@
 """The redistricting tables of a release: recounted from its microdata, and repeated in P.L. 94-171.
 
 Which rows of microdata a variable counts comes as plain facts, the codes that columns must have;
-rows are counted by them here, not with the code that made the tables. Microdata and the table of
-blocks are read county by county; memory is that of the largest county, of the block groups, and of
-one state's P.L. 94-171 files.
+rows are counted by them here, not with the code that made the tables. Whatever is compared is read
+in streams, and microdata are counted state by state; memory is that of the blocks of the largest
+state and of the distinct rows that its blocks have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from scipy import sparse
 from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.topdown.run_checks import unusable_files_fail
+from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
+from spineflow.validation.topdown.legacy import LegacyRelease, check_legacy, check_legacy_states
+from spineflow.validation.topdown.row_counts import BlockCounts, Variable, count_rows
+from spineflow.validation.topdown.table_rows import (
+    ROWS_PER_BATCH,
+    TableRows,
+    gathered,
+    have_same_rows,
+    state_ranges,
+)
 
 RELEASE = "release"
 """What the outcomes of these checks name in place of a universe."""
@@ -31,24 +41,7 @@ CHECKS: Mapping[str, str] = {
 }
 """Each check's name, and what it found when it passed."""
 
-_N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
-_SEGMENTS = {"00001": ("P001", "P002"), "00002": ("P003", "P004", "H001"), "00003": ("P005",)}
-_N_HEADER_FIELDS = 97
-_HEADER_POSITIONS = {"SUMLEV": 2, "LOGRECNO": 7, "GEOID": 8, "POP100": 90, "HU100": 91}
-_N_SEGMENT_FIELDS = 5
-_ROWS_PER_BATCH = 1 << 13
-
-COUNTY_DIGITS = 5
-"""Characters of a block's geocode that name its county, whose blocks are checked together."""
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable of a table: it counts a universe's rows with one of the codes in every column."""
-
-    name: str
-    universe: str
-    codes: Mapping[str, frozenset[str]]
+_STATE = "STATE"
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,11 @@ class Place:
 class Tabulated:
     """What to check of a release.
 
-    geography : the geography frame: block_geocode, and the columns of `place`.
+    geography : the geography frame of the states that are checked here: block_geocode, and the
+    columns of `place`. Blocks of a state stand together.
+    states : the states of the release (FIPS codes), as its blocks have them.
+    has_group : whether geocodes of blocks have the digit of a group that their block's number does
+    not begin with.
     universes : those whose microdata there are.
     has_legacy : whether there must be P.L. 94-171 files.
     is_private : whether the files must be without the stamp of a run that is not.
@@ -86,86 +83,196 @@ class Tabulated:
 
     directory: Path
     geography: pd.DataFrame
+    states: tuple[str, ...]
+    has_group: bool
     universes: tuple[str, ...]
     has_legacy: bool
     is_private: bool
     variables: tuple[Variable, ...]
     place: Place
 
+    def table(self, stem: str) -> Path:
+        """The Parquet file of a summary level."""
+        return self.directory / "tables" / f"{stem}.parquet"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables."""
+        return [variable.name for variable in self.variables]
+
+    @property
+    def legacy(self) -> LegacyRelease:
+        """What its P.L. 94-171 files are compared with."""
+        tables = [self.table(stem) for stem in self.place.levels]
+        return LegacyRelease(self.directory / "pl94171", tables, self.states, self.is_private)
+
+
+@dataclass(frozen=True)
+class TableFailures:
+    """Failures of the two checks, `repeat` None where there are no P.L. 94-171 files."""
+
+    count: Failures
+    repeat: Failures | None
+
+    @classmethod
+    def of(cls, release: Tabulated) -> Self:
+        """None yet."""
+        return cls(Failures(), Failures() if release.has_legacy else None)
+
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The outcomes of the checks."""
+        both = zip(CHECKS, (self.count, self.repeat), strict=True)
+        return tuple(
+            found.outcome(name, RELEASE, CHECKS[name]) for name, found in both if found is not None
+        )
+
 
 def check_tabulations(release: Tabulated) -> tuple[Outcome, ...]:
     """Check the tables of a release, and its P.L. 94-171 files if it must have them."""
-    failures = {name: Failures() for name in CHECKS}
-    count, repeat = failures.values()
-    with unusable_files_fail(count):
-        _check_counts(release, count)
-    if release.has_legacy:
-        with unusable_files_fail(repeat):
-            _check_legacy(release, repeat)
-    else:
-        del failures["pl94171_repeats_the_tables"]
-    return tuple(found.outcome(name, RELEASE, CHECKS[name]) for name, found in failures.items())
+    failures = TableFailures.of(release)
+    check_files(release, failures)
+    check_states(release, failures, with_counts=not failures.count.count)
+    return failures.outcomes()
 
 
-def _check_counts(release: Tabulated, failures: Failures) -> None:
-    place = release.place
-    for stem in place.levels:
-        _compare_text(release, stem)
-    variables = [variable.name for variable in release.variables]
-    for stem in place.levels:
-        schema = pq.read_schema(_table_file(release, stem))
-        if [name for name in schema.names if pa.types.is_integer(schema.field(name).type)] != (
-            variables
-        ):
-            raise UnusableRunFile(f"{stem}.parquet does not have the variables of the microdata")
-    tables = {stem: pq.read_table(_table_file(release, stem)) for stem in list(place.levels)[:-1]}
-    block_file = _table_file(release, place.finest)
-    parts = _parts(release.geography, place)
-    codes = {stem: _codes(parts, stem, place) for stem in place.levels}
-    entities = {stem: np.unique(codes[stem][codes[stem] != ""]) for stem in tables}
-    for stem, table in tables.items():
-        if table["GEOCODE"].to_pylist() != entities[stem].tolist():
-            failures.add(f"{stem}.parquet does not have the entities of the geography")
+def check_files(release: Tabulated, failures: TableFailures) -> None:
+    """What is checked of whole files: text against Parquet, variables, and the order of states."""
+    with unusable_files_fail(failures.count):
+        for stem in release.place.levels:
+            _compare_text(release, stem)
+        for stem in release.place.levels:
+            _check_variables(release, stem)
+            shown = list(state_ranges(release.table(stem)))
+            if shown != [state for state in release.states if state in shown]:
+                failures.count.add(_other_entities(release, stem))
+    if failures.repeat is not None:
+        with unusable_files_fail(failures.repeat):
+            check_legacy_states(release.legacy, failures.repeat)
+
+
+def check_states(release: Tabulated, failures: TableFailures, *, with_counts: bool = True) -> None:
+    """What is checked state by state, of the states in `release.geography`: entities, counts of
+    the microdata and sums over blocks, all three only `with_counts`, and P.L. 94-171 files.
+    """
+    states = list(dict.fromkeys(release.geography["block_geocode"].str[:2]))
+    if with_counts:
+        with unusable_files_fail(failures.count):
+            _check_counts(release, states, failures.count)
+    if failures.repeat is not None:
+        with unusable_files_fail(failures.repeat):
+            check_legacy(release.legacy, states, failures.repeat)
+
+
+def _other_entities(release: Tabulated, stem: str) -> str:
+    what = "blocks" if stem == release.place.finest else "entities"
+    return f"{stem}.parquet does not have the {what} of the geography"
+
+
+def _check_variables(release: Tabulated, stem: str) -> None:
+    schema = pq.read_schema(release.table(stem))
+    integers = [name for name in schema.names if pa.types.is_integer(schema.field(name).type)]
+    if integers != release.names:
+        raise UnusableRunFile(f"{stem}.parquet does not have the variables of the microdata")
+
+
+def _check_counts(release: Tabulated, states: Sequence[str], failures: Failures) -> None:
+    """Check the rows that some states have in every table; states are in the order of tables."""
+    place, frame = release.place, release.geography
+    blocks = frame["block_geocode"].to_numpy(dtype=object).astype("U16")
+    counted = [
+        count_rows(
+            release.directory / f"mdf_{universe}.parquet",
+            place.microdata,
+            {n: v for n, v in enumerate(release.variables) if v.universe == universe},
+            blocks,
+        )
+        for universe in release.universes
+    ]
+    state_of_block = frame["block_geocode"].str[:2]
+    with ExitStack() as stack:
+        rows = {
+            stem: stack.enter_context(TableRows(release.table(stem), ["GEOCODE", *release.names]))
+            for stem in place.levels
+        }
+        for state in states:
+            here = np.flatnonzero(state_of_block == state)
+            parts = _parts(frame.iloc[here], place)
+            _check_state(release, parts, rows, counted, int(here[0]), failures)
+
+
+def _check_state(
+    release: Tabulated,
+    parts: Mapping[str, np.ndarray],
+    rows: Mapping[str, TableRows],
+    counted: Sequence[BlockCounts],
+    first: int,
+    failures: Failures,
+) -> None:
+    """Check a state's rows of every table; `parts` (n_blocks,) are codes of its blocks, of which
+    `counted` has the one at `first` and those that follow.
+    """
+    state, names, finest = str(parts[_STATE][0]), release.names, release.place.finest
+    upper: dict[str, tuple[pa.Table, np.ndarray, sparse.csr_array]] = {}
+    for stem in release.place.levels:
+        code = _codes(parts, stem, release)
+        if stem == finest:
+            break
+        inside = np.flatnonzero(code != "")
+        entities, entity = np.unique(code[inside], return_inverse=True)
+        table = pa.Table.from_batches(rows[stem].of_state(state), rows[stem].schema)
+        if table["GEOCODE"].to_pylist() != entities.tolist():
+            failures.add(_other_entities(release, stem))
             return
-    shape = {stem: (len(geocodes), len(variables)) for stem, geocodes in entities.items()}
-    sums = {stem: np.zeros(shape[stem], dtype=np.int64) for stem in tables}
-    shown_blocks = pq.read_table(block_file, columns=["GEOCODE"])["GEOCODE"]
-    if shown_blocks.to_pylist() != codes[place.finest].tolist():
-        failures.add(f"{place.finest}.parquet does not have the blocks of the geography")
+        ones = np.ones(inside.size, dtype=np.int64)
+        shape = (len(entities), len(code))
+        within = sparse.csr_array(sparse.coo_array((ones, (entity, inside)), shape=shape))
+        upper[stem] = table, np.zeros((len(entities), len(names)), dtype=np.int64), within
+    n_seen = 0
+    for batch in gathered(rows[finest].of_state(state)):
+        here = slice(n_seen, n_seen + batch.num_rows)
+        n_seen += batch.num_rows
+        if batch.column("GEOCODE").to_pylist() != code[here].tolist():
+            failures.add(_other_entities(release, finest))
+            return
+        counts = np.zeros((batch.num_rows, len(names)), dtype=np.int64)
+        for of_universe in counted:
+            of_universe.add_to(counts, slice(first + here.start, first + here.stop))
+        _check_blocks(release, code[here], counts, _values(batch, names), failures)
+        for _, total, within in upper.values():
+            total += within[:, here] @ counts
+    if n_seen != len(code):
+        failures.add(_other_entities(release, finest))
         return
-    counties = list(_counties(parts))
-    sizes = [rows.stop - rows.start for rows in counties]
-    for rows, shown in zip(counties, _rows(block_file, variables, sizes), strict=True):
-        counted = _counted(release, parts["BLOCK16"][rows])
-        wrong = np.argwhere(counted != shown)
+    for stem, (table, total, _) in upper.items():
+        wrong = np.argwhere(total != _values(table, names))
         if len(wrong):
-            block, column = wrong[0]
-            geocode = codes[place.finest][rows.start + block]
+            geocode = table["GEOCODE"][int(wrong[0][0])]
             failures.add(
-                f"{variables[column]} of block {geocode} is not the count of its rows", len(wrong)
-            )
-        for stem, total in sums.items():
-            code = codes[stem][rows]
-            inside = code != ""
-            np.add.at(total, np.searchsorted(entities[stem], code[inside]), counted[inside])
-    for stem, total in sums.items():
-        wrong = np.argwhere(total != _values(tables[stem], variables))
-        if len(wrong):
-            geocode = tables[stem]["GEOCODE"][int(wrong[0][0])]
-            failures.add(
-                f"{variables[wrong[0][1]]} of {geocode} in {stem}.parquet is not the sum over its "
+                f"{names[wrong[0][1]]} of {geocode} in {stem}.parquet is not the sum over its "
                 "blocks",
                 len(wrong),
             )
 
 
-def _table_file(release: Tabulated, stem: str) -> Path:
-    return release.directory / "tables" / f"{stem}.parquet"
+def _check_blocks(
+    release: Tabulated,
+    geocode: np.ndarray,
+    counts: np.ndarray,
+    shown: np.ndarray,
+    failures: Failures,
+) -> None:
+    wrong = np.argwhere(counts != shown)
+    if len(wrong):
+        block, column = wrong[0]
+        failures.add(
+            f"{release.names[column]} of block {geocode[block]} is not the count of its rows",
+            len(wrong),
+        )
 
 
 def _compare_text(release: Tabulated, stem: str) -> None:
     """Compare a table's text with its Parquet file; raises UnusableRunFile if they differ."""
-    parquet = _table_file(release, stem)
+    parquet = release.table(stem)
     text = parquet.with_suffix(".csv")
     if not (parquet.is_file() and text.is_file()):
         raise UnusableRunFile(f"a table {stem} of the release is missing")
@@ -184,37 +291,8 @@ def _compare_text(release: Tabulated, stem: str) -> None:
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema.remove_metadata()),
         )
         with repeated:
-            if not _have_same_rows(file.iter_batches(batch_size=_ROWS_PER_BATCH), repeated):
+            if not have_same_rows(file.iter_batches(batch_size=ROWS_PER_BATCH), repeated):
                 raise UnusableRunFile(f"{stem}.csv and {stem}.parquet differ")
-
-
-def _have_same_rows(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> bool:
-    """Whether batches hold the same rows, wherever each side cuts them."""
-    waiting = None
-    for batch in left:
-        while batch.num_rows:
-            if waiting is None or not waiting.num_rows:
-                waiting = next(right, None)
-                if waiting is None:
-                    return False
-            n = min(batch.num_rows, waiting.num_rows)
-            if not batch.slice(0, n).equals(waiting.slice(0, n)):
-                return False
-            batch, waiting = batch.slice(n), waiting.slice(n)
-    return not (waiting is not None and waiting.num_rows) and not any(b.num_rows for b in right)
-
-
-def _rows(path: Path, variables: Sequence[str], sizes: Sequence[int]) -> Iterator[np.ndarray]:
-    """The values `(size, n_variables)` of so many rows of a table, one stretch after the other."""
-    with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(variables))
-        waiting = pa.Table.from_batches([], file.schema_arrow).select(list(variables))
-        for size in sizes:
-            while waiting.num_rows < size:
-                parts = [waiting, pa.Table.from_batches([next(batches)])]
-                waiting = pa.concat_tables([part.replace_schema_metadata(None) for part in parts])
-            yield _values(waiting.slice(0, size), variables)
-            waiting = waiting.slice(size)
 
 
 def _parts(geography: pd.DataFrame, place: Place) -> dict[str, np.ndarray]:
@@ -232,10 +310,11 @@ def _parts(geography: pd.DataFrame, place: Place) -> dict[str, np.ndarray]:
     }
 
 
-def _codes(parts: Mapping[str, np.ndarray], stem: str, place: Place) -> np.ndarray:
+def _codes(parts: Mapping[str, np.ndarray], stem: str, release: Tabulated) -> np.ndarray:
     """Geocode of each block's entity; the empty text for none."""
+    place = release.place
     names = place.levels[stem]
-    if stem == place.finest and (parts["BLOCK"].astype("U1") != parts["BLKGRP"]).any():
+    if stem == place.finest and release.has_group:
         names = (*names[:-1], "BLKGRP", names[-1])
     code = parts[names[0]]
     for name in names[1:]:
@@ -245,141 +324,5 @@ def _codes(parts: Mapping[str, np.ndarray], stem: str, place: Place) -> np.ndarr
     return code
 
 
-def _counties(parts: Mapping[str, np.ndarray]) -> Iterator[slice]:
-    """Blocks of each county, which stand together."""
-    county = parts["BLOCK16"].astype(f"U{COUNTY_DIGITS}")
-    cuts = [0, *(np.flatnonzero(county[1:] != county[:-1]) + 1), len(county)]
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
-        yield slice(int(start), int(stop))
-
-
-def _values(table: pa.Table, variables: Sequence[str]) -> np.ndarray:
-    return np.column_stack([table[name].to_numpy() for name in variables])
-
-
-def _counted(release: Tabulated, blocks: np.ndarray) -> np.ndarray:
-    """(n_blocks, n_variables) of a county, counted from its microdata."""
-    counts = np.zeros((len(blocks), len(release.variables)), dtype=np.int64)
-    place = release.place.microdata
-    county = [
-        (name, "=", str(blocks[0])[start:stop])
-        for name, (start, stop) in place.items()
-        if stop <= COUNTY_DIGITS
-    ]
-    for universe in release.universes:
-        path = release.directory / f"mdf_{universe}.parquet"
-        own = [(n, v) for n, v in enumerate(release.variables) if v.universe == universe]
-        codes = sorted({column for _, variable in own for column in variable.codes})
-        table = pq.read_table(path, columns=[*place, *codes], filters=county)
-        groups = table.group_by([*place, *codes]).aggregate([([], "count_all")])
-        geocode = pc.binary_join_element_wise(*(groups[name] for name in place), "")
-        geocode = geocode.to_numpy(zero_copy_only=False).astype("U16")
-        block = np.searchsorted(blocks, geocode)
-        if (blocks[np.minimum(block, len(blocks) - 1)] != geocode).any():
-            raise UnusableRunFile(f"{path.name} has a block that the geography does not have")
-        coded = {name: groups[name].combine_chunks().dictionary_encode() for name in codes}
-        values = {name: column.dictionary.to_pylist() for name, column in coded.items()}
-        rows = {name: column.indices.to_numpy() for name, column in coded.items()}
-        n = groups["count_all"].to_numpy()
-        for position, variable in own:
-            is_counted = np.ones(len(n), dtype=bool)
-            for name, allowed in variable.codes.items():
-                is_counted &= np.array([v in allowed for v in values[name]], dtype=bool)[rows[name]]
-            np.add.at(counts[:, position], block[is_counted], n[is_counted])
-    return counts
-
-
-def _check_legacy(release: Tabulated, failures: Failures) -> None:
-    states = sorted(set(release.geography["block_geocode"].str[:2]))
-    folder = release.directory / "pl94171"
-    folders = [folder] if len(states) == 1 else sorted(p for p in folder.iterdir() if p.is_dir())
-    if len(folders) != len(states):
-        raise UnusableRunFile("pl94171 does not have a folder for each state")
-    seen = set()
-    for place in folders:
-        files = _legacy_files(place, release.is_private)
-        header = _read_legacy(files["geo"], _N_HEADER_FIELDS)
-        geoid = header[_HEADER_POSITIONS["GEOID"]]
-        state = geoid[0].as_py()[-2:]
-        seen.add(state)
-        needed = {name for segment in _SEGMENTS for name in _segment_variables(segment)}
-        columns = [
-            set(pq.read_schema(_table_file(release, stem)).names) for stem in release.place.levels
-        ]
-        if not all(map(needed.issubset, columns)):
-            raise UnusableRunFile("the tables do not have every variable of the segments")
-        totals = {"POP100": "P0010001", "HU100": "H0010001"}
-        tables = _of_state(release, state, ["GEOID", *totals.values()])
-        if geoid.to_pylist() != [code for table in tables for code in table["GEOID"].to_pylist()]:
-            failures.add(f"{files['geo'].name} does not have the entities of the tables in order")
-            continue
-        for field, name in totals.items():
-            _compare(header[_HEADER_POSITIONS[field]], tables, name, files["geo"], failures)
-        numbers = [str(number + 1) for number in range(header.num_rows)]
-        if header[_HEADER_POSITIONS["LOGRECNO"]].to_pylist() != numbers:
-            failures.add(f"{files['geo'].name} does not number its records from 1")
-        for segment in _SEGMENTS:
-            names = _segment_variables(segment)
-            records = _read_legacy(files[segment], _N_SEGMENT_FIELDS + len(names))
-            if records[_N_SEGMENT_FIELDS - 1].to_pylist() != numbers:
-                failures.add(f"{files[segment].name} does not have the records of the header")
-                continue
-            tables = _of_state(release, state, names)
-            for column, name in enumerate(names, _N_SEGMENT_FIELDS):
-                _compare(records[column], tables, name, files[segment], failures)
-    if seen != set(states):
-        failures.add("pl94171 does not have the states of the geography")
-
-
-def _segment_variables(segment: str) -> list[str]:
-    return [
-        f"{table}{number:04d}"
-        for table in _SEGMENTS[segment]
-        for number in range(1, _N_VARIABLES[table] + 1)
-    ]
-
-
-def _legacy_files(folder: Path, is_private: bool) -> dict[str, Path]:
-    """The four files of a state by part; their names tell whether the run was private."""
-    files = {}
-    for part in ("geo", *_SEGMENTS):
-        found = [path for path in folder.glob("*.pl") if path.name[2:].startswith(part)]
-        if len(found) != 1 or ("NOT_PRIVATE" in found[0].name) == is_private:
-            raise UnusableRunFile(f"{folder.name} does not have one file {part} of the right name")
-        files[part] = found[0]
-    return files
-
-
-def _read_legacy(path: Path, n_fields: int) -> pa.Table:
-    names = [str(position) for position in range(n_fields)]
-    return pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(column_names=names),
-        parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        ),
-    )
-
-
-def _of_state(release: Tabulated, state: str, columns: Sequence[str]) -> list[pa.Table]:
-    """A state's rows of some columns of every table, level by level."""
-    return [
-        pq.read_table(
-            _table_file(release, stem), columns=list(columns), filters=[("STATE", "=", state)]
-        )
-        for stem in release.place.levels
-    ]
-
-
-def _compare(
-    column: pa.ChunkedArray,
-    tables: Sequence[pa.Table],
-    name: str,
-    path: Path,
-    failures: Failures,
-) -> None:
-    """The texts of a column are the numbers of a variable, level by level."""
-    numbers = pa.chunked_array([chunk for table in tables for chunk in table[name].chunks])
-    if not column.equals(pc.cast(numbers, pa.string())):
-        failures.add(f"{name} in {path.name} is not that of the tables")
+def _values(table: pa.Table | pa.RecordBatch, variables: Sequence[str]) -> np.ndarray:
+    return np.column_stack([table.column(name).to_numpy() for name in variables])

@@ -18,7 +18,8 @@ from spineflow.tasks.topdown.release.tabulations.levels import (
 )
 from spineflow.tasks.topdown.release.tabulations.variables import variable_name
 from spineflow.validation.topdown.layout import Layout
-from spineflow.validation.topdown.tabulations import Place, Tabulated, Variable
+from spineflow.validation.topdown.row_counts import Variable
+from spineflow.validation.topdown.tabulations import Place, Tabulated
 
 
 def tabulated(
@@ -31,9 +32,12 @@ def tabulated(
     census: Census = CENSUS,
 ) -> Tabulated:
     """What to check of the tables of a release whose universes have these schemas."""
+    blocks = geography["block_geocode"]
     return Tabulated(
         directory,
         geography,
+        tuple(dict.fromkeys(blocks.str[:2])),
+        bool((blocks.str[11] != blocks.str[12]).any()),
         tuple(schema.universe for schema in schemas),
         has_legacy,
         is_private,

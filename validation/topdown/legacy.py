@@ -1,0 +1,202 @@
+"""The P.L. 94-171 files of a release repeat its tables, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import UnusableRunFile
+from spineflow.validation.topdown.table_rows import (
+    TableRows,
+    gathered,
+    pairs_of_rows,
+    state_ranges,
+)
+
+_N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
+_SEGMENTS = {"00001": ("P001", "P002"), "00002": ("P003", "P004", "H001"), "00003": ("P005",)}
+_HEADER = "geo"
+_N_HEADER_FIELDS = 97
+_HEADER_POSITIONS = {"SUMLEV": 2, "LOGRECNO": 7, "GEOID": 8, "POP100": 90, "HU100": 91}
+_TOTALS = {"POP100": "P0010001", "HU100": "H0010001"}
+_N_SEGMENT_FIELDS = 5
+
+
+@dataclass(frozen=True)
+class LegacyRelease:
+    """What P.L. 94-171 files are compared with.
+
+    tables : the Parquet files of the summary levels, in the order of the records.
+    states : all states (FIPS codes); where there are several, each has a folder of its own.
+    is_private : whether the files' names must be without the stamp of a run that is not.
+    """
+
+    folder: Path
+    tables: Sequence[Path]
+    states: Sequence[str]
+    is_private: bool
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folder of each state; raises UnusableRunFile where there are more or fewer."""
+        found = [self.folder]
+        if len(self.states) != 1:
+            found = sorted(path for path in self.folder.iterdir() if path.is_dir())
+        if len(found) != len(self.states):
+            raise UnusableRunFile("pl94171 does not have a folder for each state")
+        return found
+
+
+def check_legacy_states(release: LegacyRelease, failures: Failures) -> None:
+    """Every state of the release has its files; raises UnusableRunFile for a missing one."""
+    found = {_state_of(_legacy_files(place, release.is_private)) for place in release.folders}
+    if found != set(release.states):
+        failures.add("pl94171 does not have the states of the geography")
+
+
+def check_legacy(release: LegacyRelease, states: Sequence[str], failures: Failures) -> None:
+    """The files of some of the states have the entities and the numbers of the tables.
+
+    Raises UnusableRunFile for missing files, and Arrow's exceptions for files of other fields.
+    """
+    needed = {name for segment in _SEGMENTS for name in _segment_variables(segment)}
+    files = {}
+    for place in release.folders:
+        of_place = _legacy_files(place, release.is_private)
+        files[_state_of(of_place)] = of_place
+    for path in release.tables:
+        if not needed.issubset(pq.read_schema(path).names):
+            raise UnusableRunFile("the tables do not have every variable of the segments")
+    columns = {_HEADER: ["GEOID", *_TOTALS.values()]}
+    columns |= {segment: _segment_variables(segment) for segment in _SEGMENTS}
+    with ExitStack() as stack:
+        ranges = {path: state_ranges(path) for path in release.tables}
+        rows = {
+            part: [
+                stack.enter_context(TableRows(path, names, ranges[path])) for path in release.tables
+            ]
+            for part, names in columns.items()
+        }
+        for state in sorted(set(states) & set(files)):
+            of_state = {
+                part: gathered(chain.from_iterable(one.of_state(state) for one in levels))
+                for part, levels in rows.items()
+            }
+            _check_state(files[state], of_state, failures)
+
+
+def _check_state(
+    files: Mapping[str, Path],
+    tables: Mapping[str, Iterator[pa.RecordBatch]],
+    failures: Failures,
+) -> None:
+    """Compare the files of a state with its rows of the tables, level by level."""
+    wanted = [_HEADER_POSITIONS[name] for name in ("GEOID", *_TOTALS, "LOGRECNO")]
+    header = _read_legacy(files[_HEADER], _N_HEADER_FIELDS, wanted)
+    found = _compared(header, tables[_HEADER])
+    name = files[_HEADER].name
+    if found is None or 0 in found.differing:
+        failures.add(f"{name} does not have the entities of the tables in order")
+        return
+    _add_differing(found, list(_TOTALS.values()), 1, name, failures)
+    if not found.is_numbered:
+        failures.add(f"{name} does not number its records from 1")
+    for segment in _SEGMENTS:
+        names = _segment_variables(segment)
+        n_fields = _N_SEGMENT_FIELDS + len(names)
+        positions = [*range(_N_SEGMENT_FIELDS, n_fields), _N_SEGMENT_FIELDS - 1]
+        records = _compared(_read_legacy(files[segment], n_fields, positions), tables[segment])
+        if records is None or not records.is_numbered:
+            failures.add(f"{files[segment].name} does not have the records of the header")
+            continue
+        _add_differing(records, names, 0, files[segment].name, failures)
+
+
+def _add_differing(
+    found: _Compared, names: Sequence[str], first: int, file: str, failures: Failures
+) -> None:
+    for column, name in enumerate(names, first):
+        if column in found.differing:
+            failures.add(f"{name} in {file} is not that of the tables")
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Columns that differ somewhere, and whether the last one counts the records from 1."""
+
+    differing: frozenset[int]
+    is_numbered: bool
+
+
+def _compared(
+    records: Iterator[pa.RecordBatch], rows: Iterator[pa.RecordBatch]
+) -> _Compared | None:
+    """Compare texts with rows, column by column; None where they are not as many."""
+    differing: set[int] = set()
+    is_numbered, n_seen = True, 0
+    for texts, numbers in pairs_of_rows(records, rows):
+        if texts is None or numbers is None:
+            return None
+        for column, values in enumerate(numbers.columns):
+            if column not in differing:
+                if not texts.column(column).equals(pc.cast(values, pa.string())):
+                    differing.add(column)
+        due = pa.array(np.arange(n_seen + 1, n_seen + texts.num_rows + 1)).cast(pa.string())
+        is_numbered &= texts.column(texts.num_columns - 1).equals(due)
+        n_seen += texts.num_rows
+    return _Compared(frozenset(differing), is_numbered)
+
+
+def _segment_variables(segment: str) -> list[str]:
+    return [
+        f"{table}{number:04d}"
+        for table in _SEGMENTS[segment]
+        for number in range(1, _N_VARIABLES[table] + 1)
+    ]
+
+
+def _legacy_files(folder: Path, is_private: bool) -> dict[str, Path]:
+    """The four files of a state by part; their names tell whether the run was private."""
+    files = {}
+    for part in (_HEADER, *_SEGMENTS):
+        found = [path for path in folder.glob("*.pl") if path.name[2:].startswith(part)]
+        if len(found) != 1 or ("NOT_PRIVATE" in found[0].name) == is_private:
+            raise UnusableRunFile(f"{folder.name} does not have one file {part} of the right name")
+        files[part] = found[0]
+    return files
+
+
+def _state_of(files: Mapping[str, Path]) -> str:
+    """The state of a header, by the geocode of its first record."""
+    with files[_HEADER].open("rb") as lines:
+        fields = lines.readline().split(b"|")
+    if len(fields) != _N_HEADER_FIELDS:
+        raise UnusableRunFile(f"{files[_HEADER].name} does not have {_N_HEADER_FIELDS} fields")
+    return fields[_HEADER_POSITIONS["GEOID"]].decode(errors="replace")[-2:]
+
+
+def _read_legacy(path: Path, n_fields: int, wanted: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Texts of some of the fields of a file, in this order, in batches."""
+    names = [str(position) for position in range(n_fields)]
+    chosen = [names[position] for position in wanted]
+    reader = pyarrow.csv.open_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 22),
+        parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=chosen,
+            strings_can_be_null=False,
+        ),
+    )
+    with reader:
+        yield from reader

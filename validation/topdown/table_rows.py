@@ -1,0 +1,126 @@
+"""Rows of the tables of a release, read state by state in the order in which they stand."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+from spineflow.validation.run_files import UnusableRunFile, encoded, opened
+
+STATE = "STATE"
+ROWS_PER_BATCH = 1 << 13
+
+
+def state_ranges(path: Path) -> dict[str, range]:
+    """Rows of each state in a table, in the table's order.
+
+    Raises UnusableRunFile for a table without states, or if the rows of one do not stand together.
+    """
+    ranges: dict[str, range] = {}
+    n_rows = 0
+    with opened(path, [STATE], [STATE]) as file:
+        for batch in file.iter_batches(columns=[STATE]):
+            column = encoded(batch.column(STATE)).to_pandas()
+            starts = column.ne(column.shift()).to_numpy().nonzero()[0].tolist()
+            for start, stop in zip(starts, [*starts[1:], len(column)], strict=True):
+                state, first = column.iloc[start], n_rows + start
+                before = ranges.get(state, range(first, first))
+                if before.stop != first:
+                    raise UnusableRunFile(f"the states of {path.name} do not stand together")
+                ranges[state] = range(before.start, n_rows + stop)
+            n_rows += len(column)
+    return ranges
+
+
+class TableRows:
+    """Columns of a table, of which rows are taken from the first to the last, state by state."""
+
+    def __init__(
+        self, path: Path, columns: Sequence[str], ranges: Mapping[str, range] | None = None
+    ) -> None:
+        self._ranges = state_ranges(path) if ranges is None else ranges
+        self._columns = list(columns)
+        self._file = opened(path, columns)
+        fields = self._file.schema_arrow.remove_metadata()
+        self.schema = pa.schema([fields.field(name) for name in columns])
+        metadata = self._file.metadata
+        sizes = (metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+        self._starts = list(accumulate(sizes, initial=0))
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._waiting: pa.RecordBatch | None = None
+        self._at = self._starts[-1] + 1
+
+    def __enter__(self) -> TableRows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def of_state(self, state: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a state, some thousand at a time; none if the table does not have it."""
+        rows = self._ranges.get(state, range(0))
+        if not rows:
+            return
+        group = bisect_right(self._starts, rows.start) - 1
+        if rows.start < self._at or self._starts[group] > self._at:
+            groups = list(range(group, len(self._starts) - 1))
+            self._batches = self._file.iter_batches(
+                batch_size=ROWS_PER_BATCH, row_groups=groups, columns=self._columns
+            )
+            self._waiting, self._at = None, self._starts[group]
+        while self._at < rows.stop:
+            batch = next(self._batches) if self._waiting is None else self._waiting
+            first = max(0, rows.start - self._at)
+            stop = min(batch.num_rows, rows.stop - self._at)
+            self._waiting = None
+            if stop < batch.num_rows:
+                self._waiting = batch.slice(stop)
+            self._at += stop
+            if first < stop:
+                yield batch.slice(first, stop - first).select(self._columns)
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of some thousand or more, where they come in smaller ones."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= ROWS_PER_BATCH:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def have_same_rows(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> bool:
+    """Whether batches hold the same rows, wherever each side cuts them."""
+    for one, other in pairs_of_rows(left, right):
+        if one is None or other is None or not one.equals(other):
+            return False
+    return True
+
+
+def pairs_of_rows(
+    left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
+    """Batches of as many rows from both sides, None for the side that has ended before."""
+    waiting: pa.RecordBatch | None = None
+    right = (batch for batch in right if batch.num_rows)
+    for batch in left:
+        while batch.num_rows:
+            if waiting is None:
+                waiting = next(right, None)
+            if waiting is None:
+                yield batch, None
+                return
+            n = min(batch.num_rows, waiting.num_rows)
+            yield batch.slice(0, n), waiting.slice(0, n)
+            batch = batch.slice(n)
+            waiting = waiting.slice(n) if n < waiting.num_rows else None
+    if waiting is None:
+        waiting = next(right, None)
+    if waiting is not None:
+        yield None, waiting
