@@ -18,7 +18,7 @@ class Geolevel:
 
     name: str
     geocode: np.ndarray
-    """(n,) object array of str."""
+    """(n,) object array of str, or `Texts`, which are indexed like one."""
     parent: np.ndarray
     """(n,) int64: position in the geolevel above; [-1] at the root."""
     plb_shares: tuple[Fraction, ...]
@@ -52,7 +52,8 @@ class Spine:
     geolevels: tuple[Geolevel, ...]
     """Root first, "Block" last."""
     block_geocode: np.ndarray
-    """(n_blocks,) object array: 16-digit code of each Block geounit, in the Block level's order."""
+    """(n_blocks,) 16-digit code of each Block geounit, in the Block level's order: an object array
+    or `Texts`."""
     block_row: np.ndarray
     """(n_blocks,) int64: row of the geography frame that each Block geounit comes from."""
 

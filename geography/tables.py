@@ -99,6 +99,20 @@ def spine_from_tables(geounits: pa.Table, blocks: pa.Table) -> Spine:
     return Spine(kind, tuple(geolevels), block_geocode, block_row)
 
 
+def is_in_order(spine: Spine) -> bool:
+    """Whether `spine_from_tables` gives geounits and blocks back in the order that they have."""
+    for level in spine.geolevels:
+        if _order(pa.array(level.geocode, pa.string()), level.parent) is not None:
+            return False
+    codes = pa.array(spine.block_geocode, pa.string())
+    row = np.empty(spine.n_blocks, dtype=np.int64)
+    if len(spine.block_row) and spine.block_row.max() >= spine.n_blocks:
+        return False
+    row[spine.block_row] = np.arange(spine.n_blocks)
+    by_row = codes.take(pa.array(row))
+    return bool(pc.all(pc.greater(by_row[1:], by_row[:-1])).as_py() in (True, None))
+
+
 def _text(column: pa.ChunkedArray) -> pa.StringArray:
     column = column.cast(pa.string())
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())

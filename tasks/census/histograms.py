@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -195,10 +197,10 @@ def sum_histogram(
     wanted = pd.Index(np.asarray(block_geocode, dtype=object))
     ascending = sorted(wanted) if among_others else []
     sums = HistogramSum(n_groups, n_cells)
-    with pq.ParquetFile(path, read_dictionary=["block_geocode"]) as file:
-        for number in range(file.num_row_groups):
-            metadata = file.metadata.row_group(number)
-            if not metadata.num_rows or (among_others and not _may_hold(metadata, ascending)):
+    footer = _footer_of(path)
+    with pq.ParquetFile(path, read_dictionary=["block_geocode"], metadata=footer.metadata) as file:
+        for number, (n_rows, lowest, highest) in enumerate(footer.row_groups):
+            if not n_rows or (among_others and not _may_hold(lowest, highest, ascending)):
                 continue
             row_group = file.read_row_group(number).combine_chunks()
             code, cell = row_group["block_geocode"].chunk(0), row_group["cell"].to_numpy()
@@ -213,10 +215,38 @@ def sum_histogram(
     return sums.total()
 
 
-def _may_hold(row_group: pq.RowGroupMetaData, ascending: list[str]) -> bool:
+@dataclass(frozen=True, eq=False)
+class _Footer:
+    """A histogram's file without its rows; `row_groups` has the number of rows of each, and its
+    first and last block geocode, None where the file does not tell.
+    """
+
+    metadata: pq.FileMetaData
+    row_groups: tuple[tuple[int, str | None, str | None], ...]
+
+
+def _footer_of(path: Path) -> _Footer:
+    """Kept in memory while the file stands unchanged: shards ask for it by the thousand."""
+    status = path.stat()
+    return _read_footer(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=4)
+def _read_footer(path: Path, _changed: tuple[int, ...]) -> _Footer:
+    metadata = pq.read_metadata(path)
+    row_groups = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics = group.column(0).statistics
+        is_told = statistics is not None and statistics.has_min_max
+        ends = (statistics.min, statistics.max) if is_told else (None, None)
+        row_groups.append((group.num_rows, *ends))
+    return _Footer(metadata, tuple(row_groups))
+
+
+def _may_hold(lowest: str | None, highest: str | None, ascending: list[str]) -> bool:
     """Whether the range of a row group's blocks has one of those asked for."""
-    statistics = row_group.column(0).statistics
-    if statistics is None or not statistics.has_min_max:
+    if lowest is None or highest is None:
         return True
-    first = bisect_left(ascending, statistics.min)
-    return first < len(ascending) and ascending[first] <= statistics.max
+    first = bisect_left(ascending, lowest)
+    return first < len(ascending) and ascending[first] <= highest

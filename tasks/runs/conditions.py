@@ -61,6 +61,15 @@ def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = Non
             )
 
 
+def is_left_out(spines: Path, name: str) -> bool:
+    """Whether a run was charged without a file `name` of the folder that has its spines.
+
+    What was charged decides what is drawn; a file that came later decides nothing.
+    """
+    charged = _charged(RunDirectory(spines.parent))
+    return bool(charged) and f"{spines.name}/{name}" not in charged
+
+
 def _charged(run: RunDirectory) -> dict[str, str]:
     try:
         return json.loads(_charged_file(run).read_text(encoding="utf-8"))

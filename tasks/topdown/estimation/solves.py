@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +15,6 @@ from spineflow.tasks.topdown.estimation.parent import SolveRecord
 def write_solves(path: Path, records: Sequence[SolveRecord]) -> None:
     """Write how every solve of a shard ended."""
     names = [field.name for field in fields(SolveRecord)]
-    rows = [asdict(record) for record in records]
-    table = pa.table({name: [row[name] for row in rows] for name in names})
+    table = pa.table({name: [getattr(record, name) for record in records] for name in names})
     with replacing(path) as part:
         pq.write_table(table, part, compression="zstd")

@@ -25,7 +25,7 @@ from spineflow.tasks.topdown.paths import (
     state_totals_file,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import BLOCKS, GEOUNITS, read_spine
+from spineflow.tasks.topdown.spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine
 from spineflow.tasks.topdown.spine.shards import SHARDS, Shard, read_shards
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.costs import check_budget, guarantee_of
@@ -75,11 +75,15 @@ def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
 
 
 def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The public files that, with the settings, decide what is measured and with which noise."""
+    """The public files that, with the settings, decide what is measured and with which noise.
+
+    A run whose spines an earlier version built has no `spine.arrow`.
+    """
     spines = [
         spine_folder(run, universe) / name
         for universe in settings.run.universes
-        for name in (GEOUNITS, BLOCKS, SHARDS)
+        for name in (GEOUNITS, BLOCKS, ARRAYS, SHARDS)
+        if name != ARRAYS or (spine_folder(run, universe) / name).exists()
     ]
     held = [held_file(run)] if settings.is_held else []
     return [geography_file(run), invariants_file(run), state_totals_file(run), *held, *spines]

@@ -1,40 +1,141 @@
-"""Spines as Parquet: one row a geounit, one row a block."""
+"""Spines as Parquet, one row a geounit and one a block, and once more as arrays that are mapped.
+
+`geounits.parquet` and `blocks.parquet` are the spine. `spine.arrow` has the same as it is used, so
+that all workers of a machine share its pages and a shard's task touches those of its own geounits:
+an uncompressed Arrow file with a record batch for each geolevel, whose metadata names the digests
+of the other two. It is read while it agrees with them, and they are read without it.
+"""
 
 from __future__ import annotations
 
+import json
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.levels import Spine
-from spineflow.geography.tables import spine_from_tables, spine_to_tables
+from spineflow.geography.levels import Geolevel, Spine
+from spineflow.geography.tables import is_in_order, spine_from_tables, spine_to_tables
+from spineflow.geography.texts import texts_of
+from spineflow.tasks.runs.conditions import digest_of, is_left_out
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
 
 GEOUNITS = "geounits.parquet"
 BLOCKS = "blocks.parquet"
+ARRAYS = "spine.arrow"
+
+_SCHEMA = pa.schema(
+    {
+        "geocode": pa.string(),
+        "parent": pa.int64(),
+        "plb_share_code": pa.int32(),
+        "is_aian": pa.uint8(),
+        "bypassed": pa.uint8(),
+        "n_blocks": pa.int64(),
+        "block_geocode": pa.string(),
+        "block_row": pa.int64(),
+    }
+)
+"""Columns of a geolevel; the last two have values at the last geolevel alone."""
+
+_KEY = b"spine"
 
 
 def write_spine(spine: Spine, folder: Path) -> None:
-    """Write `geounits.parquet` and then `blocks.parquet`, whose presence marks a whole spine."""
+    """Write `geounits.parquet` and `blocks.parquet`, and then `spine.arrow`.
+
+    The last is left out for a spine in another order than that in which the first two are read.
+    """
     for name, table in zip((GEOUNITS, BLOCKS), spine_to_tables(spine), strict=True):
         with replacing(folder / name) as part:
             pq.write_table(table, part)
+    if is_in_order(spine):
+        _write_arrays(spine, folder)
 
 
 def read_spine(folder: Path) -> Spine:
-    """Read what `write_spine` wrote; kept in memory while the files do not change.
+    """Read what `write_spine` wrote; kept while the files do not change.
 
-    Raises InputRefused where the files do not describe one tree whose shares add to 1 on every
-    path.
+    The arrays are mapped from `spine.arrow`, and read-only. Where that file is missing, as in runs
+    of earlier versions, or is of other Parquet files, or a run was charged without it, the Parquet
+    files are read into memory. Raises InputRefused where these do not describe one tree whose
+    shares add to 1 on every path.
     """
-    return _read_spine(folder, *((folder / name).stat().st_mtime_ns for name in (GEOUNITS, BLOCKS)))
+    names = (GEOUNITS, BLOCKS, ARRAYS)
+    paths = [folder / name for name in names if name != ARRAYS or (folder / name).exists()]
+    if (folder / ARRAYS).exists() and is_left_out(folder.parent, f"{folder.name}/{ARRAYS}"):
+        paths.pop()
+    return _read_spine(folder, tuple((path.name, path.stat().st_mtime_ns) for path in paths))
 
 
 @lru_cache(maxsize=4)
-def _read_spine(folder: Path, *_modified: int) -> Spine:
+def _read_spine(folder: Path, files: tuple[tuple[str, int], ...]) -> Spine:
+    if ARRAYS in dict(files) and (spine := _mapped(folder)) is not None:
+        return spine
     try:
         return spine_from_tables(pq.read_table(folder / GEOUNITS), pq.read_table(folder / BLOCKS))
     except GeographyRefused as error:
         raise InputRefused(f"spine/{folder.name}: {error}.") from None
+
+
+def _write_arrays(spine: Spine, folder: Path) -> None:
+    told = {
+        "kind": spine.kind,
+        "geolevels": [
+            {"name": level.name, "shares": [str(share) for share in level.plb_shares]}
+            for level in spine.geolevels
+        ],
+        "of": _digests(folder),
+    }
+    schema = _SCHEMA.with_metadata({_KEY: json.dumps(told)})
+    with replacing(folder / ARRAYS) as part, pa.ipc.new_file(str(part), schema) as writer:
+        for level in spine.geolevels:
+            is_last = level is spine.geolevels[-1]
+            n = len(level)
+            columns = [
+                pa.array(level.geocode, pa.string()),
+                pa.array(level.parent, pa.int64()),
+                pa.array(level.plb_share_code, pa.int32()),
+                pa.array(np.asarray(level.is_aian, dtype=bool).view(np.uint8)),
+                pa.array(np.asarray(level.bypassed, dtype=bool).view(np.uint8)),
+                pa.array(level.n_blocks, pa.int64()),
+                pa.array(spine.block_geocode, pa.string()) if is_last else pa.repeat("", n),
+                pa.array(spine.block_row if is_last else np.full(n, -1), pa.int64()),
+            ]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def _mapped(folder: Path) -> Spine | None:
+    """The spine of `spine.arrow`; None if it is of other Parquet files."""
+    with pa.memory_map(str(folder / ARRAYS)) as source:
+        file = pa.ipc.open_file(source)
+        told = json.loads(file.schema.metadata[_KEY])
+        if told["of"] != _digests(folder):
+            return None
+        batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+    geolevels = []
+    for entry, batch in zip(told["geolevels"], batches, strict=True):
+        numbers = {name: batch[name].to_numpy() for name in _SCHEMA.names[1:6]}
+        geolevels.append(
+            Geolevel(
+                name=entry["name"],
+                geocode=texts_of(batch["geocode"]),
+                parent=numbers["parent"],
+                plb_shares=tuple(Fraction(share) for share in entry["shares"]),
+                plb_share_code=numbers["plb_share_code"],
+                is_aian=numbers["is_aian"].view(bool),
+                bypassed=numbers["bypassed"].view(bool),
+                n_blocks=numbers["n_blocks"],
+            )
+        )
+    blocks = batches[-1]
+    rows = blocks["block_row"].to_numpy()
+    return Spine(told["kind"], tuple(geolevels), texts_of(blocks["block_geocode"]), rows)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {name: digest_of(folder / name) for name in (GEOUNITS, BLOCKS)}

@@ -21,6 +21,9 @@ SHARDS = "shards.parquet"
 VALUES_PER_SHARD = 8_000_000
 """Noisy answers that one task holds in memory at a time: 64 MB."""
 
+GEOUNITS_PER_SHARD = 1 << 16
+"""Geounits of a shard whose queries have few answers: of housing units, some seconds of work."""
+
 DEMANDED_PER_GEOUNIT = 1 << 14
 """Answers of a geounit that shards are cut for where the larger part is not drawn."""
 
@@ -43,7 +46,8 @@ class Shard:
 def cut_spine(
     spine: Spine, schema: Schema, budget: Budget, *, on_demand: bool = False
 ) -> tuple[Shard, ...]:
-    """Cut every geolevel between parents so that no shard much exceeds `VALUES_PER_SHARD`.
+    """Cut every geolevel between parents so that no shard much exceeds `VALUES_PER_SHARD` answers
+    or `GEOUNITS_PER_SHARD` geounits.
 
     Measured on demand, geounits have fewer answers than their queries; how many is not known yet,
     and taken to be at most `DEMANDED_PER_GEOUNIT`.
@@ -72,7 +76,7 @@ def _cut(spine: Spine, geolevel: str, values_per_geounit: int) -> tuple[Shard, .
     if index == 0:
         return (Shard(geolevel, "00000", 0, 0, 0, n),)
     offsets = spine.children(spine.names[index - 1])
-    size = max(1, VALUES_PER_SHARD // values_per_geounit)
+    size = max(1, min(VALUES_PER_SHARD // values_per_geounit, GEOUNITS_PER_SHARD))
     wanted = np.arange(0, n, size)[1:]
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, wanted), [len(offsets) - 1]]))
     return tuple(

@@ -75,7 +75,7 @@ def test_records_outside_the_spine_are_refused_at_the_root(cut_county) -> None:
     """What a spine lost would be missing from every answer."""
     run, settings = cut_county
     spine, n_cells = read_spine(spine_folder(run, "persons")), settings.schema_of("persons").n_cells
-    others = spine.block_geocode.copy()
+    others = np.array(spine.block_geocode)
     counts = read_histogram(run.histogram("persons"), others, n_cells=n_cells).sum(axis=1)
     others[np.argmax(counts)] = "0" * 16
     root = read_shards(spine_folder(run, "persons"))[0]
