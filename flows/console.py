@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
@@ -48,7 +49,7 @@ def shown_progress(product: str) -> Iterator[None]:
     """
     # Prefect is slow to import, and only runs need it.
     from spineflow.flows.kernels import ANNOUNCEMENT, NEEDED_BY, are_compiled, compile_kernels
-    from spineflow.flows.progress import listening
+    from spineflow.flows.progress import listening, sentence_of_rest
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -79,8 +80,17 @@ def shown_progress(product: str) -> Iterator[None]:
                 shown[stage] = progress.add_task(stage, total=planned)
             progress.update(shown[stage], completed=done)
 
-        with listening(listener):
-            yield
+        rest = progress.add_task("time left of the run", total=None, visible=False)
+
+        def told(seconds: float) -> None:
+            said = sentence_of_rest(seconds, datetime.now(UTC))
+            progress.update(rest, description=said, visible=True)
+
+        with listening(listener, told):
+            try:
+                yield
+            finally:
+                progress.remove_task(rest)
 
 
 def print_finished(

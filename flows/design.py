@@ -24,6 +24,7 @@ from spineflow.flows.running import (
     run_settings_file,
     settings_run_name,
     stages_run_name,
+    tracker_of,
 )
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.design.comparison import ALLOCATIONS, TIDY, write_report
@@ -74,7 +75,7 @@ def design_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished replicates are reused. Returns the release's
     folder."""
     with entered(run_directory, ComparisonSettings) as (run, settings):
-        for _ in submitted(run, order(run, settings)):
+        for _ in submitted(run, order(run, settings), tracker_of(run, settings, order)):
             pass
         show_result(run, settings)
     return str(run.release)

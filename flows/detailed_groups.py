@@ -31,6 +31,7 @@ from spineflow.flows.running import (
     run_settings_file,
     settings_run_name,
     stages_run_name,
+    tracker_of,
 )
 from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
@@ -119,7 +120,8 @@ def detailed_groups_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, DetailedGroupsSettings) as (run, settings):
         redundant = cache(partial(redundant_spending_of_run, run, settings))
-        for wave in submitted(run, announced(run, settings, order(run, settings), redundant)):
+        waves = announced(run, settings, order(run, settings), redundant)
+        for wave in submitted(run, waves, tracker_of(run, settings, order)):
             if "counts" in wave:
                 show_notes(
                     redundant(),

@@ -30,6 +30,7 @@ from spineflow.flows.running import (
     run_settings_file,
     settings_run_name,
     stages_run_name,
+    tracker_of,
 )
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -87,7 +88,7 @@ def estimate_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, EstimateSettings) as (run, settings):
         show_budgets(settings)
-        for wave in submitted(run, order(run, settings)):
+        for wave in submitted(run, order(run, settings), tracker_of(run, settings, order)):
             if isinstance(wave, Aside):
                 show_geounits(run, settings)
             if any(stage.endswith("microdata") for stage in wave):

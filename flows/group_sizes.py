@@ -24,6 +24,7 @@ from spineflow.flows.running import (
     run_settings_file,
     settings_run_name,
     stages_run_name,
+    tracker_of,
 )
 from spineflow.tasks.group_sizes.checks.accuracy import read_accuracy
 from spineflow.tasks.group_sizes.checks.comparison import FIGURES, KEYS, compared
@@ -84,7 +85,8 @@ def group_sizes(
 def group_sizes_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, GroupSizesSettings) as (run, settings):
-        for wave in submitted(run, announced(run, settings, order(run, settings))):
+        waves = announced(run, settings, order(run, settings))
+        for wave in submitted(run, waves, tracker_of(run, settings, order)):
             if "ingest" in wave:
                 plan = read_plan(run)
                 about = f"{plan.mechanism}, every level"

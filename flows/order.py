@@ -15,7 +15,8 @@ from typing import Any
 
 from prefect import Task
 from prefect.futures import PrefectFuture
-from spineflow.flows.progress import finish_stage
+from spineflow.flows.progress import finish_stage, unknown
+from spineflow.flows.tracking import Described, Tracker, name_of
 from spineflow.tasks.ledger.charging import first_run_notice
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact
@@ -81,36 +82,67 @@ def announced(
             print(f"note: {note}.", file=sys.stderr)
 
 
-def submitted(run: RunDirectory, order: Iterable[Wave]) -> Iterator[Wave]:
+def submitted(
+    run: RunDirectory, order: Iterable[Wave], tracker: Tracker | None = None
+) -> Iterator[Wave]:
     """Submit the steps of every wave inside a flow; yields each wave as soon as it has ended.
 
-    An `Aside` is yielded when it has begun. What was made is entered in the manifest. Raises the
-    error of the first step of a wave that failed.
+    An `Aside` is yielded when it has begun. What was made is entered in the manifest, and in the
+    record of work that a tracker keeps. Raises the error of the first step of a wave that failed.
     """
     futures: dict[Call, PrefectFuture] = {}
+    names: dict[PrefectFuture, str] = {}
+
+    def ended(future: PrefectFuture, outcome: object) -> None:
+        if tracker is not None and isinstance(outcome, Artifact):
+            tracker.ended(names[future], outcome)
+
     for wave in order:
+        if tracker is not None:
+            tracker.begin(described(wave), aside=isinstance(wave, Aside))
         for one in (one for calls in wave.values() for one in calls if one not in futures):
             wait_for = [futures[before] for before in one.after]
             futures[one] = one.step.submit(str(run.root), *one.keys, wait_for=wait_for)
+            names[futures[one]] = name_of(one.step.name, one.keys)
         if not isinstance(wave, Aside):
-            finish(run, {stage: [futures[one] for one in calls] for stage, calls in wave.items()})
+            waited = {stage: [futures[one] for one in calls] for stage, calls in wave.items()}
+            finish(run, waited, ended, tracker.left if tracker is not None else unknown)
         yield wave
 
 
-def called(run: RunDirectory, order: Iterable[Wave]) -> Iterator[Wave]:
+def called(
+    run: RunDirectory, order: Iterable[Wave], tracker: Tracker | None = None
+) -> Iterator[Wave]:
     """The same with the steps called as functions, one after the other; needs no flow."""
     artifacts: dict[Call, Artifact] = {}
     for wave in order:
+        if tracker is not None:
+            tracker.begin(described(wave), aside=isinstance(wave, Aside))
         for one in (one for calls in wave.values() for one in calls if one not in artifacts):
             artifacts[one] = call_here(run, one)
+            if tracker is not None:
+                tracker.ended(name_of(one.step.name, one.keys), artifacts[one])
         if not isinstance(wave, Aside):
             record(run, {s: [artifacts[one] for one in calls] for s, calls in wave.items()})
         yield wave
 
 
-def run_in_process(run: RunDirectory, order: Iterable[Wave]) -> None:
+def described(wave: Wave) -> Described:
+    """The names of what a wave calls."""
+    return {
+        stage: [
+            (one.step.name, one.keys, [name_of(o.step.name, o.keys) for o in one.after])
+            for one in calls
+        ]
+        for stage, calls in wave.items()
+    }
+
+
+def run_in_process(
+    run: RunDirectory, order: Iterable[Wave], tracker: Tracker | None = None
+) -> None:
     """Call all steps of an order in this process; the run directory has been started."""
-    for _ in called(run, order):
+    for _ in called(run, order, tracker):
         pass
 
 
@@ -120,9 +152,14 @@ def call_here(run: RunDirectory, one: Call) -> Artifact:
     return made if isinstance(made, Artifact) else made.data
 
 
-def finish(run: RunDirectory, stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
-    """Wait for stages and enter them in the manifest; raises the error of the first that failed."""
-    finish_stage(stages)
+def finish(
+    run: RunDirectory,
+    stages: Mapping[str, Sequence[PrefectFuture]],
+    ended: Callable[[PrefectFuture, object], None] = lambda future, outcome: None,
+    left: Callable[[], float | None] = unknown,
+) -> None:
+    """Wait for stages and enter them in the manifest; `ended`, `left` and errors as there."""
+    finish_stage(stages, ended, left)
     record(run, {stage: [future.result() for future in made] for stage, made in stages.items()})
 
 

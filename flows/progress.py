@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
@@ -29,24 +30,41 @@ Listener = Callable[[str, int, int], None]
 
 With nothing planned, the name is something to be said."""
 
+LeftListener = Callable[[float], None]
+"""Called with the seconds that are left of a run."""
+
 SECONDS_BETWEEN_UPDATES = 1.0
 """Of the progress at the server: each is a request, for which the flow waits."""
+
+SECONDS_BETWEEN_FORECASTS = 5.0
+"""Of the time that is left, while no task ends."""
+
+SHARE_OF_FORECASTS = 0.02
+"""Of a flow's time, at most: of many tasks the time that is left takes a while to tell."""
 
 BAR = 20
 """Characters of a bar."""
 
 _listeners: list[Listener] = []
+_left_listeners: list[LeftListener] = []
 _run_ids: dict[str, str] = {}
 
 
+def unknown() -> None:
+    """The time that is left where nothing is known of it."""
+
+
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Have a listener told of every stage's progress while the block runs."""
+def listening(listener: Listener, left: LeftListener | None = None) -> Iterator[None]:
+    """Have a listener told of every stage's progress while the block runs, and one of the rest."""
     _listeners.append(listener)
+    _left_listeners.extend([] if left is None else [left])
     try:
         yield
     finally:
         _listeners.remove(listener)
+        if left is not None:
+            _left_listeners.remove(left)
 
 
 def begin_run(root: str, flow_run_id: str) -> None:
@@ -61,8 +79,15 @@ def run_id(root: str) -> str | None:
     return _run_ids.get(root)
 
 
-def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
+def finish_stage(
+    stages: Mapping[str, Sequence[PrefectFuture]],
+    ended: Callable[[PrefectFuture, object], None] = lambda future, outcome: None,
+    left: Callable[[], float | None] = unknown,
+) -> None:
     """Wait until every task of the named stages has ended, telling the listeners as they do.
+
+    `ended` is called with every future as it ends, and what it returned or raised; `left` gives the
+    seconds that are left of the whole run.
 
     Raises the error of the first task that failed, in order of submission.
     """
@@ -70,25 +95,33 @@ def finish_stage(stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
     done = dict.fromkeys(stages, 0)
     failed: set[str] = set()
     picture = _picture()
+    picture.left = left
     for stage, futures in stages.items():
         _tell(stage, 0, len(futures))
         picture.draw(stage, 0, len(futures), 0.0)
     with stopwatch() as elapsed:
-        for future in _completed(list(owner)):
+        for future in _completed(list(owner), picture.look_ahead):
             stage = owner[future]
             done[stage] += 1
+            outcome = _outcome(future)
+            ended(future, outcome)
             planned = len(stages[stage])
             _tell(stage, done[stage], planned)
             picture.draw(stage, done[stage], planned, elapsed())
-            failed |= {stage} if isinstance(_outcome(future), BaseException) else set()
+            failed |= {stage} if isinstance(outcome, BaseException) else set()
             if done[stage] == planned and stage not in failed:
                 _log(stage, planned, elapsed())
     picture.show()
     raise_first_error(list(owner))
 
 
-def _completed(futures: Sequence[PrefectFuture]) -> Iterator[PrefectFuture]:
-    """Futures as they are completed; raises RunCancelled soon after the run was cancelled."""
+def _completed(
+    futures: Sequence[PrefectFuture], meanwhile: Callable[[], None]
+) -> Iterator[PrefectFuture]:
+    """Futures as they are completed; raises RunCancelled soon after the run was cancelled.
+
+    `meanwhile` is called now and then while none is.
+    """
     done: SimpleQueue[PrefectFuture | BaseException] = SimpleQueue()
 
     def wait() -> None:
@@ -108,6 +141,7 @@ def _completed(futures: Sequence[PrefectFuture]) -> Iterator[PrefectFuture]:
                 made = done.get(timeout=SECONDS_BETWEEN_UPDATES)
             except Empty:
                 refuse_if_cancelled()
+                meanwhile()
         if isinstance(made, BaseException):
             raise made
         yield made
@@ -136,16 +170,35 @@ class Picture:
         self._rows: dict[str, tuple[int, int, float]] = {}
         self._artifact: UUID | None = None
         self._shown = float("-inf")
+        self._next_look = float("-inf")
+        self._told: float | None = None
+        self.left: Callable[[], float | None] = unknown
+
+    def look_ahead(self) -> None:
+        """Tell what is left of the run, unless that was told just now."""
+        now = monotonic()
+        if now < self._next_look:
+            return
+        self._told = self.left()
+        self._next_look = monotonic() + SECONDS_BETWEEN_FORECASTS
+        self._next_look += (monotonic() - now) / SHARE_OF_FORECASTS
+        if self._told is not None:
+            for listener in _left_listeners:
+                listener(self._told)
+            self.show()
 
     def draw(self, stage: str, done: int, planned: int, seconds: float) -> None:
         """Enter how far a stage is; shown now and then, as each time is a request to wait for."""
         self._rows[stage] = (done, planned, seconds)
         if monotonic() - self._shown >= SECONDS_BETWEEN_UPDATES:
+            self.look_ahead()
             self.show()
 
     def show(self) -> None:
         """Show what was drawn."""
         text = bars(self._rows)
+        if self._told is not None:
+            text = f"{sentence_of_rest(self._told, datetime.now(UTC))}\n\n{text}"
         if self._artifact is None:
             # Prefect answers with a coroutine only where an event loop runs.
             made = create_markdown_artifact(text, key="progress", description="How far stages are")
@@ -187,6 +240,21 @@ def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
             time = f"about {seconds * (planned - done) / done:.0f} s left" if done else ""
         lines.append(f"| {stage} | `{bar}` | {done} of {planned} | {time} |")
     return "\n".join(lines)
+
+
+def sentence_of_rest(seconds: float, now: datetime) -> str:
+    """What is said of the time that is left of a run.
+
+    >>> sentence_of_rest(5400, datetime(2026, 1, 1, 23, 0, tzinfo=UTC))
+    'About 90 min left of the run, until 00:30 UTC.'
+    """
+    if seconds < 90:
+        told = f"{max(5, 5 * round(seconds / 5))} s"
+    elif seconds <= 90 * 60:
+        told = f"{round(seconds / 60)} min"
+    else:
+        told = f"{seconds / 3600:.1f} h"
+    return f"About {told} left of the run, until {now + timedelta(seconds=seconds):%H:%M} UTC."
 
 
 SENTENCES = (

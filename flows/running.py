@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +26,12 @@ from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.form import SettingsForm
 from spineflow.flows.order import (
     LEDGER,
+    Aside,
     Order,
     announced,
     call,
     call_here,
+    described,
     finish,
     record,
     run_in_process,
@@ -38,6 +41,7 @@ from spineflow.flows.registry import PRESETS
 from spineflow.flows.registry import product as product_named
 from spineflow.flows.results import show_failed_rules, show_result
 from spineflow.flows.runners import dead_scheduler, one_server, task_runner
+from spineflow.flows.tracking import Described, Tracker
 from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.directory import (
@@ -64,6 +68,12 @@ PUBLICATION = "publication"
 _IN_FORCE: dict[Path, ProductSettings] = {}
 """The settings with which this process runs the stages of a run; their runner may be another than
 the run has frozen."""
+
+
+Settings = TypeVar("Settings", bound=ProductSettings)
+
+SizesOf = Callable[[RunDirectory, Any, str, Sequence[tuple]], list[float] | None]
+"""Public sizes of the calls of a stage of a run, by their step and keys; None while not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +113,7 @@ class Product:
     needed_at_once : the same of several margins by name, with the split of the smallest budget that
         meets them all; None where budgets are split in another way.
     refuse : further checks of the settings before anything is read; raises InputRefused.
+    sizes : public sizes of a stage's calls, by their step and keys; None while not known.
     """
 
     settings: type[ProductSettings]
@@ -122,6 +133,7 @@ class Product:
     needed: Callable[[Any, str, int], str] | None = None
     needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
     refuse: Callable[[Any], None] = lambda settings: None
+    sizes: SizesOf | None = None
 
     @property
     def name(self) -> str:
@@ -305,6 +317,25 @@ def run_settings_file(
     return released
 
 
+def tracker_of(
+    run: RunDirectory,
+    settings: Settings,
+    order: Callable[[RunDirectory, Settings], Order],
+    sizes: SizesOf | None = None,
+) -> Tracker:
+    """What records the work of a run in this order, and tells what is left of it."""
+
+    def known() -> Iterator[tuple[Described, bool]]:
+        waves: set[str] = set()
+        for wave in order(run, settings):
+            if not waves.issuperset(wave):
+                yield described(wave), isinstance(wave, Aside)
+            waves |= set(wave)
+
+    of_stage = None if sizes is None else partial(sizes, run, settings)
+    return Tracker(run, settings.run, of_stage, known)
+
+
 def settings_run_name() -> str:
     """Name of the flow run of a settings file or a form: the flow, and the file or the dataset."""
     file, form = (flow_run.parameters.get(name) for name in ("settings_file", "settings"))
@@ -323,9 +354,6 @@ def stages_run_name() -> str:
     folder = Path(flow_run.parameters["run_directory"])
     named = folder.parent if folder.name == flow_name else folder
     return f"{flow_name}-{named.name}"
-
-
-Settings = TypeVar("Settings", bound=ProductSettings)
 
 
 @contextmanager
@@ -356,7 +384,8 @@ def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettin
     if product.order is None:
         raise ValueError(f"{product.name} needs a flow run of its own")
     with held(str(run.root), type(settings)) as (opened, own):
-        run_in_process(opened, announced(opened, own, product.order(opened, own)))
+        waves = announced(opened, own, product.order(opened, own))
+        run_in_process(opened, waves, tracker_of(opened, own, product.order, product.sizes))
         if own.published_to is not None:
             record(opened, {PUBLICATION: [call_here(opened, call(copy_checked_release))]})
     return str(run.release)

@@ -40,6 +40,7 @@ from spineflow.flows.running import (
     run_settings_file,
     settings_run_name,
     stages_run_name,
+    tracker_of,
 )
 from spineflow.tasks.census.declared_input import DeclaredInput
 from spineflow.tasks.census.queries import normalize_query_name
@@ -87,6 +88,7 @@ from spineflow.tasks.topdown.spine.redundant import (
     redundant_spending_of_run,
 )
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
+from spineflow.tasks.topdown.spine.sizes import sizes_of_calls
 from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
 from spineflow.tasks.topdown.workload.costs import costs
@@ -130,7 +132,8 @@ def topdown_stages(run_directory: str) -> str:
     with entered(run_directory, TopdownSettings) as (run, settings):
         show_budgets(settings)
         redundant = cache(partial(redundant_spending_of_run, run, settings))
-        for wave in submitted(run, announced(run, settings, order(run, settings), redundant)):
+        waves = announced(run, settings, order(run, settings), redundant)
+        for wave in submitted(run, waves, tracker_of(run, settings, order, sizes_of_calls)):
             if any(stage.endswith(" spine") for stage in wave):
                 show_notes(
                     redundant(),
@@ -378,4 +381,5 @@ PRODUCT = Product(
     compare=write_comparison,
     needed=needed,
     refuse=refuse_settings,
+    sizes=sizes_of_calls,
 )

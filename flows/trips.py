@@ -28,6 +28,7 @@ from spineflow.flows.running import (
     run_settings_file,
     settings_run_name,
     stages_run_name,
+    tracker_of,
 )
 from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.pages.document import Table as PageTable
@@ -98,7 +99,8 @@ def trips(
 def trips_stages(run_directory: str) -> str:
     """All stages of a prepared run; finished artifacts are reused. Returns the release's folder."""
     with entered(run_directory, TripsSettings) as (run, settings):
-        for wave in submitted(run, announced(run, settings, order(run, settings))):
+        waves = announced(run, settings, order(run, settings))
+        for wave in submitted(run, waves, tracker_of(run, settings, order)):
             if "ingest" in wave:
                 _show_noise(run, settings)
         show_outcome(run, settings)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spineflow.tasks.runs.metering import Work
+
 Fact = int | float | str
 
 
@@ -18,6 +20,7 @@ class Artifact:
     seconds : time it took to make.
     reused : it was there already, from an earlier attempt at the same run.
     facts : public facts worth showing, such as numbers of geounits or of solves.
+    work : what it took of its machine, if that was metered; two artifacts are the same without it.
     """
 
     path: str
@@ -25,6 +28,7 @@ class Artifact:
     seconds: float = 0.0
     reused: bool = False
     facts: tuple[tuple[str, Fact], ...] = ()
+    work: Work | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

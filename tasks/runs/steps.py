@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from prefect import Task, task
@@ -15,6 +16,7 @@ from spineflow.tasks.runs.confinement import StorageFailed, confined
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
 from spineflow.tasks.runs.logs import shorten_errors
+from spineflow.tasks.runs.metering import confined_work, metered, reads_public_files
 from spineflow.tasks.runs.opening import artifact_of, opened
 from spineflow.tasks.runs.publication import copy_release, marker_address, place_of
 from spineflow.tasks.runs.settings import ProductSettings
@@ -57,12 +59,15 @@ def step(
     """
 
     def decorate(function: Callable[..., Made]) -> Task:
+        is_public = reads_public_files(function.__module__)
+
         @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
-            with stopwatch() as seconds:
+            with metered() as work, stopwatch() as seconds:
                 run, settings = opened(run_root, model)
                 made = function(run, *(() if model is None else (settings,)), *keys)
-            return artifact_of(run, made, seconds())
+                artifact = artifact_of(run, made, seconds())
+                return replace(artifact, work=work() if is_public else confined_work(work()))
 
         @functools.wraps(function)
         def run_step(run_root: str, *keys: Any) -> Artifact | State:

@@ -1,0 +1,102 @@
+"""What a piece of work takes of its machine: seconds, processor time, bytes read and written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+IO = Path("/proc/self/io")
+"""What this process has read and written so far, on Linux."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call of a step took; all of it public.
+
+    started : seconds since 1970 at which it began.
+    cpu : processor seconds, of all its threads where it had the process to itself.
+    worker : host and process that did it.
+    read, written : bytes that passed from and to files; None where they are not known, or not to
+        be told: how long confidential files are depends on what is in them. What is read through
+        a mapping of a file into memory is not among them.
+    """
+
+    started: float
+    cpu: float
+    worker: str
+    read: int | None = None
+    written: int | None = None
+
+
+PUBLIC_STAGES = {"estimation", "postprocess", "release", "checks", "spine"}
+"""Folders of stages that open nothing confidential; what is in a folder `accuracy` does."""
+
+
+def reads_public_files(module: str) -> bool:
+    """Whether a step that is defined in a module opens public files alone.
+
+    >>> reads_public_files("spineflow.tasks.topdown.measurement.steps")
+    False
+    """
+    parts = set(module.split("."))
+    return bool(parts & PUBLIC_STAGES) and "accuracy" not in parts
+
+
+def confined_work(work: Work) -> Work:
+    """The same without the bytes, which depend on what is in confidential files."""
+    return replace(work, read=None, written=None)
+
+
+_lock = threading.Lock()
+_metered: dict[int, bool] = {}
+"""By thread, whether its block has had the process to itself."""
+
+
+@contextmanager
+def metered() -> Iterator[Callable[[], Work]]:
+    """Yields a function that gives what this thread's block has taken so far."""
+    thread = threading.get_ident()
+    with _lock:
+        for other in _metered:
+            _metered[other] = False
+        _metered[thread] = not _metered
+    started, of_thread, of_process, moved = time.time(), time.thread_time(), _cpu(), _moved()
+
+    def work() -> Work:
+        alone = _metered[thread]
+        cpu = _cpu() - of_process if alone else time.thread_time() - of_thread
+        now = _moved() if alone else None
+        read, written = (
+            (None, None) if now is None or moved is None else (now[0] - moved[0], now[1] - moved[1])
+        )
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+        return Work(round(started, 3), round(cpu, 3), worker, read, written)
+
+    try:
+        yield work
+    finally:
+        with _lock:
+            del _metered[thread]
+
+
+def _cpu() -> float:
+    """Processor seconds of this process and of the children that it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def _moved() -> tuple[int, int] | None:
+    """Bytes that this process has read and written; None where the system does not tell."""
+    try:
+        lines = IO.read_text(encoding="ascii").splitlines()
+        told = dict(line.split(": ") for line in lines)
+        return int(told["rchar"]), int(told["wchar"])
+    except (OSError, ValueError, KeyError):
+        return None

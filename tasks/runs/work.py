@@ -1,0 +1,110 @@
+"""The public record of a run's work: which tasks it had, when they ran, and what they took.
+
+`work.jsonl` in the run directory has a line for every time that a process began to work on the run,
+and one for every task as soon as it has ended; a resumed run adds to it. What it holds is public:
+names of stages, numbers of geounits and timings, never what depends on confidential values. The
+time that is left of a run is told from it, and the run can be replayed on other workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from spineflow.tasks.runs.directory import RunDirectory
+
+FILE = "work.jsonl"
+
+
+@dataclass(frozen=True)
+class Began:
+    """A process began to work on a run at `at`, with so many workers on so many processors."""
+
+    at: float
+    runner: str
+    workers: int
+    cores: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that has ended.
+
+    name : step and keys, such as `measure persons Block 00003`; unique in a run.
+    stage, step : the stage it is part of, and the step that it calls.
+    wave : number of its wave; a wave waits until the one before has ended.
+    aside : its wave was not waited for; what came later did not wait for it.
+    after : names of the tasks that it waited for, besides earlier waves.
+    size : public size of its part, in the units of its step.
+    begun, ended : when its wave was begun and when its end was heard of, seconds since 1970.
+    started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
+    reused : it found what an earlier attempt had made.
+    """
+
+    name: str
+    stage: str
+    step: str
+    wave: int
+    aside: bool
+    after: tuple[str, ...]
+    size: float
+    begun: float
+    ended: float
+    started: float
+    seconds: float
+    cpu: float
+    worker: str
+    read: int | None
+    written: int | None
+    reused: bool
+    path: str = ""
+
+
+def work_file(run: RunDirectory) -> Path:
+    """Where the work of a run is recorded."""
+    return run.root / FILE
+
+
+def append(run: RunDirectory, *records: Began | Task) -> None:
+    """Add records to the work of a run; on a disk that is full, the run goes on without them."""
+    lines = "".join(f"{json.dumps(asdict(record))}\n" for record in records)
+    with suppress(OSError), work_file(run).open("ab+") as stream:
+        # What a killed process wrote last may lack its end.
+        if stream.seek(0, os.SEEK_END):
+            stream.seek(-1, os.SEEK_END)
+            lines = lines if stream.read() == b"\n" else f"\n{lines}"
+        stream.write(lines.encode())
+
+
+def read(run: RunDirectory) -> list[Began | Task]:
+    """The recorded work of a run, in the order of the records; empty for a run without."""
+    try:
+        lines = work_file(run).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return [record for line in lines if (record := _record(line)) is not None]
+
+
+def tasks_of(records: Sequence[Began | Task]) -> dict[str, Task]:
+    """By name, what was recorded of the call that did the work: the last that reused nothing."""
+    done: dict[str, Task] = {}
+    for record in records:
+        if isinstance(record, Task) and not (record.reused and record.name in done):
+            done[record.name] = record
+    return done
+
+
+def _record(line: str) -> Began | Task | None:
+    """The record of a line; None for half a line, or one of another version."""
+    try:
+        fields: Mapping[str, Any] = json.loads(line)
+        if "runner" in fields:
+            return Began(**fields)
+        return Task(**{**fields, "after": tuple(fields["after"])})
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,110 @@
+"""The record of a run's work: what is written of a task, and what is kept from it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.metering import confined_work, metered, reads_public_files
+from spineflow.tasks.runs.work import Began, Task, append, read, tasks_of, work_file
+
+BEGAN = Began(0.0, "threads", 2, 2)
+
+
+def task(name: str = "measure persons Block 00000", **other: object) -> Task:
+    fields = {
+        "name": name,
+        "stage": "persons measure Block",
+        "step": "measure",
+        "wave": 3,
+        "aside": False,
+        "after": ("charge ledger",),
+        "size": 8e6,
+        "begun": 1.0,
+        "ended": 4.0,
+        "started": 1.5,
+        "seconds": 2.0,
+        "cpu": 1.0,
+        "worker": "host:1",
+        "read": None,
+        "written": None,
+        "reused": False,
+    }
+    return Task(**{**fields, **other})
+
+
+def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    assert read(run) == []
+    append(run, BEGAN, task())
+    append(run, task("other"))
+    assert read(run) == [BEGAN, task(), task("other")]
+
+
+def test_half_a_line_of_a_killed_process_is_passed_over(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    append(run, BEGAN, task())
+    whole = work_file(run).read_bytes()
+    work_file(run).write_bytes(whole[:-20])
+    append(run, task("other"))
+    assert read(run) == [BEGAN, task("other")]
+
+
+def test_work_that_was_found_does_not_hide_the_work_that_was_done() -> None:
+    found = task(reused=True, seconds=0.01)
+    assert tasks_of([task(), found])[task().name] == task()
+    assert tasks_of([found])[task().name] == found
+    again = task(seconds=3.0)
+    assert tasks_of([task(), again])[task().name] == again
+
+
+def test_a_disk_that_is_full_ends_no_run(tmp_path: Path) -> None:
+    append(RunDirectory(tmp_path / "nowhere"), BEGAN)
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts bytes")
+def test_bytes_are_metered_where_one_block_has_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    with metered() as work:
+        file.write_bytes(bytes(1_000_000))
+        file.read_bytes()
+        # The meter's own reading of its figures counts too.
+        took = work()
+    assert 1_000_000 <= took.read < 1_010_000
+    assert 1_000_000 <= took.written < 1_010_000
+    assert took.worker.endswith(f":{os.getpid()}")
+
+
+def test_of_two_at_once_no_bytes_are_told() -> None:
+    took = []
+
+    def inner() -> None:
+        with metered() as work:
+            took.append(work())
+
+    with metered() as work:
+        thread = threading.Thread(target=inner)
+        thread.start()
+        thread.join()
+        took.append(work())
+    assert [(one.read, one.written) for one in took] == [(None, None)] * 2
+
+
+def test_confidential_files_are_not_measured_out() -> None:
+    """The bytes of a histogram tell how many of its cells are not empty."""
+    with metered() as work:
+        told = asdict(confined_work(work()))
+    assert told["read"] is None and told["written"] is None
+    for module in (
+        "spineflow.tasks.topdown.ingest.steps",
+        "spineflow.tasks.topdown.measurement.steps",
+        "spineflow.tasks.topdown.checks.accuracy.steps",
+        "spineflow.tasks.detailed_groups.measurement.steps",
+        "spineflow.tasks.runs.steps",
+    ):
+        assert not reads_public_files(module)
+    assert reads_public_files("spineflow.tasks.topdown.estimation.steps")
