@@ -1,7 +1,7 @@
 """The estimate flow: from noisy measurements that are published already to microdata and tables.
 
     geography -> geounits -> invariants -> constraints, measurements
-              -> estimate, geolevel by geolevel -> microdata -> tables
+              -> estimate, geolevel by geolevel -> microdata, tables
               -> checks -> release -> report
 
 Nothing confidential is read, no noise is drawn, and no ledger is asked. Once the measurements
@@ -123,7 +123,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     yield Aside(summaries)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from topdown.estimates(run, settings, measured, constraints, universes)
-    released = yield from topdown.release_of(settings, estimated)
+    released = yield from topdown.release_of(run, settings, estimated)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}
 

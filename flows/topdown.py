@@ -1,7 +1,7 @@
 """The TopDown flow: from census-like tables to privacy-protected microdata.
 
     ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
-           -> microdata -> tables, margins and accuracy beside both -> checks -> release -> report
+           -> microdata, tables, margins and accuracy side by side -> checks -> release -> report
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. The spine is summarised for
@@ -78,7 +78,7 @@ from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.report import write_report
 from spineflow.tasks.topdown.release.steps import write_microdata, write_release_margins
-from spineflow.tasks.topdown.release.tabulations.run import has_tables
+from spineflow.tasks.topdown.release.tabulations.run import has_tables, table_pieces
 from spineflow.tasks.topdown.release.tabulations.steps import write_redistricting_tables
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
 from spineflow.tasks.topdown.spine.build import check_spine_settings, universe_spine
@@ -187,7 +187,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
         yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
         estimated |= yield from estimates(run, settings, measured, {}, wave)
     compared = {"accuracy": [call(compare_with_truth, after=chain(*estimated.values()))]}
-    released = yield from release_of(settings, estimated, compared)
+    released = yield from release_of(run, settings, estimated, compared)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}
 
@@ -231,6 +231,7 @@ def estimates(
 
 
 def release_of(
+    run: RunDirectory,
     settings: TopdownSettings,
     estimated: Mapping[str, Sequence[Call]],
     beside: Wave = MappingProxyType({}),
@@ -244,10 +245,13 @@ def release_of(
         f"{universe} microdata": [made] for universe, made in written.items()
     }
     if has_margins(settings):
-        # They need no microdata, and take longest: before the tables in the queue of the workers.
+        # They take longest: before the tables in the queue of the workers.
         wave["margins"] = [call(write_release_margins, after=chain(*estimated.values()))]
     if has_tables(settings):
-        wave["tables"] = [call(write_redistricting_tables, after=written.values())]
+        wave["tables"] = [
+            call(write_redistricting_tables, piece, after=chain(*estimated.values()))
+            for piece in table_pieces(run, settings)
+        ]
     made = [one for calls in wave.values() for one in calls]
     yield {**wave, **beside}
     checked = call(check_release, after=made)

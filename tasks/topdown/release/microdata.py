@@ -26,7 +26,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.census import Census, tells
@@ -38,11 +37,20 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from spineflow.tasks.topdown.paths import invariants_file, spine_folder
+from spineflow.tasks.topdown.release.text_rows import (
+    NUMBER,
+    OF_BLOCK,
+    OF_CELL,
+    Pieces,
+    repeated_rows,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.files import BLOCKS
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 
 BLOCK_GEOCODE_DIGITS = 16
+SEPARATOR = "|"
+"""Between the columns of the text."""
 
 BLOCKS_PER_PART = 1 << 16
 """Blocks whose estimates are in memory at a time."""
@@ -99,6 +107,35 @@ def _block_estimates(files: Iterable[Path]) -> pa.Table:
     return table.set_column(0, "block_geocode", block_geocode)
 
 
+@dataclass(frozen=True, eq=False)
+class PlacedBlocks:
+    """The blocks of a spine in its order, and the shards that have them."""
+
+    geocode: pa.StringArray
+    """(n_blocks,) as the spine tells them."""
+    shards: tuple[Shard, ...]
+    """Those of the last geolevel, in their order."""
+
+    @classmethod
+    def read(cls, run: RunDirectory, universe: str) -> PlacedBlocks:
+        """From the spine's files, of which no more is read."""
+        folder = spine_folder(run, universe)
+        table = pq.read_table(folder / BLOCKS, columns=["block_geocode"])
+        geocode = table["block_geocode"].combine_chunks().cast(pa.string())
+        every = read_shards(folder)
+        return cls(geocode, tuple(s for s in every if s.geolevel == every[-1].geolevel))
+
+    def estimates(self, run: RunDirectory, universe: str, blocks: np.ndarray) -> pa.Table:
+        """What `read_block_estimates` reads, of all shards that have one of some blocks, which are
+        given by their positions."""
+        starts = np.array([shard.start for shard in self.shards])
+        held = np.unique(np.searchsorted(starts, blocks, side="right") - 1)
+        geolevel = self.shards[0].geolevel
+        return _block_estimates(
+            [run.estimates(universe, geolevel, self.shards[i].name) for i in held]
+        )
+
+
 def block_estimate_parts(
     run: RunDirectory, universe: str, *, blocks_per_part: int = BLOCKS_PER_PART
 ) -> Iterator[pa.Table]:
@@ -106,17 +143,13 @@ def block_estimate_parts(
 
     Only the files of shards with blocks of the part are read for it.
     """
-    spine = read_spine(spine_folder(run, universe))
-    shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == spine.names[-1]]
-    starts = np.array([shard.start for shard in shards])
-    by_geocode = np.argsort(spine.block_row)
-    for first in range(0, spine.n_blocks, blocks_per_part):
+    placed = PlacedBlocks.read(run, universe)
+    by_geocode = pc.sort_indices(placed.geocode).to_numpy()
+    for first in range(0, len(by_geocode), blocks_per_part):
         blocks = by_geocode[first : first + blocks_per_part]
-        held = np.unique(np.searchsorted(starts, blocks, side="right") - 1)
-        files = [run.estimates(universe, spine.names[-1], shards[i].name) for i in held]
-        table = _block_estimates(files)
+        table = placed.estimates(run, universe, blocks)
         # In the path of a declared area points stand between the parts of the code.
-        low, high = (code.replace(".", "") for code in spine.block_geocode[blocks[[0, -1]]])
+        low, high = (placed.geocode[i].as_py().replace(".", "") for i in blocks[[0, -1]])
         code = table["block_geocode"]
         yield table.filter(pc.and_(pc.greater_equal(code, low), pc.less_equal(code, high)))
 
@@ -196,6 +229,13 @@ def present_columns(
         if name in further or name not in by_attribute
     ]
     return first + last
+
+
+def present_attributes(schema: Schema, census: Census = CENSUS) -> tuple[str, ...]:
+    """The universe's own attributes among those of a schema that its microdata tell."""
+    told = {column.attribute for column in layout_of(schema.universe, census).columns}
+    own = census.universes[schema.universe].declared.attributes
+    return tuple(name for name in own if name in told and name in schema.attributes)
 
 
 def _filled(
@@ -336,13 +376,10 @@ def _write(
     names = [column if isinstance(column, str) else column.name for column in of_rows]
     numbers = [column for column in of_rows if isinstance(column, str)]
     parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
-    # Dictionary arrays reach both writers as they are, which is what makes them fast; without the
+    # Dictionary arrays reach the writer as they are, which is what makes it fast; without the
     # stored Arrow schema a reader gets plain strings.
     dictionary = pa.dictionary(pa.int32(), pa.string())
     arrow_schema = pa.schema([(n, pa.int64() if n in numbers else dictionary) for n in names])
-    csv_options = pyarrow.csv.WriteOptions(
-        include_header=False, delimiter="|", quoting_style="none"
-    )
     n_rows = 0
     with (
         replacing(csv) as csv_path,
@@ -351,37 +388,53 @@ def _write(
     ):
         if not is_private:
             csv_file.write(f"# {NOT_PRIVATE}\n".encode())
-        csv_file.write(("|".join(names) + "\n").encode())
-        with (
-            pq.ParquetWriter(
-                parquet_path,
-                arrow_schema,
-                use_dictionary=[name for name in names if name not in numbers],
-                store_schema=False,
-            ) as parquet_writer,
-            pyarrow.csv.CSVWriter(csv_file, arrow_schema, write_options=csv_options) as csv_writer,
-        ):
+        csv_file.write((SEPARATOR.join(names) + "\n").encode())
+        with pq.ParquetWriter(
+            parquet_path,
+            arrow_schema,
+            use_dictionary=[name for name in names if name not in numbers],
+            store_schema=False,
+        ) as parquet_writer:
             if not is_private:
                 parquet_writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
             for counts in parts:
-                for batch in _batches(
-                    counts, columns(counts), arrow_schema, n_rows, rows_per_batch
-                ):
-                    parquet_writer.write_batch(batch)
-                    csv_writer.write_batch(batch)
-                    n_rows += batch.num_rows
+                of_part = columns(counts)
+                pieces = _pieces(of_part)
+                for rows in _batches(counts, rows_per_batch):
+                    parquet_writer.write_batch(_record_batch(rows, of_part, arrow_schema, n_rows))
+                    text = repeated_rows(pieces, rows.block, rows.cell, rows.count, n_rows)
+                    csv_file.write(text)
+                    n_rows += int(rows.count.sum())
     return MicrodataFiles(parquet, csv, n_rows)
 
 
-def _batches(
-    counts: _Counts,
-    columns: Sequence[_CodedColumn | str],
-    arrow_schema: pa.Schema,
-    first_number: int,
-    rows_per_batch: int,
-) -> Iterator[pa.RecordBatch]:
-    """Rows of the microdata, `rows_per_batch` at a time; a column given by name numbers them, from
-    `first_number` on."""
+def _pieces(columns: Sequence[_CodedColumn | str]) -> Pieces:
+    """What the text of a row is made of; columns beside each other that the same thing decides are
+    one piece. Raises ValueError for a code that cannot stand in a row of text."""
+    pieces: list[tuple[int, list[pa.Array]]] = []
+    for column in columns:
+        if isinstance(column, str):
+            pieces.append((NUMBER, [pa.array([""])]))
+            continue
+        fits = pc.match_substring_regex(column.values, '^[^|"\r\n]*$')
+        if not pc.all(fits, min_count=0).as_py():
+            raise ValueError(f"a code of {column.name} cannot stand between separators")
+        kind = OF_BLOCK if column.is_geography else OF_CELL
+        texts = column.values.take(pa.array(column.code))
+        if pieces and pieces[-1][0] == kind:
+            pieces[-1][1].append(texts)
+        else:
+            pieces.append((kind, [texts]))
+    joined = [
+        (kind, pc.binary_join_element_wise(*texts, "", SEPARATOR)) for kind, texts in pieces[:-1]
+    ]
+    kind, texts = pieces[-1]
+    last = pc.binary_join_element_wise(*texts, SEPARATOR)
+    return Pieces.of([*joined, (kind, pc.binary_join_element_wise(last, "\n", ""))])
+
+
+def _batches(counts: _Counts, rows_per_batch: int) -> Iterator[_Counts]:
+    """The counts of `rows_per_batch` rows of the microdata at a time."""
     end = np.cumsum(counts.count)
     n_rows = int(end[-1]) if end.size else 0
     for start in range(0, n_rows, rows_per_batch):
@@ -391,14 +444,25 @@ def _batches(
         within = np.minimum(end[first:last], stop) - np.maximum(
             end[first:last] - counts.count[first:last], start
         )
-        block = np.repeat(counts.block[first:last], within)
-        cell = np.repeat(counts.cell[first:last], within)
-        arrays = [
-            pa.array(np.arange(first_number + start, first_number + stop, dtype=np.int64))
-            if isinstance(column, str)
-            else pa.DictionaryArray.from_arrays(
-                column.code[block if column.is_geography else cell], column.values, safe=False
-            )
-            for column in columns
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+        yield _Counts(
+            counts.block_geocode, counts.block[first:last], counts.cell[first:last], within
+        )
+
+
+def _record_batch(
+    rows: _Counts,
+    columns: Sequence[_CodedColumn | str],
+    arrow_schema: pa.Schema,
+    first_number: int,
+) -> pa.RecordBatch:
+    """Rows of the microdata; a column given by name numbers them, from `first_number` on."""
+    block, cell = np.repeat(rows.block, rows.count), np.repeat(rows.cell, rows.count)
+    arrays = [
+        pa.array(np.arange(first_number, first_number + len(block), dtype=np.int64))
+        if isinstance(column, str)
+        else pa.DictionaryArray.from_arrays(
+            column.code[block if column.is_geography else cell], column.values, safe=False
+        )
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)

@@ -14,7 +14,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from spineflow.tasks.census.states import state_of
-from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, OUTSIDE, Entities
+from spineflow.tasks.topdown.release.tabulations.levels import (
+    COLUMNS,
+    OUTSIDE,
+    Entities,
+    texts_of,
+)
 from spineflow.tasks.topdown.release.tabulations.names import (
     first_blocks,
     further_column,
@@ -173,4 +178,4 @@ def _area(entities: Entities, column: pd.Series) -> pa.Array:
 
 
 def _column(geography: pd.DataFrame, name: str) -> pa.Array:
-    return pa.array(geography[name].to_numpy(dtype=object), pa.string())
+    return texts_of(geography[name])

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.states import State, state_of
 from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
@@ -31,8 +31,13 @@ from spineflow.tasks.topdown.release.tabulations.header import (
     header_columns,
 )
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
-from spineflow.tasks.topdown.release.tabulations.tables import LevelTable, Tabulation
+from spineflow.tasks.topdown.release.tabulations.tables import (
+    LevelTable,
+    Tabulation,
+    text_lines,
+)
 from spineflow.tasks.topdown.release.tabulations.variables import variables_of
+from spineflow.tasks.topdown.release.text_rows import numbered_rows
 
 LEGACY_FORMAT = "pl94171"
 """Folder of the files in a release."""
@@ -45,8 +50,10 @@ SEGMENTS = {"00001": ("P1", "P2"), "00002": ("P3", "P4", "H1"), "00003": ("P5",)
 """Tables of each segment, by what its file name has for it."""
 SEGMENT_FIELDS = ("FILEID", "STUSAB", "CHARITER", "CIFSN", "LOGRECNO")
 """Fields before the variables of a segment's record."""
+DELIMITER = "|"
 
 
+@cache
 def segment_variables(segment: str) -> tuple[str, ...]:
     """Names of the variables of a segment, in order.
 
@@ -93,70 +100,62 @@ def write_legacy(tabulation: Tabulation, directory: Path, *, is_private: bool = 
     states = states_of(tabulation)
     files = legacy_files(directory, states, is_private=is_private)
     for i, fips in enumerate(states):
-        _write_state(tabulation.of_state(fips), state_of(fips), files[4 * i : 4 * i + 4])
+        write_state(tabulation.of_state(fips), fips, files[4 * i : 4 * i + 4])
     return files
 
 
-def _write_state(tabulation: Tabulation, state: State, files: Sequence[Path]) -> None:
-    schemas = [
-        pa.schema([(name, pa.string()) for name in HEADER_FIELDS]),
-        *(_segment_schema(segment) for segment in SEGMENTS),
-    ]
-    options = pyarrow.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="none")
+def write_state(tabulation: Tabulation, fips: str, files: Sequence[Path]) -> None:
+    """Write the four files of a state, header first, from the tabulation of its blocks."""
+    state = state_of(fips)
+    header = pa.schema([(name, pa.string()) for name in HEADER_FIELDS])
+    segments = [segment_variables(segment) for segment in SEGMENTS]
+    column_of = {name: column for column, name in enumerate(tabulation.variables)}
+    columns = [np.array([column_of[name] for name in names]) for names in segments]
     with ExitStack() as stack:
-        parts = [stack.enter_context(replacing(file)) for file in files]
-        writers = [
-            stack.enter_context(pyarrow.csv.CSVWriter(part, schema, write_options=options))
-            for part, schema in zip(parts, schemas, strict=True)
+        streams = [
+            stack.enter_context(stack.enter_context(replacing(file)).open("wb")) for file in files
         ]
         n_records = 0
         for level in SUMMARY_LEVELS.values():
             for batch in _batches(tabulation.level(level), tabulation.geography, n_records):
-                writers[0].write_batch(_header_record(batch, schemas[0]))
-                for writer, schema, number in zip(writers[1:], schemas[1:], (1, 2, 3), strict=True):
-                    writer.write_batch(_segment_record(batch, schema, state, number))
+                streams[0].write(_header_lines(batch, header))
+                for number, (stream, own) in enumerate(zip(streams[1:], columns, strict=True), 1):
+                    stream.write(_segment_lines(batch, own, state, number))
                 n_records += batch.n
 
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """Consecutive records: the header fields that are known, and the variables, by name."""
+    """Consecutive records: the header fields that are known, by name, and the variables."""
 
     n: int
     header: Mapping[str, pa.Array]
-    counts: Mapping[str, np.ndarray]
+    counts: np.ndarray
+    """(n, n_variables)"""
     record_number: np.ndarray
 
 
 def _batches(table: LevelTable, geography: pd.DataFrame, n_before: int) -> Iterator[_Batch]:
     """The records of one summary level of a state, after `n_before` others."""
     known = header_columns(table.entities, geography)
+    column_of = {name: column for column, name in enumerate(table.variables)}
     for start, rows in table.batches():
         n = len(rows)
-        counts = dict(zip(table.variables, rows.T, strict=True))
         header = {name: column.slice(start, n) for name, column in known.items()}
-        header["POP100"] = pa.array(counts["P0010001"])
-        header["HU100"] = pa.array(counts["H0010001"])
-        yield _Batch(n, header, counts, np.arange(n_before + start + 1, n_before + start + n + 1))
+        header["POP100"] = pa.array(np.ascontiguousarray(rows[:, column_of["P0010001"]]))
+        header["HU100"] = pa.array(np.ascontiguousarray(rows[:, column_of["H0010001"]]))
+        yield _Batch(n, header, rows, np.arange(n_before + start + 1, n_before + start + n + 1))
 
 
-def _header_record(batch: _Batch, schema: pa.Schema) -> pa.RecordBatch:
+def _header_lines(batch: _Batch, schema: pa.Schema) -> pa.Buffer:
     empty = pa.repeat(pa.scalar(""), batch.n)
     columns = {**batch.header, "LOGRECNO": pa.array(batch.record_number)}
     arrays = [columns.get(name, empty).cast(pa.string()) for name in schema.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return text_lines(arrays, schema, DELIMITER)
 
 
-def _segment_schema(segment: str) -> pa.Schema:
-    texts = [(name, pa.string()) for name in SEGMENT_FIELDS[:-1]]
-    numbers = [(name, pa.int64()) for name in ("LOGRECNO", *segment_variables(segment))]
-    return pa.schema(texts + numbers)
-
-
-def _segment_record(batch: _Batch, schema: pa.Schema, state: State, number: int) -> pa.RecordBatch:
+def _segment_lines(batch: _Batch, columns: np.ndarray, state: State, number: int) -> memoryview:
     constants = (FILE_ID, state.abbreviation, CHARACTERISTIC_ITERATION, f"{number:02d}")
-    columns = [batch.record_number]
-    columns += [batch.counts[name] for name in schema.names[len(SEGMENT_FIELDS) :]]
-    arrays = [pa.repeat(pa.scalar(value), batch.n) for value in constants]
-    arrays += [pa.array(np.ascontiguousarray(column)) for column in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    numbers = np.column_stack([batch.record_number, batch.counts[:, columns]])
+    lines = (DELIMITER.join(constants) + "\n").encode() * batch.n
+    return numbered_rows(lines, numbers, DELIMITER)

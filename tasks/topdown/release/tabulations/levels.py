@@ -30,6 +30,11 @@ class SummaryLevel:
         """
         return f"{self.code}_{self.name.replace(' ', '_').lower()}"
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether its entities are single blocks."""
+        return "BLOCK" in self.parts
+
 
 SUMMARY_LEVELS: Mapping[str, SummaryLevel] = {
     level.code: SummaryLevel(level.code, level.name, level.parts) for level in CENSUS.summary_levels
@@ -75,19 +80,23 @@ class Entities:
         return sparse.csr_array((ones, (self.block_entity[inside], inside)), shape) @ histograms
 
 
-def entities_of(geography: pd.DataFrame, level: SummaryLevel) -> Entities:
+def entities_of(
+    geography: pd.DataFrame, level: SummaryLevel, *, tells_block_group: bool | None = None
+) -> Entities:
     """The entities of a summary level over the blocks of a geography frame.
 
     A block's geocode is that of the state, county, tract and the four digits of the block, which
     begin with its block group; where some block's do not, the block group stands before them.
+    `tells_block_group` says which it is where the blocks are some of more; see
+    `needs_block_groups`.
     """
     names = list(level.parts)
-    parts = _parts(geography, names)
-    if "BLOCK" in names:
-        block_group = _parts(geography, ["BLKGRP"])["BLKGRP"]
-        if not pc.all(pc.equal(pc.utf8_slice_codeunits(parts["BLOCK"], 0, 1), block_group)).as_py():
+    if level.has_blocks:
+        if tells_block_group is None:
+            tells_block_group = needs_block_groups(texts_of(geography["block_geocode"]))
+        if tells_block_group:
             names.insert(names.index("BLOCK"), "BLKGRP")
-            parts["BLKGRP"] = block_group
+    parts = _parts(geography, names)
     geocode = pc.binary_join_element_wise(*(parts[name] for name in names), "")
     if names[-1] in OUTSIDE:
         is_outside = pc.equal(parts[names[-1]], OUTSIDE[names[-1]])
@@ -109,15 +118,28 @@ def entities_of(geography: pd.DataFrame, level: SummaryLevel) -> Entities:
     )
 
 
+def needs_block_groups(block_geocode: pa.StringArray | pa.ChunkedArray) -> bool:
+    """Whether the four digits of some block do not begin with its block group."""
+    own, group = (
+        pc.utf8_slice_codeunits(block_geocode, first, first + 1)
+        for first in (_DIGITS["BLOCK"][0], _DIGITS["BLKGRP"][0])
+    )
+    return not pc.all(pc.equal(own, group), min_count=0).as_py()
+
+
 def _parts(geography: pd.DataFrame, names: list[str]) -> dict[str, pa.StringArray]:
-    block_geocode = _text(geography["block_geocode"])
+    block_geocode = texts_of(geography["block_geocode"])
     return {
         name: pc.utf8_slice_codeunits(block_geocode, *_DIGITS[name])
         if name in _DIGITS
-        else _text(geography[COLUMNS[name]])
+        else texts_of(geography[COLUMNS[name]])
         for name in names
     }
 
 
-def _text(column: pd.Series) -> pa.StringArray:
-    return pa.array(column.to_numpy(dtype=object), pa.string())
+def texts_of(column: pd.Series) -> pa.StringArray:
+    """A column of texts; without objects where it is an Arrow array already."""
+    held = pa.array(column)
+    if isinstance(held, pa.ChunkedArray):
+        held = held.combine_chunks()
+    return held.cast(pa.string())

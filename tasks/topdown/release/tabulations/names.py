@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.tasks.topdown.release.tabulations.levels import Entities
+from spineflow.tasks.topdown.release.tabulations.levels import Entities, texts_of
 
 NAME = "NAME"
 POINT = ("INTPTLAT", "INTPTLON")
@@ -55,7 +55,7 @@ def named_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.A
 
 def further_column(geography: pd.DataFrame, name: str) -> pa.Array:
     """A column of codes or names; empty where it holds texts that a delimited record cannot."""
-    column = pa.array(geography[name].to_numpy(dtype=object), pa.string())
+    column = texts_of(geography[name])
     fits = pc.match_substring_regex(column, '^[^|"\\r\\n]*$')
     return pc.if_else(pc.fill_null(fits, False), column, "")
 

@@ -9,13 +9,15 @@ from spineflow.tasks.topdown.release.tabulations.run import write_release_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
-@step("write tables", TopdownSettings, run_name="tables")
-def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Tabulate the microdata at every summary level, as tables and in the P.L. 94-171 format."""
+@step("write tables", TopdownSettings, run_name="{piece}")
+def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings, piece: str) -> Made:
+    """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171 format,
+    or a piece of that."""
     if run.release.exists():
         return found(run.release)
-    last = written_tables(run, settings)
+    run.unchecked_release.mkdir(exist_ok=True)
+    last = written_tables(run, settings, piece)
     if last is not None:
         return found(last)
-    files = write_release_tables(run, settings)
-    return made(files[-1], {"files": len(files)})
+    files = write_release_tables(run, settings, piece)
+    return made(files[-1] if files else run.unchecked_release, {"files": len(files)})

@@ -4,15 +4,18 @@ A row is a geographic entity, a column a variable under its public name, after t
 its geocode and the parts of the geocode. Rows ascend by geocode. Parquet and comma-separated text
 hold the same; a run that is not private is stamped as microdata are.
 
-Memory is that of the block histograms and a batch of rows.
+States may be tabulated one after the other: no entity of a summary level lies in two. Memory is
+then that of a state's block histograms and a batch of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -30,9 +33,12 @@ from spineflow.tasks.topdown.release.tabulations.levels import (
 )
 from spineflow.tasks.topdown.release.tabulations.names import NAME, named_columns
 from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
+from spineflow.tasks.topdown.release.text_rows import numbered_rows
 
 TABLES = "tables"
 """Folder of the tables in a release."""
+
+ENDINGS = ("parquet", "csv")
 
 ROWS_PER_BATCH = 1 << 14
 
@@ -50,12 +56,19 @@ class LevelTable:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Variables of the entities from `start` to `stop`, int64 `(stop - start, n_variables)`."""
-        return np.hstack(
-            [
-                (histogram[start:stop] @ matrix).toarray()
-                for histogram, matrix in zip(self.histograms, self.matrices, strict=True)
-            ]
-        )
+        rows = np.zeros((stop - start, len(self.variables)), dtype=np.int64)
+        column = 0
+        for histogram, matrix in zip(self.histograms, self.matrices, strict=True):
+            _add_variables(
+                histogram.indptr[start : stop + 1],
+                histogram.indices,
+                histogram.data,
+                matrix.indptr,
+                matrix.indices,
+                rows[:, column : column + matrix.shape[1]],
+            )
+            column += matrix.shape[1]
+        return rows
 
     def batches(self, rows_per_batch: int = ROWS_PER_BATCH) -> Iterator[tuple[int, np.ndarray]]:
         """All rows in turn: the position of the first one, and the batch."""
@@ -63,18 +76,43 @@ class LevelTable:
             yield start, self.rows(start, min(start + rows_per_batch, len(self.entities)))
 
 
+@numba.njit(cache=True, nogil=True)
+def _add_variables(
+    indptr: np.ndarray,
+    cells: np.ndarray,
+    counts: np.ndarray,
+    first_variable: np.ndarray,
+    variables: np.ndarray,
+    rows: np.ndarray,
+) -> None:
+    """Add the counts of every row's cells to the variables that count the cell."""
+    for row in range(len(rows)):
+        for entry in range(indptr[row], indptr[row + 1]):
+            cell = cells[entry]
+            for place in range(first_variable[cell], first_variable[cell + 1]):
+                rows[row, variables[place]] += counts[entry]
+
+
 @dataclass(frozen=True, eq=False)
 class Tabulation:
-    """Block histograms of a release, ready to be tabulated."""
+    """Block histograms of a release or of one state of it, ready to be tabulated."""
 
     geography: pd.DataFrame
     variables: tuple[str, ...]
     histograms: tuple[sparse.csr_array, ...]
     matrices: tuple[sparse.csr_array, ...]
+    tells_block_group: bool | None = None
+    """Whether geocodes of blocks have their block group; None where the geography itself says."""
+    _levels: dict[str, LevelTable] = field(init=False, default_factory=dict)
 
     def level(self, level: SummaryLevel) -> LevelTable:
         """The tables of a summary level."""
-        entities = entities_of(self.geography, level)
+        if level.code not in self._levels:
+            self._levels[level.code] = self._level(level)
+        return self._levels[level.code]
+
+    def _level(self, level: SummaryLevel) -> LevelTable:
+        entities = entities_of(self.geography, level, tells_block_group=self.tells_block_group)
         sums = tuple(entities.sums(histogram) for histogram in self.histograms)
         return LevelTable(entities, self.variables, sums, self.matrices)
 
@@ -110,27 +148,46 @@ def tabulate(directory: Path, geography: pd.DataFrame, universes: Sequence[str])
 
 def table_files(directory: Path) -> list[Path]:
     """Paths of the tables below a release directory, in the order in which they are written."""
-    folder = directory / TABLES
     return [
-        folder / f"{level.stem}.{ending}"
-        for level in SUMMARY_LEVELS.values()
-        for ending in ("parquet", "csv")
+        level_file(directory, level, end) for level in SUMMARY_LEVELS.values() for end in ENDINGS
     ]
 
 
-def write_tables(tabulation: Tabulation, directory: Path, *, is_private: bool = True) -> list[Path]:
-    """Write every summary level as Parquet and as text below `directory`; returns the files.
+def level_file(directory: Path, level: SummaryLevel, ending: str) -> Path:
+    """Path of one summary level's table below a release directory."""
+    return directory / TABLES / f"{level.stem}.{ending}"
+
+
+def write_tables(
+    tabulations: Tabulation | Iterable[Tabulation],
+    directory: Path,
+    *,
+    is_private: bool = True,
+    levels: Sequence[SummaryLevel] = tuple(SUMMARY_LEVELS.values()),
+) -> list[Path]:
+    """Write summary levels as Parquet and as text below `directory`; returns the files.
 
     Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), NAME, INTPTLAT
     and INTPTLON where the geography tells them, then the variables (int64).
+
+    Several tabulations are those of successive states, each in memory while it is written. They
+    give the files that one of all of them gives, if they all tell the same of block groups.
     """
-    files = table_files(directory)
-    levels = SUMMARY_LEVELS.values()
-    for level, parquet, text in zip(levels, files[::2], files[1::2], strict=True):
-        table = tabulation.level(level)
-        codes = entity_columns(table.entities)
-        codes |= named_columns(table.entities, tabulation.geography)
-        _write_level(table, codes, parquet, text, is_private)
+    parts = [tabulations] if isinstance(tabulations, Tabulation) else tabulations
+    files = [level_file(directory, level, end) for level in levels for end in ENDINGS]
+    with ExitStack() as stack:
+        writers = [
+            _LevelWriter(stack, parquet, text, is_private)
+            for parquet, text in zip(files[::2], files[1::2], strict=True)
+        ]
+        for tabulation in parts:
+            for level, writer in zip(levels, writers, strict=True):
+                table = tabulation.level(level)
+                codes = entity_columns(table.entities)
+                codes |= named_columns(table.entities, tabulation.geography)
+                writer.add(table, codes)
+        for writer in writers:
+            writer.finish()
     return files
 
 
@@ -153,30 +210,78 @@ def entity_columns(entities: Entities) -> dict[str, pa.Array]:
     }
 
 
-def _write_level(
-    table: LevelTable, codes: dict[str, pa.Array], parquet: Path, text: Path, is_private: bool
-) -> None:
-    names, columns = list(codes), list(codes.values())
-    metadata = None if is_private else {STAMP_KEY: NOT_PRIVATE}
-    schema = pa.schema(
-        [(name, pa.string()) for name in names] + [(name, pa.int64()) for name in table.variables],
-        metadata=metadata,
+class _LevelWriter:
+    """The two files of a summary level, to which tables of successive states are added.
+
+    Row groups have `ROWS_PER_BATCH` rows, wherever a state ends. The files get their names when
+    the stack ends.
+    """
+
+    def __init__(self, stack: ExitStack, parquet: Path, text: Path, is_private: bool) -> None:
+        self._stack, self._is_private = stack, is_private
+        self._text = stack.enter_context(stack.enter_context(replacing(text)).open("wb"))
+        self._parquet_path = stack.enter_context(replacing(parquet))
+        self._parquet: pq.ParquetWriter | None = None
+        self._held: list[tuple[list[pa.Array], np.ndarray]] = []
+        self._n_held = 0
+
+    def add(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
+        """Write the rows of a table, but for the last ones, which wait for those of the next."""
+        if self._parquet is None:
+            self._begin(table, codes)
+        start = 0
+        while start < len(table.entities):
+            stop = min(len(table.entities), start + ROWS_PER_BATCH - self._n_held)
+            columns = [column.slice(start, stop - start) for column in codes.values()]
+            self._held.append((columns, table.rows(start, stop)))
+            self._n_held += stop - start
+            start = stop
+            if self._n_held == ROWS_PER_BATCH:
+                self._write()
+
+    def finish(self) -> None:
+        """Write what waits."""
+        if self._n_held:
+            self._write()
+
+    def _begin(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
+        self._codes = pa.schema([(name, pa.string()) for name in codes])
+        # Codes need no quotes, and names may have commas.
+        self._quoting = "needed" if NAME in codes else "none"
+        self._schema = pa.schema(
+            [*self._codes, *((name, pa.int64()) for name in table.variables)],
+            metadata=None if self._is_private else {STAMP_KEY: NOT_PRIVATE},
+        )
+        stamp = "" if self._is_private else f"# {NOT_PRIVATE}\n"
+        self._text.write((stamp + ",".join(self._schema.names) + "\n").encode())
+        self._parquet = self._stack.enter_context(
+            pq.ParquetWriter(self._parquet_path, self._schema, compression="zstd")
+        )
+
+    def _write(self) -> None:
+        columns = [
+            pa.concat_arrays(of_all) for of_all in zip(*(c for c, _ in self._held), strict=True)
+        ]
+        rows = np.concatenate([rows for _, rows in self._held])
+        self._held, self._n_held = [], 0
+        counts = [pa.array(values) for values in np.ascontiguousarray(rows.T)]
+        if self._parquet is None:
+            raise ValueError("rows are written after the columns are known")
+        self._parquet.write_batch(
+            pa.RecordBatch.from_arrays([*columns, *counts], schema=self._schema)
+        )
+        lines = text_lines(columns, self._codes, ",", self._quoting)
+        self._text.write(numbered_rows(lines, rows, ","))
+
+
+def text_lines(
+    columns: Sequence[pa.Array], schema: pa.Schema, delimiter: str, quoting: str = "none"
+) -> pa.Buffer:
+    """Columns of texts as lines of delimited text."""
+    options = pyarrow.csv.WriteOptions(
+        include_header=False, delimiter=delimiter, quoting_style=quoting
     )
-    # Codes need no quotes, and names may have commas.
-    quoting = "needed" if NAME in codes else "none"
-    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style=quoting)
-    with (
-        replacing(text) as text_part,
-        replacing(parquet) as parquet_part,
-        text_part.open("wb") as sink,
-        pq.ParquetWriter(parquet_part, schema, compression="zstd") as parquet_writer,
-    ):
-        stamp = "" if is_private else f"# {NOT_PRIVATE}\n"
-        sink.write((stamp + ",".join(schema.names) + "\n").encode())
-        with pyarrow.csv.CSVWriter(sink, schema, write_options=options) as text_writer:
-            for start, rows in table.batches():
-                parts = [column.slice(start, len(rows)) for column in columns]
-                counts = [pa.array(values) for values in np.ascontiguousarray(rows.T)]
-                batch = pa.RecordBatch.from_arrays([*parts, *counts], schema=schema)
-                parquet_writer.write_batch(batch)
-                text_writer.write_batch(batch)
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays(list(columns), schema=schema)
+    pyarrow.csv.write_csv(batch, sink, options)
+    return sink.getvalue()

@@ -3,20 +3,30 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.running import PRESETS
+from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.paths import geography_file
+from spineflow.tasks.topdown.release.microdata import write_universe
+from spineflow.tasks.topdown.release.tabulations import estimated as estimated_tabulations
+from spineflow.tasks.topdown.release.tabulations import run as tabulations_run
+from spineflow.tasks.topdown.release.tabulations import tables
+from spineflow.tasks.topdown.release.tabulations.estimated import States, state_tabulations
+from spineflow.tasks.topdown.release.tabulations.legacy import write_legacy
+from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import (
     has_legacy,
+    table_pieces,
     tabulated_universes,
     write_release_tables,
     written_tables,
 )
+from spineflow.tasks.topdown.release.tabulations.tables import tabulate, write_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.tasks.topdown.checks.accuracy.conftest import make_run
 
 SETTINGS = """\
 preset = "pl94_2020_us"
@@ -45,15 +55,98 @@ def settings_of(folder: Path, *overrides: str, text: str = SETTINGS) -> TopdownS
     return load_settings(TopdownSettings, file, presets=PRESETS, overrides=overrides)
 
 
+@pytest.fixture(scope="module")
+def estimated(exact, tmp_path_factory: pytest.TempPathFactory):
+    """A run directory of two counties up to estimates, and the same with microdata."""
+    run, settings = make_run(tmp_path_factory.mktemp("estimated"), exact.inputs, seed=7)
+    for universe in settings.run.universes:
+        write_universe(run, settings, universe)
+    return run, settings
+
+
 @pytest.fixture
-def run(exact, tmp_path: Path) -> RunDirectory:
-    """A run directory whose microdata are written and nothing after."""
+def run(estimated, tmp_path: Path) -> RunDirectory:
+    """A run directory whose estimates are written and nothing after."""
     run = RunDirectory(tmp_path / "run")
-    shutil.copytree(exact.directory, run.unchecked_release)
-    geography_file(run).parent.mkdir()
-    geography = pa.Table.from_pandas(exact.geography, preserve_index=False)
-    pq.write_table(geography, geography_file(run))
+    shutil.copytree(estimated[0].root, run.root)
+    shutil.rmtree(run.unchecked_release)
     return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of all files of a folder, by path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def counted_from_microdata(estimated, folder: Path) -> dict[str, bytes]:
+    """What the tables of a run are, by its microdata."""
+    run, settings = estimated
+    tabulation = tabulate(
+        run.unchecked_release, read_geography(geography_file(run)), settings.run.universes
+    )
+    write_tables(tabulation, folder)
+    write_legacy(tabulation, folder)
+    return contents(folder)
+
+
+def test_tables_are_those_of_the_microdata(estimated, run: RunDirectory, tmp_path: Path) -> None:
+    write_release_tables(run, estimated[1])
+    written = contents(run.unchecked_release)
+    assert len(written) == 20
+    assert written == counted_from_microdata(estimated, tmp_path / "counted")
+
+
+def test_pieces_give_the_files_of_the_whole(
+    estimated, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = estimated[1]
+    assert table_pieces(run, settings) == ["tables"]
+    whole = counted_from_microdata(estimated, tmp_path / "counted")
+    monkeypatch.setattr(tabulations_run, "BLOCKS_PER_PIECE", 40)
+    pieces = table_pieces(run, settings)
+    assert len(pieces) > 4
+    n_files = 0
+    for piece in pieces:
+        files = write_release_tables(run, settings, piece)
+        assert all(file.exists() for file in files)
+        n_files += len(files)
+        assert written_tables(run, settings, piece) == (files[-1] if files else None)
+    assert contents(run.unchecked_release) == whole and n_files == len(whole)
+    (run.unchecked_release / "tables" / "050_county.csv").unlink()
+    assert written_tables(run, settings, "area tables") is None
+    assert written_tables(run, settings, "block tables") is not None
+
+
+@pytest.mark.parametrize("rows_per_batch", [7, 1 << 14])
+def test_stretches_of_blocks_give_the_tables_of_the_whole(
+    estimated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_batch: int
+) -> None:
+    """With the counties in the place of states: row groups do not end where a county does."""
+    run, settings = estimated
+    monkeypatch.setattr(tables, "ROWS_PER_BATCH", rows_per_batch)
+    within_counties = [level for level in SUMMARY_LEVELS.values() if "COUNTY" in level.parts]
+    whole = tabulate(
+        run.unchecked_release, read_geography(geography_file(run)), settings.run.universes
+    )
+    write_tables(whole, tmp_path / "whole", levels=within_counties)
+    monkeypatch.setattr(estimated_tabulations, "_STATE", (0, 5))
+    counties = States.read(run)
+    assert len(counties.fips) == 2 and sum(counties.n_blocks) == len(whole.geography)
+    parts = state_tabulations(run, settings, settings.run.universes, counties.fips)
+    write_tables(parts, tmp_path / "parts", levels=within_counties)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_groups_of_states_have_every_state_once() -> None:
+    states = States(("01", "02", "04", "05", "06"), (50, 10, 20, 5, 100), False)
+    for n in range(1, 8):
+        groups = [states.group(number, n) for number in range(n)]
+        assert tuple(fips for group in groups for fips in group) == states.fips
+    assert states.group(0, 2) == ("01", "02", "04", "05")
 
 
 def test_tables_and_legacy_files_by_default(run: RunDirectory, tmp_path: Path) -> None:

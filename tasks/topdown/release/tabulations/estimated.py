@@ -1,0 +1,133 @@
+"""Tabulations of the states of a run, one after the other, from the estimates of their blocks.
+
+A state is read when it is asked for, so that memory is that of the largest state and of the codes
+of all blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from scipy import sparse
+from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.paths import geography_file
+from spineflow.tasks.topdown.release.microdata import PlacedBlocks, present_attributes
+from spineflow.tasks.topdown.release.tabulations.levels import needs_block_groups
+from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
+from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+_STATE = (0, CENSUS.code_parts["STATE"].digits[1])  # type: ignore[index]
+"""Digits of a block's geocode that tell its state."""
+
+
+@dataclass(frozen=True)
+class States:
+    """The states of a run's geography: FIPS codes ascending, and the blocks of each."""
+
+    fips: tuple[str, ...]
+    n_blocks: tuple[int, ...]
+    tells_block_group: bool
+    """See `needs_block_groups`."""
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> States:
+        """From the geography that an ingest wrote."""
+        codes = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
+        found = pc.value_counts(pc.utf8_slice_codeunits(codes, *_STATE)).sort(by="values")
+        counts = zip(
+            found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True
+        )
+        fips, n_blocks = zip(*counts, strict=True)
+        return cls(fips, n_blocks, needs_block_groups(codes))
+
+    def group(self, number: int, n: int) -> tuple[str, ...]:
+        """Group `number` (from 0) of `n` groups of successive states with about as many blocks
+        each; it can be empty."""
+        before = np.cumsum((0, *self.n_blocks))
+        group = (before[:-1] + before[1:]) * n // (2 * before[-1])
+        return tuple(fips for fips, own in zip(self.fips, group, strict=True) if own == number)
+
+
+def state_tabulations(
+    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: Sequence[str]
+) -> Iterator[Tabulation]:
+    """The tabulation of each of some states, in turn; every block of the geography is tabulated."""
+    tells_block_group = States.read(run).tells_block_group
+    read = [_Estimates.of(run, settings, universe) for universe in universes]
+    variables = tuple(name for own in read for name in variables_of(own.schema))
+    matrices = tuple(variable_matrix(own.schema) for own in read)
+    for fips in states:
+        geography = _geography(run, fips)
+        codes = _numbers(pa.chunked_array([geography["block_geocode"]]))
+        histograms = tuple(own.histogram(fips, codes) for own in read)
+        yield Tabulation(geography, variables, histograms, matrices, tells_block_group)
+
+
+def _geography(run: RunDirectory, fips: str) -> pd.DataFrame:
+    """The rows of the geography that are a state's."""
+    after = f"{fips}:"  # A colon follows the digits.
+    chosen = [("block_geocode", ">=", fips), ("block_geocode", "<", after)]
+    return pq.read_table(geography_file(run), filters=chosen).to_pandas()
+
+
+def _numbers(codes: pa.ChunkedArray) -> np.ndarray:
+    return codes.cast(pa.int64()).to_numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimates:
+    """The block estimates of a universe, by cells of its own attributes that microdata tell."""
+
+    run: RunDirectory
+    universe: str
+    schema: Schema
+    own_cell: np.ndarray
+    """(n_cells,) the cell of `schema` of each cell of the estimates."""
+    placed: PlacedBlocks
+    state: np.ndarray
+    """(n_blocks,) the state of each block of the spine, as a number of `fips`."""
+    fips: list[str]
+
+    @classmethod
+    def of(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> _Estimates:
+        """Of one universe of a run."""
+        full, placed = settings.schema_of(universe), PlacedBlocks.read(run, universe)
+        schema = CENSUS.schema(universe, present_attributes(full))
+        own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
+        state = pc.utf8_slice_codeunits(placed.geocode, *_STATE).dictionary_encode()
+        return cls(
+            run,
+            universe,
+            schema,
+            own_cell,
+            placed,
+            state.indices.to_numpy(),
+            state.dictionary.to_pylist(),
+        )
+
+    def histogram(self, fips: str, codes: np.ndarray) -> sparse.csr_array:
+        """Histograms `(n_blocks, n_cells)` of a state's blocks, whose geocodes are `codes` (n,),
+        ascending."""
+        shape = (len(codes), self.schema.n_cells)
+        if fips not in self.fips:
+            return sparse.csr_array(shape, dtype=np.int64)
+        blocks = np.flatnonzero(self.state == self.fips.index(fips))
+        table = self.placed.estimates(self.run, self.universe, blocks)
+        table = table.filter(pc.starts_with(table["block_geocode"], fips))
+        geocode = _numbers(table["block_geocode"])
+        block = np.searchsorted(codes, geocode)
+        if (codes[np.minimum(block, len(codes) - 1)] != geocode).any():
+            raise ValueError(f"estimates of {self.universe} have a block outside the geography")
+        where = (block, self.own_cell[table["cell"].to_numpy()])
+        counted = sparse.csr_array(sparse.coo_array((table["count"].to_numpy(), where), shape))
+        counted.sum_duplicates()
+        return counted
