@@ -7,6 +7,7 @@ On demand, a geolevel is measured when the one above it has been estimated. With
 measurements are combined from the blocks up before they are estimated. The spine is summarised for
 the report at the side, while estimates are made.
 
+A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; what the
 tasks hand to each other are names and digests.
 """
@@ -70,7 +71,8 @@ from spineflow.tasks.topdown.ingest.ingest import (
     largest_universe,
     refuse_large_deltas,
 )
-from spineflow.tasks.topdown.ingest.steps import ingest
+from spineflow.tasks.topdown.ingest.parts import n_parts
+from spineflow.tasks.topdown.ingest.steps import count_persons, ingest, read_addresses
 from spineflow.tasks.topdown.measurement.constrain_declared import check_declared_spines
 from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
 from spineflow.tasks.topdown.paths import spine_folder
@@ -152,8 +154,9 @@ def topdown_stages(run_directory: str) -> str:
 def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     """The steps of a run; the universes go side by side."""
     universes = settings.run.universes
-    ingested = call(ingest)
-    yield {"ingest": [ingested]}
+    reading = ingest_of(run, settings)
+    yield reading
+    ingested = reading["ingest"][0]
     spines = {universe: call(build_spine, universe, after=[ingested]) for universe in universes}
     yield {f"{universe} spine": [spine] for universe, spine in spines.items()}
     charged = call(charge_ledger, after=spines.values())
@@ -190,6 +193,20 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     released = yield from release_of(run, settings, estimated, compared)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}
+
+
+def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
+    """The steps that read the input; persons in many large files are counted side by side."""
+    parts = range(n_parts(run, settings))
+    if not parts:
+        return {"ingest": [call(ingest)]}
+    addresses = call(read_addresses)
+    counted = [call(count_persons, part, after=[addresses]) for part in parts]
+    return {
+        "ingest addresses": [addresses],
+        "ingest persons": counted,
+        "ingest": [call(ingest, after=counted)],
+    }
 
 
 def estimates(

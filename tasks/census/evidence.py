@@ -44,6 +44,16 @@ class EvidenceTally:
             start, end = end, end + n_rows
             self.add_mask(suite, column, mask[start:end], file=file)
 
+    def merge(self, other: EvidenceTally) -> None:
+        """Add what another has tallied, of files by their positions in the same tables."""
+        for suite, columns in other.suites.items():
+            for column, counts in columns.items():
+                total = self.suites.setdefault(suite, {}).setdefault(column, {})
+                for value, rows in counts.items():
+                    total[value] = total.get(value, 0) + rows
+        for where, file in other._first_file.items():
+            self._first_file[where] = min(file, self._first_file.get(where, file))
+
     def findings(
         self,
         rules: Sequence[Rule],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -135,6 +136,42 @@ class HistogramSum:
             (data, indices.astype(index_type, copy=False), indptr.astype(index_type)),
             shape=self._sum.shape,
         )
+
+
+def joined(
+    parts: Sequence[tuple[int, np.ndarray, np.ndarray, np.ndarray]],
+    n_rows: int,
+    n_cells: int,
+    folder: Path | None = None,
+) -> sparse.csr_array:
+    """The sum of parts of a histogram `(n_rows, n_cells)`, as `HistogramSum.total` has it.
+
+    A part is its first row, offsets `(n_rows_of_part + 1,)` into its cells and counts, and these.
+    Parts of different rows, as of states, are put one after the other; others are summed up.
+    """
+    parts = sorted((part for part in parts if len(part[2])), key=lambda part: part[0])
+    starts = [first for first, *_ in parts]
+    ends = [first + len(offsets) - 1 for first, offsets, *_ in parts]
+    if any(end > start for end, start in zip(ends, starts[1:], strict=False)):
+        sums = HistogramSum(n_rows, n_cells, folder)
+        for first, offsets, cells, counts in parts:
+            row = first + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            for start in range(0, len(cells), _FEWEST_HELD):
+                part = slice(start, start + _FEWEST_HELD)
+                sums.add(row[part], cells[part], counts[part])
+        return sums.total()
+    in_row = np.zeros(n_rows + 1, dtype=np.int64)
+    found = GrowingArray(np.int32, folder), GrowingArray(np.int64, folder)
+    for first, offsets, cells, counts in parts:
+        in_row[first + 1 : first + len(offsets)] = np.diff(offsets)
+        found[0].append(cells)
+        found[1].append(counts)
+    indices, data = (array.array() for array in found)
+    index_type = np.int32 if len(data) < 2**31 else np.int64
+    return sparse.csr_array(
+        (data, indices.astype(index_type, copy=False), np.cumsum(in_row).astype(index_type)),
+        shape=(n_rows, n_cells),
+    )
 
 
 _FEWEST_HELD = 1 << 21

@@ -29,6 +29,8 @@ from spineflow.validation.expectations import readable, run_suites
 from spineflow.validation.outcome import Outcome
 
 _UNITS_AT_ONCE = 1 << 20
+_TABLES = ("geography", "units", "persons")
+"""The tables in the order in which they are read."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,13 @@ def check_inputs(
     in temporary files in the folder `scratch`, by default the system's; they hold confidential
     rows.
     """
-    files = _files({"geography": geography, "units": units, "persons": persons}, names)
+    files = table_files({"geography": geography, "units": units, "persons": persons}, names)
     evidence = EvidenceTally()
-    read: list[Outcome] = []
     try:
         table = "geography"
         blocks = load_geography(files[table], evidence, scratch)
-        read.append(readable(table, True))
         table = "units"
         unit_table = load_units(files[table], blocks, evidence, scratch)
-        read.append(readable(table, True))
         table = "persons"
         sums = sum_persons(
             files[table],
@@ -110,18 +109,35 @@ def check_inputs(
             evidence=evidence,
             scratch=scratch,
         )
-        read.append(readable(table, True))
     except UnreadableInput as error:
-        read.append(readable(table, False))
-        return InputCheck(tuple(read), (error.finding,), None)
+        return unreadable_input(table, error.finding)
+    frame = blocks.frame
+    return checked(evidence, files, frame, unit_table, sums, person_schema, unit_schema, scratch)
 
+
+def unreadable_input(table: str, finding: Finding) -> InputCheck:
+    """The check that ended at a table that cannot be read; the tables before it could be."""
+    before = _TABLES[: _TABLES.index(table)]
+    read = (*(readable(name, True) for name in before), readable(table, False))
+    return InputCheck(read, (finding,), None)
+
+
+def checked(
+    evidence: EvidenceTally,
+    files: Mapping[str, Sequence[InputFile]],
+    geography: pd.DataFrame,
+    units: UnitsTable,
+    sums: PersonSums,
+    person_schema: Schema | None,
+    unit_schema: Schema | None,
+    scratch: Path | None,
+) -> InputCheck:
+    """The check of tables that have been read: every rule is evaluated on the evidence."""
     outcomes, findings = _evaluate(evidence, files)
-    outcomes = (*read, *outcomes)
+    outcomes = (*(readable(name, True) for name in _TABLES), *outcomes)
     if findings:
         return InputCheck(outcomes, findings, None)
-    result = _assemble(
-        blocks.frame, unit_table, sums, person_schema, unit_schema, outcomes, scratch
-    )
+    result = _assemble(geography, units, sums, person_schema, unit_schema, outcomes, scratch)
     return InputCheck(outcomes, (), result)
 
 
@@ -136,7 +152,7 @@ def read_addresses(
 
     Raises InputRefused for tables that break a rule, with counts only if asked for.
     """
-    files = _files({"geography": geography, "units": units}, names)
+    files = table_files({"geography": geography, "units": units}, names)
     evidence = EvidenceTally()
     try:
         blocks = load_geography(files["geography"], evidence)
@@ -149,7 +165,7 @@ def read_addresses(
     return blocks.frame, block_invariants(geocode, unit_table.block, unit_table.kind)
 
 
-def _files(
+def table_files(
     paths: Mapping[str, str | os.PathLike[str]], names: Mapping[str, str] | None
 ) -> dict[str, tuple[InputFile, ...]]:
     """The files of every table; messages name those that are a table by themselves as told."""

@@ -236,36 +236,84 @@ def sum_persons(
     Persons whose unit, block or cell cannot be told are left out of the sums; the evidence then
     holds the rule that they break.
     """
-    schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
-    attributes = tuple(dict.fromkeys(a for kind in schemas.values() for a in kind.attributes))
+    counter = PersonCounter(units, n_blocks, schema, scratch)
     n_persons = zeros(len(units.block), np.int64, scratch)
-    population = np.zeros(n_blocks, dtype=np.int64)
-    histograms = {
-        name: HistogramSum(n_blocks, kind.n_cells, scratch) for name, kind in schemas.items()
-    }
-    for file, batch in read_partitions(files, Selection(person_columns(attributes))):
+    for file, batch in read_partitions(files, Selection(counter.columns)):
+        unit = counter.add(batch, evidence, file)
+        np.add.at(n_persons, unit[unit >= 0], 1)
+    add_empty_facilities(evidence, units, n_persons)
+    return person_sums(counter.population, counter.totals(), n_persons)
+
+
+def add_empty_facilities(evidence: EvidenceTally, units: UnitsTable, n_persons: np.ndarray) -> None:
+    """Add to the evidence whether facilities have persons, from those of every unit (n_units,)."""
+    is_empty = units.is_facility & (n_persons == 0)
+    evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
+
+
+def person_sums(
+    population: np.ndarray, totals: Mapping[str, sparse.csr_array], unit_population: np.ndarray
+) -> PersonSums:
+    """The sums, from what a `PersonCounter` counted."""
+    return PersonSums(population, totals.get("histogram"), totals["identity"], unit_population)
+
+
+class PersonCounter:
+    """Counts persons by block, and by block and cell, batch by batch.
+
+    population : persons of every block so far, shape `(n_blocks,)`.
+    columns : those that are read of the table.
+    """
+
+    def __init__(
+        self, units: UnitsTable, n_blocks: int, schema: Schema | None, scratch: Path | None
+    ) -> None:
+        self._units, self._schemas = units, self._schemas_of(schema)
+        of_all = (name for kind in self._schemas.values() for name in kind.attributes)
+        self._attributes = tuple(dict.fromkeys(of_all))
+        self.columns = person_columns(self._attributes)
+        self.population = np.zeros(n_blocks, dtype=np.int64)
+        self._histograms = {
+            name: HistogramSum(n_blocks, kind.n_cells, scratch)
+            for name, kind in self._schemas.items()
+        }
+
+    @staticmethod
+    def _schemas_of(schema: Schema | None) -> dict[str, Schema]:
+        return {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
+
+    @classmethod
+    def sizes(cls, schema: Schema | None) -> dict[str, int]:
+        """The cells of each histogram that is counted, by its name."""
+        return {name: kind.n_cells for name, kind in cls._schemas_of(schema).items()}
+
+    def add(self, batch: Batch, evidence: EvidenceTally, file: int) -> np.ndarray:
+        """Count a batch of the table's file at this position; returns its units (n_rows,), or -1.
+
+        The evidence gets what the rules on persons ask for.
+        """
         columns = {
             name: CodedColumn.from_arrow(array, PERSONS_LAYOUT.field(name))
             for name, array in batch.items()
             if name != "MAFID"
         }
-        unit = units.index.positions(batch["MAFID"])
-        _tally_persons(batch, columns, unit, units, evidence, file)
-        np.add.at(n_persons, unit[unit >= 0], 1)
-        levels = {name: person_levels(name, columns) for name in attributes}
-        block = np.where(unit >= 0, units.block[unit], -1)
+        unit = self._units.index.positions(batch["MAFID"])
+        _tally_persons(batch, columns, unit, self._units, evidence, file)
+        levels = {name: person_levels(name, columns) for name in self._attributes}
+        block = np.where(unit >= 0, self._units.block[unit], -1)
         is_known = block >= 0
-        np.add.at(population, block[is_known], 1)
+        np.add.at(self.population, block[is_known], 1)
         for level in levels.values():
             is_known &= level != UNKNOWN
         known = {name: level[is_known] for name, level in levels.items()}
-        for name, kind in schemas.items():
+        for name, kind in self._schemas.items():
             ones = np.ones(int(is_known.sum()), dtype=np.int8)
-            histograms[name].add(block[is_known], kind.cells(known), ones)
-    is_empty = units.is_facility & (n_persons == 0)
-    evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
-    totals = {name: histogram.total() for name, histogram in histograms.items()}
-    return PersonSums(population, totals.get("histogram"), totals["identity"], n_persons)
+            self._histograms[name].add(block[is_known], kind.cells(known), ones)
+        return unit
+
+    def totals(self) -> dict[str, sparse.csr_array]:
+        """The histograms so far, by name."""
+        return {name: histogram.total() for name, histogram in self._histograms.items()}
 
 
 def _tally_persons(

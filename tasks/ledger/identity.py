@@ -34,7 +34,7 @@ def store_identity(
         with replacing(run.confidential / INPUT_DIGESTS) as part:
             part.write_text(json.dumps({kind: asdict(digest) for kind, digest in digests.items()}))
     with replacing(run.confidential / INPUT_FILES) as part:
-        part.write_text(json.dumps(_local_files(settings)), encoding="utf-8")
+        part.write_text(json.dumps(local_files(settings)), encoding="utf-8")
 
 
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
@@ -82,7 +82,7 @@ def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
         known = json.loads((run.confidential / INPUT_FILES).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return
-    now = _local_files(settings)
+    now = local_files(settings)
     for path, seen in known.items():
         if now.get(path, seen) != seen:
             raise InputRefused(
@@ -96,7 +96,7 @@ def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
         )
 
 
-def _local_files(settings: ProductSettings) -> dict[str, list[int]]:
+def local_files(settings: ProductSettings) -> dict[str, list[int]]:
     """Size and time of modification of the input's local files, those in its folders included."""
     found = {}
     for name in settings.input.files():

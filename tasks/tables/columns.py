@@ -197,6 +197,18 @@ class KeyIndex:
             ascending, order = ascending[is_indexed], order[is_indexed]
         self._codes, self._rows = ascending, order
 
+    @classmethod
+    def of_numbers(cls, ascending: np.ndarray, rows: np.ndarray) -> KeyIndex:
+        """The index that `numbers` told of; what is blank or repeated it does not know."""
+        index = cls.__new__(cls)
+        index.is_blank = index.is_repeated = np.empty(0, dtype=bool)
+        index._texts, index._codes, index._rows = None, ascending, rows
+        return index
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The identifiers, ascending, and their rows; None where they are compared as texts."""
+        return None if self._texts is not None else (self._codes, self._rows)
+
     def positions(self, keys: pa.Array) -> np.ndarray:
         """Row of every identifier in the indexed column, shape `(n_keys,)`; -1 for none.
 

@@ -14,6 +14,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -80,21 +81,27 @@ def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def read_partitions(
-    files: Sequence[InputFile], selection: Selection
+    files: Sequence[InputFile], selection: Selection, *, may_be_empty: bool = False
 ) -> Iterator[tuple[int, Batch]]:
     """Yield the selected columns of a table that lies in several files, batch by batch.
 
-    Each batch comes with the position of its file. One file may hold no rows beside others that do.
-    Raises `UnreadableInput` as `read_batches`, about the file that cannot be read.
+    Each batch comes with the position of its file. One file may hold no rows beside others that do,
+    or all of them may. Raises `UnreadableInput` as `read_batches`, about the file that cannot be
+    read.
     """
     n_rows = 0
     for position, file in enumerate(files):
         for batch in _batches_of(file, selection):
             n_rows += len(next(iter(batch.values())))
             yield position, batch
-    if not n_rows:
-        rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
-        raise files[0].unreadable(rule, "give a file that holds the table")
+    if not n_rows and not may_be_empty:
+        refuse_empty(files)
+
+
+def refuse_empty(files: Sequence[InputFile]) -> NoReturn:
+    """Raise `UnreadableInput` about a table without rows."""
+    rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
+    raise files[0].unreadable(rule, "give a file that holds the table")
 
 
 def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:

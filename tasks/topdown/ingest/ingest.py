@@ -29,6 +29,7 @@ from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.runs.settings import refuse_large_delta
 from spineflow.tasks.tables.outcomes import write_input_outcomes
 from spineflow.tasks.topdown.ingest.earlier import HeldAnswers, held_answers, write_held
+from spineflow.tasks.topdown.ingest.parts import check_of_parts
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.tables import CensusTables
@@ -99,12 +100,21 @@ def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:
 def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
-    Keyed digests of the people are stored with the histograms, unless the run is not private. The
+    Where persons were counted in parts, these are put together, else the tables are read. Keyed
+    digests of the people are stored with the histograms, unless the run is not private. The
     state totals come last: where they are, all is. Raises InputRefused for input that breaks a
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
     """
-    check = check_input_of(settings, run.confidential)
+    with check_of_parts(run, settings) as parts:
+        check = parts or check_input_of(settings, run.confidential)
+        _write_ingested(run, settings, check)
+
+
+def _write_ingested(
+    run: RunDirectory, settings: TopdownSettings, check: InputCheck | DeclaredCheck
+) -> None:
+    """Write what a check of the input has found."""
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)
     result = check.accepted(with_counts=not settings.input.confidential)
     refuse_large_deltas(settings, largest_universe(result))

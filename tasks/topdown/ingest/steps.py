@@ -1,4 +1,4 @@
-"""The step that reads the input of a topdown run."""
+"""The steps that read the input of a topdown run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,23 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
+from spineflow.tasks.topdown.ingest.parts import count_part_once, read_addresses_once
 from spineflow.tasks.topdown.paths import geography_file, state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
+
+
+@step("read addresses", TopdownSettings, run_name="ingest-addresses")
+def read_addresses(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Read geography and units for the tasks that count persons."""
+    is_new = read_addresses_once(run, settings)
+    return (made if is_new else found)(run.confidential / "ingest")
+
+
+@step("count persons", TopdownSettings, run_name="ingest-persons-{part}")
+def count_persons(run: RunDirectory, settings: TopdownSettings, part: int) -> Made:
+    """Count the persons of some files."""
+    is_new = count_part_once(run, settings, part)
+    return (made if is_new else found)(run.confidential / "ingest")
 
 
 @step("ingest", TopdownSettings, run_name="ingest")

@@ -1,0 +1,155 @@
+"""Persons counted in parts: what `check_inputs` finds of the same files, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from spineflow.tasks.census import histograms, partitions
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
+from spineflow.tasks.census.histograms import joined
+from spineflow.tasks.census.identity import input_digests
+from spineflow.tasks.census.inputs import InputCheck, check_inputs
+from spineflow.tasks.census.partitions import (
+    ReadTables,
+    check_parts,
+    count_part,
+    is_kept,
+    keep_addresses,
+)
+from spineflow.tasks.topdown.ingest.generate import generate_county
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> dict[str, str]:
+    """A county whose persons and units lie in five files each, persons of a block in several."""
+    county = generate_county(tmp_path / "county", persons=700, seed=3)
+    found = {"geography": str(county.geography)}
+    rng = np.random.default_rng(3)
+    for table, file in (("persons", county.persons), ("units", county.units)):
+        frame = pd.read_parquet(file)
+        of_row = rng.integers(0, 4, len(frame))
+        for number in range(5):
+            part = tmp_path / table / f"{number}.parquet"
+            part.parent.mkdir(exist_ok=True)
+            frame[of_row == number].to_parquet(part, index=False)
+        found[table] = str(tmp_path / table)
+    return found
+
+
+def in_parts(paths: dict[str, str], folder: Path) -> InputCheck:
+    tables = ReadTables.of(paths, {}, PERSONS, UNITS)
+    folder.mkdir(exist_ok=True)
+    keep_addresses(folder, tables)
+    for number in reversed(range(len(tables.parts()))):
+        count_part(folder, tables, number)
+    found = check_parts(folder, tables)
+    assert found is not None
+    return found
+
+
+def edit(paths: dict[str, str], table: str, number: int, column: str, value: object) -> None:
+    file = Path(paths[table]) / f"{number}.parquet"
+    frame = pd.read_parquet(file)
+    frame[column] = frame[column].astype(object)
+    frame.loc[frame.index[1:3], column] = value
+    frame[column] = frame[column].map(str)
+    frame.to_parquet(file, index=False)
+
+
+@pytest.mark.parametrize("most", [1, 2, 64])
+def test_parts_add_up_to_the_whole(
+    most: int, paths: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "MOST_PARTS", most)
+    whole, parts = check_inputs(**paths).accepted(), in_parts(paths, tmp_path / "kept").accepted()
+    pd.testing.assert_frame_equal(parts.geography, whole.geography)
+    pd.testing.assert_frame_equal(parts.invariants, whole.invariants)
+    assert (parts.state_totals, parts.outcomes) == (whole.state_totals, whole.outcomes)
+    assert input_digests(parts, b"key") == input_digests(whole, b"key")
+    for name in ("unit_block", "unit_population"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    for universe, histogram in whole.histograms.items():
+        for name in ("indptr", "indices", "data"):
+            found, wanted = getattr(parts.histograms[universe], name), getattr(histogram, name)
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_rules_across_parts_find_what_they_find_of_the_whole(
+    paths: dict[str, str], tmp_path: Path
+) -> None:
+    edit(paths, "persons", 1, "MAFID", "999999999")
+    edit(paths, "persons", 3, "MAFID", " ")
+    edit(paths, "persons", 2, "CENRACE", "64")
+    edit(paths, "persons", 3, "CENRACE", "64")
+    first = str(pd.read_parquet(Path(paths["units"]) / "0.parquet")["MAFID"].iloc[0])
+    edit(paths, "units", 2, "MAFID", first)
+    whole, parts = check_inputs(**paths), in_parts(paths, tmp_path / "kept")
+    assert len(whole.findings) >= 4
+    assert parts == whole
+
+
+@pytest.mark.parametrize("table", ["persons", "units"])
+def test_a_damaged_file_is_told_as_of_the_whole(
+    table: str, paths: dict[str, str], tmp_path: Path
+) -> None:
+    for number in (1, 3):
+        file = Path(paths[table]) / f"{number}.parquet"
+        file.write_bytes(file.read_bytes()[:-20])
+    whole, parts = check_inputs(**paths), in_parts(paths, tmp_path / "kept")
+    assert [finding.file for finding in whole.findings] == ["1.parquet"]
+    assert parts == whole
+
+
+def test_persons_without_rows_are_no_table(paths: dict[str, str], tmp_path: Path) -> None:
+    for number in range(5):
+        file = Path(paths["persons"]) / f"{number}.parquet"
+        pd.read_parquet(file).iloc[:0].to_parquet(file, index=False)
+    whole, parts = check_inputs(**paths), in_parts(paths, tmp_path / "kept")
+    assert "none of its files holds a row" in whole.findings[0].rule
+    assert parts == whole
+
+
+def test_texts_and_missing_parts_are_left_to_the_whole(
+    paths: dict[str, str], tmp_path: Path
+) -> None:
+    tables = ReadTables.of(paths, {}, PERSONS, UNITS)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    count_part(folder, tables, 0)
+    assert check_parts(folder, tables) is None and not is_kept(folder, 0)
+    keep_addresses(folder, tables)
+    count_part(folder, tables, 0)
+    assert is_kept(folder, 0) and check_parts(folder, tables) is None
+
+    edit(paths, "units", 1, "MAFID", "A7")
+    other = tmp_path / "texts"
+    other.mkdir()
+    keep_addresses(other, tables)
+    count_part(other, tables, 0)
+    assert check_parts(other, tables) is None
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_joined_histograms_are_sums(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histograms, "_FEWEST_HELD", 7)
+    rng = np.random.default_rng(4)
+    parts, dense = [], np.zeros((30, 5), dtype=np.int64)
+    for first in (20, 0, 10):
+        width = 10 if apart else 15
+        last = min(first + width, 30)
+        own = rng.poisson(0.3, (last - first, 5))
+        own[0] = 0
+        held = sparse.csr_array(own)
+        parts.append((first, held.indptr.astype(np.int64), held.indices, held.data))
+        dense[first:last] += own
+    parts.append((0, np.zeros(1, dtype=np.int64), np.empty(0, np.int32), np.empty(0, np.int64)))
+    total = joined(parts, 30, 5)
+    np.testing.assert_array_equal(total.toarray(), dense)
+    assert total.has_canonical_format and (total.data > 0).all()
+    assert (total.data.dtype, total.indices.dtype) == (np.int64, np.int32)
+    assert joined([], 3, 2).nnz == 0
