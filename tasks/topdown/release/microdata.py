@@ -45,7 +45,7 @@ from spineflow.tasks.topdown.release.text_rows import (
     repeated_rows,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import BLOCKS
+from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 
 BLOCK_GEOCODE_DIGITS = 16
@@ -118,10 +118,9 @@ class PlacedBlocks:
 
     @classmethod
     def read(cls, run: RunDirectory, universe: str) -> PlacedBlocks:
-        """From the spine's files, of which no more is read."""
+        """From the spine's files."""
         folder = spine_folder(run, universe)
-        table = pq.read_table(folder / BLOCKS, columns=["block_geocode"])
-        geocode = table["block_geocode"].combine_chunks().cast(pa.string())
+        geocode = pa.array(read_spine(folder).block_geocode, pa.string())
         every = read_shards(folder)
         return cls(geocode, tuple(s for s in every if s.geolevel == every[-1].geolevel))
 
