@@ -149,6 +149,18 @@ def county(made_once) -> Path:
     return made_once("county", lambda folder: generate_county(folder, persons=4000, seed=3))
 
 
+@pytest.fixture(scope="session")
+def public_settings() -> str:
+    """Settings of a topdown run of a county that is not confidential, its tables beside them.
+
+    The last section is that on privacy, so that a test may go on with it.
+    """
+    return (
+        'preset = "pl94_2020_us"\n[input]\npersons = "persons.parquet"\nunits = "units.parquet"\n'
+        'geography = "grfc.txt"\nconfidential = false\n[privacy]\ndataset = "county"\n'
+    )
+
+
 NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 
 

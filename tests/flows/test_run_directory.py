@@ -15,24 +15,12 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import RunnerSettings, have_same_release
 from spineflow.tasks.runs.settings_files import dump_settings, with_runner_overrides
 
-SETTINGS = """\
-preset = "pl94_2020_us"
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-[privacy]
-dataset = "county"
-seed = 1
-"""
-
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, public_settings: str) -> Path:
     path = tmp_path / "town" / "settings.toml"
     path.parent.mkdir()
-    path.write_text(SETTINGS, encoding="utf-8")
+    path.write_text(f"{public_settings}seed = 1\n", encoding="utf-8")
     return path
 
 

@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census import histograms, inputs, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
-from spineflow.tasks.census.histograms import write_histogram
-from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.runs.errors import InputRefused
@@ -26,53 +24,12 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import count_violations
 
+from tests.tasks.census.conftest import Tables, assert_same
+
 SHARED = Path(__file__).resolve().parents[3] / ".." / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
 
 NAMES = {"persons": "people file", "units": "unit file", "geography": "block file"}
-
-
-@dataclass
-class Tables:
-    """The three tables of a county as frames, and the folder that they are written to."""
-
-    directory: Path
-    persons: pd.DataFrame
-    units: pd.DataFrame
-    geography: pd.DataFrame
-
-    def write(self) -> dict[str, Path]:
-        paths = {
-            "persons": self.directory / "persons.parquet",
-            "units": self.directory / "units.parquet",
-            "geography": self.directory / "grfc.txt",
-        }
-        self.persons.to_parquet(paths["persons"], index=False)
-        self.units.to_parquet(paths["units"], index=False)
-        self.geography.to_csv(paths["geography"], sep="|", index=False)
-        return paths
-
-
-@pytest.fixture(scope="module")
-def county(tmp_path_factory):
-    return generate_county(tmp_path_factory.mktemp("county"), persons=900, seed=1)
-
-
-@pytest.fixture(scope="module")
-def expected(county):
-    return check_inputs(
-        persons=county.persons, units=county.units, geography=county.geography
-    ).accepted()
-
-
-@pytest.fixture
-def tables(county, tmp_path):
-    return Tables(
-        tmp_path,
-        pd.read_parquet(county.persons),
-        pd.read_parquet(county.units),
-        pd.read_csv(county.geography, sep="|", dtype=str),
-    )
 
 
 def check(tables: Tables):
@@ -417,16 +374,6 @@ def test_types_of_parquet_columns_do_not_matter(as_type, tables, expected):
     assert_same(result, expected, further=as_type == "categories")
 
 
-def assert_same(result, expected, *, further: bool = True) -> None:
-    """Same geography, invariants, totals and histograms."""
-    columns = list(expected.geography) if further else list(expected.geography)[:-1]
-    pd.testing.assert_frame_equal(result.geography[columns], expected.geography[columns])
-    pd.testing.assert_frame_equal(result.invariants, expected.invariants)
-    assert result.state_totals == expected.state_totals
-    for universe, histogram in expected.histograms.items():
-        assert (result.histograms[universe] != histogram).nnz == 0
-
-
 @pytest.mark.parametrize(
     ("layout", "gzipped"),
     [("delimited", False), ("delimited", True), ("fixed_width", False), ("fixed_width", True)],
@@ -491,78 +438,6 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
         4,
         2,
     ]
-
-
-def write_partitions(tables: Tables, seed: int) -> dict[str, str]:
-    """Every table cut into five files at random, of several formats, one of them without rows."""
-    rng = np.random.default_rng(seed)
-    paths = {}
-    for table in ("persons", "units", "geography"):
-        frame = getattr(tables, table)
-        of_row = rng.choice([0, 1, 3, 4], len(frame), p=[0.1, 0.2, 0.3, 0.4])
-        folder = tables.directory / table
-        for part in range(5):
-            rows = frame[of_row == part]
-            (folder / f"state={part}").mkdir(parents=True)
-            if part == 4:
-                rows.to_csv(folder / f"state={part}" / "part.csv", index=False)
-            else:
-                rows.to_parquet(folder / f"state={part}" / "part.parquet", index=False)
-        (folder / "_SUCCESS").touch()
-        paths[table] = str(folder)
-    paths["units"] += "/*/part.*"
-    return paths
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_partitioning_does_not_matter(seed, tables, expected, tmp_path):
-    result = check_inputs(**write_partitions(tables, seed)).accepted()
-    assert_same(result, expected)
-    assert input_digests(result, b"key") == input_digests(expected, b"key")
-    written = []
-    for number, each in enumerate((result, expected)):
-        for universe, histogram in each.histograms.items():
-            path = tmp_path / f"{universe} {number}"
-            write_histogram(path, histogram, each.geography["block_geocode"].to_numpy())
-            written.append(path.read_bytes())
-    assert written[:2] == written[2:]
-
-
-def test_refusals_name_the_partition(tables):
-    rows = np.flatnonzero(tables.persons["QGQTYP"] == "   ")
-    tables.persons["CENRACE"] = tables.persons["CENRACE"].astype(str)
-    tables.persons.iloc[rows[1::2], tables.persons.columns.get_loc("CENRACE")] = "64"
-    paths = write_partitions(tables, 0)
-    for part in (0, 1):
-        path = Path(paths["persons"]) / f"state={part}" / "part.parquet"
-        frame = pd.read_parquet(path)
-        frame.loc[frame["CENRACE"] == "64", "CENRACE"] = "01"
-        frame.to_parquet(path, index=False)
-    first, last = (Path(paths["units"][:-9]) / f"state={part}" / "part.parquet" for part in (1, 3))
-    units = pd.read_parquet(last)
-    units.loc[units.index[0], "MAFID"] = pd.read_parquet(first)["MAFID"].iloc[0]
-    units.to_parquet(last, index=False)
-    findings = {finding.rule: finding.file for finding in check_inputs(**paths).findings}
-    assert findings["CENRACE must be a code from 01 to 63 in every row"] == "state=3/part.parquet"
-    assert findings["MAFID must be different in every row"] == "state=1/part.parquet"
-
-    last.write_bytes(last.read_bytes()[:-20])
-    [finding] = check_inputs(**paths).findings
-    assert (finding.file, finding.rule) == (
-        "state=3/part.parquet",
-        "the Parquet file is truncated or damaged",
-    )
-    blocks = tables.directory / "geography" / "state=4" / "part.csv"
-    pd.read_csv(blocks, dtype=str).assign(district="1").to_csv(blocks, index=False)
-    [finding] = check_inputs(**paths).findings
-    assert (finding.file, finding.column) == ("state=4/part.csv", "district")
-
-
-def test_partitions_without_rows_are_no_table(tables):
-    tables.persons = tables.persons[:0]
-    paths = write_partitions(tables, 0)
-    [finding] = check_inputs(**paths).findings
-    assert finding.rule == "none of its files holds a row"
 
 
 @needs_shared

@@ -21,26 +21,15 @@ from spineflow.tasks.topdown.checks.replicate import (
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-SETTINGS = """\
-preset = "pl94_2020_us"
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-[privacy]
-dataset = "county"
-[run]
-universes = ["persons"]
-"""
+PERSONS_ONLY = '[run]\nuniverses = ["persons"]\n'
 
 
 @pytest.mark.slow
 def test_expected_errors_read_the_release_alone_and_are_as_large_as_its_own(
-    tmp_path: Path,
+    tmp_path: Path, public_settings: str
 ) -> None:
     generate_county(tmp_path, persons=1_000, seed=2)
-    (tmp_path / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+    (tmp_path / "settings.toml").write_text(public_settings + PERSONS_ONLY, encoding="utf-8")
     settings = load_settings(TopdownSettings, tmp_path / "settings.toml", presets=PRESETS)
     layout = lay_out(read_dataset(settings, tmp_path / "data"), settings, tmp_path / "layout")
     seeded = with_seed(settings, 100)
@@ -68,8 +57,8 @@ def test_expected_errors_read_the_release_alone_and_are_as_large_as_its_own(
     assert page.parent == run.report.parent
 
 
-def test_a_run_without_noise_has_no_errors_to_expect(tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+def test_a_run_without_noise_has_no_errors_to_expect(tmp_path: Path, public_settings: str) -> None:
+    (tmp_path / "settings.toml").write_text(public_settings + PERSONS_ONLY, encoding="utf-8")
     settings = load_settings(
         TopdownSettings,
         tmp_path / "settings.toml",

@@ -16,24 +16,16 @@ from spineflow.tasks.topdown.design.forecast import BLOCKS, FULL, forecasts
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-SETTINGS = """\
-preset = "pl94_2020_us"
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-[privacy]
-dataset = "county"
-[run]
-universes = ["persons"]
-"""
+PERSONS_ONLY = '[run]\nuniverses = ["persons"]\n'
 
 
-def county(folder: Path, persons: int) -> TopdownSettings:
-    generate_county(folder, persons=persons, seed=5)
-    (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")
-    return load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
+@pytest.fixture
+def settings(tmp_path: Path, public_settings: str) -> TopdownSettings:
+    """Settings of the persons of a county, in the folder of its tables."""
+    generate_county(tmp_path, persons=1_500, seed=5)
+    file = tmp_path / "settings.toml"
+    file.write_text(public_settings + PERSONS_ONLY, encoding="utf-8")
+    return load_settings(TopdownSettings, file, presets=PRESETS)
 
 
 def margins_of(settings: TopdownSettings) -> dict[tuple[str, str], dict[str, float | None]]:
@@ -42,8 +34,9 @@ def margins_of(settings: TopdownSettings) -> dict[tuple[str, str], dict[str, flo
     return {(row.query, row.level): row.margins for row in forecasts(settings, *addresses)}
 
 
-def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(tmp_path: Path) -> None:
-    settings = county(tmp_path, 1_500)
+def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(
+    tmp_path: Path, settings: TopdownSettings
+) -> None:
     margins = margins_of(settings)
     whole, block = margins["total", "state"][BLOCKS], margins["total", "block"][BLOCKS]
     assert margins["total", "state"][FULL] == 0
@@ -56,8 +49,8 @@ def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("settings")
 def test_the_page_has_every_level_and_spends_nothing(tmp_path: Path, capsys) -> None:
-    county(tmp_path, 1_500)
     page = tmp_path / "forecast.html"
     command = ["budget", "topdown", str(tmp_path / "settings.toml"), "--forecast", str(page)]
     assert main([*command, "--replicates", "1"]) == 0
@@ -81,10 +74,10 @@ def test_the_page_has_every_level_and_spends_nothing(tmp_path: Path, capsys) -> 
         ("privacy.infinite=true", "discrete Gaussian noise only"),
     ],
 )
+@pytest.mark.usefixtures("settings")
 def test_what_cannot_be_forecast_is_refused(
     override: str, sentence: str, tmp_path: Path, capsys
 ) -> None:
-    county(tmp_path, 1_500)
     page = tmp_path / "forecast.html"
     command = ["budget", "topdown", str(tmp_path / "settings.toml"), "--forecast", str(page)]
     assert main([*command, "--replicates", "1", "--set", override]) == 2
