@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.texts import texts_of
 
 CHUNK = 1 << 19
 """Rows per step where text is made, so that the wide intermediate arrays stay small."""
@@ -159,12 +161,11 @@ def digits(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def as_text(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """(n,) object array of str: the concatenation of bytes arrays, element by element."""
-    n = len(parts[0])
-    text = np.empty(n, dtype=object)
-    for start in range(0, n, CHUNK):
+    """(n,) `Texts`: the concatenation of arrays of ASCII bytes, element by element."""
+    texts = []
+    for start in range(0, len(parts[0]), CHUNK):
         joined = parts[0][start : start + CHUNK]
         for part in parts[1:]:
             joined = np.strings.add(joined, part[start : start + CHUNK])
-        text[start : start + CHUNK] = joined.astype(f"U{joined.dtype.itemsize}").tolist()
-    return text
+        texts.append(pa.array(joined).cast(pa.string()))
+    return texts_of(pa.chunked_array(texts, pa.string()))

@@ -65,6 +65,14 @@ class Texts:
         for start in range(0, len(self), _AT_ONCE):
             yield from self._array.slice(start, _AT_ONCE).to_pylist()
 
+    def __eq__(self, other: object) -> Any:
+        return np.asarray(self) == other
+
+    def __ne__(self, other: object) -> Any:
+        return np.asarray(self) != other
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         texts = _objects(self._array)
         return texts if dtype is None else texts.astype(dtype, copy=False)
@@ -84,7 +92,7 @@ _AT_ONCE = 1 << 16
 def texts_of(array: pa.Array) -> np.ndarray:
     """Arrow's texts as what a spine holds; the type is that of what they are used like."""
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
+        array = pa.concat_arrays([pa.array([], array.type), *array.chunks])
     if array.null_count:
         raise ValueError("a column of texts has gaps")
     return cast("np.ndarray", Texts(pc.cast(array, pa.string())))

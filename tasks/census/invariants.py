@@ -62,6 +62,20 @@ def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
         pq.write_table(pa.Table.from_pandas(invariants, preserve_index=False), part)
 
 
+def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of both frames whose blocks can hold somebody, from the files; see `inhabitable`.
+
+    Memory is that of these rows and of one file.
+    """
+    counts = pq.read_table(invariants, columns=["housing_units", *FACILITY_COLUMNS])
+    used = np.zeros(len(counts), dtype=bool)
+    for column in counts.columns:
+        used |= column.to_numpy() != 0
+    rows = pa.array(used)
+    counts = counts.filter(rows).to_pandas()
+    return pq.read_table(geography).filter(rows).to_pandas(), counts
+
+
 def read_invariants(path: Path, *, with_geocodes: bool = True) -> pd.DataFrame:
     """Read what `write_invariants` wrote, with the counts alone if no geocodes are needed."""
     columns = None if with_geocodes else ["housing_units", *FACILITY_COLUMNS]

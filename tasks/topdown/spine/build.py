@@ -33,6 +33,7 @@ from spineflow.tasks.census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
     read_geography,
+    read_inhabitable,
     read_invariants,
 )
 from spineflow.tasks.census.recodes import CodeSet
@@ -112,9 +113,15 @@ def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe:
     The shards come last: where they are, all is.
     """
     folder = spine_folder(run, universe)
-    geography = read_geography(geography_file(run))
-    invariants = read_invariants(invariants_file(run))
+    if settings.is_declared:
+        geography, invariants = (
+            read_geography(geography_file(run)),
+            read_invariants(invariants_file(run)),
+        )
+    else:
+        geography, invariants = read_inhabitable(geography_file(run), invariants_file(run))
     spine = universe_spine(settings, universe, geography, invariants)
+    del geography, invariants
     write_spine(spine, folder)
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
     shards = cut_spine(spine, schema, budget, on_demand=settings.is_on_demand(universe))
@@ -306,8 +313,12 @@ def _inhabited(
 ) -> tuple[pd.DataFrame, np.ndarray | None]:
     """Blocks that can hold somebody, and for persons their facilities by type."""
     used = inhabitable(invariants)
-    facilities = invariants.loc[used, list(FACILITY_COLUMNS)].to_numpy()
-    return geography[used].reset_index(drop=True), facilities if universe == "persons" else None
+    facilities = None
+    if universe == "persons":
+        facilities = invariants.loc[used, list(FACILITY_COLUMNS)].to_numpy()
+    if used.all():
+        return geography, facilities
+    return geography[used].reset_index(drop=True), facilities
 
 
 @contextmanager

@@ -13,6 +13,12 @@ from spineflow.geography.generate import AIAN_RANGES, NationalSizes, generate_ge
 from spineflow.geography.levels import Spine
 from spineflow.geography.spine import SpineRules, build_spine
 from spineflow.geography.texts import Texts
+from spineflow.tasks.census.invariants import (
+    block_invariants,
+    inhabitable,
+    read_inhabitable,
+    write_invariants,
+)
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.spine.files import (
     ARRAYS,
@@ -157,3 +163,21 @@ def test_a_cycle_is_refused(spine: Spine, tmp_path: Path) -> None:
     geounits.to_parquet(tmp_path / GEOUNITS)
     with pytest.raises(InputRefused, match="is its own ancestor"):
         read_spine(tmp_path)
+
+
+def test_blocks_that_can_hold_somebody_are_read_from_the_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    code = pd.Series([f"{number:016d}" for number in range(40)], dtype="str")
+    geography = pd.DataFrame({"block_geocode": code, "PLACEFP": code.str[-5:]})
+    unit_block = rng.integers(0, 40, 30)
+    invariants = block_invariants(code, unit_block, rng.integers(0, 8, 30))
+    write_invariants(tmp_path / "invariants.parquet", invariants)
+    geography.to_parquet(tmp_path / "geography.parquet", index=False)
+    blocks, counts = read_inhabitable(
+        tmp_path / "geography.parquet", tmp_path / "invariants.parquet"
+    )
+    used = inhabitable(invariants)
+    assert 0 < used.sum() < len(used)
+    pd.testing.assert_frame_equal(blocks, geography[used].reset_index(drop=True))
+    expected = invariants[used].reset_index(drop=True).drop(columns="block_geocode")
+    pd.testing.assert_frame_equal(counts, expected)
