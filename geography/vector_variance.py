@@ -69,6 +69,8 @@ class VectorEstimate:
     steps: tuple[_Step, ...]
     largest: float
     """Variance from which a total is not determined."""
+    below_root: np.ndarray
+    """(k, k) the covariances of the root's children, added up; zeros where it has none."""
 
     def variances(self, entity: np.ndarray, n_entities: int, weights: np.ndarray) -> np.ndarray:
         """(n_entities,) variances of `weights` (k,) times each entity's vector.
@@ -81,7 +83,10 @@ class VectorEstimate:
         p = (self.block_covariance @ weights)[self.block_code]
         q = p @ weights
         rounding = ROUNDING * np.bincount(entity, q, minlength=n_entities + 1)
-        offsets = np.arange(len(entity) + 1, dtype=np.int64)
+        # Blocks without any of what is asked for add nothing, here and above.
+        has_any = (q != 0) | p.any(axis=1)
+        offsets = np.append(0, np.cumsum(has_any))
+        entity, p, q = entity[has_any], p[has_any], q[has_any]
         for step in self.steps:
             offsets, entity, p, q = _fold(
                 step.offsets,
@@ -107,6 +112,7 @@ def vector_estimate(
     *,
     known_sums: np.ndarray | None = None,
     known_at: str = "State",
+    beside: np.ndarray | None = None,
 ) -> VectorEstimate:
     """The estimate from measurements of every geolevel.
 
@@ -116,11 +122,14 @@ def vector_estimate(
             elsewhere its vector is known to be zero.
         known_sums: (n,) a number for each geounit of the geolevel `known_at`; the sum over all
             k and over the geounits of the same number is known exactly. None where nothing is.
+        beside: (k, k) `below_root` of the rest of a larger spine of which this one is a part, whose
+            `precision` is then `handed_down` in the larger spine. None for a whole spine.
 
     Example: two children of one parent, k = 1 and precision 1 everywhere: one child's total has
     the variance 2/3; if the parent's is known, 1/2.
     """
-    precision = _handed_down(spine, precision)
+    if beside is None:
+        precision = handed_down(spine, precision)
     matrices = precision[-1].matrices
     scale = max(float(np.abs(level.matrices).max(initial=0.0)) for level in precision)
     n_types = possible.shape[1]
@@ -135,6 +144,7 @@ def vector_estimate(
         ]
     )
     steps: list[_Step] = []
+    below_root = np.zeros((n_types, n_types))
     below, code = covariance, block_code
     for depth in range(len(spine.geolevels) - 2, -1, -1):
         level, children = spine.geolevels[depth], spine.geolevels[depth + 1]
@@ -147,14 +157,20 @@ def vector_estimate(
             order = np.arange(len(children))
             offsets = child_offsets(children.parent, len(level))
         information = precision[depth].matrices[precision[depth].code]
-        step, below, code = _measured(below, code, offsets, order, information)
+        total = _sums(below, code, offsets, order)
+        if depth == 0:
+            below_root = total[0]
+            total = total if beside is None else total + beside
+        step, below, code = _measured(total, offsets, order, information)
         steps.append(step)
     if spine.geolevels[0].name == known_at and known_sums is not None:
         steps.append(_known(below, code, known_sums)[0])
-    return VectorEstimate(covariance, block_code, tuple(steps), LARGEST_VARIANCE / scale)
+    return VectorEstimate(
+        covariance, block_code, tuple(steps), LARGEST_VARIANCE / scale, below_root
+    )
 
 
-def _handed_down(spine: Spine, precision: Sequence[VectorPrecision]) -> list[VectorPrecision]:
+def handed_down(spine: Spine, precision: Sequence[VectorPrecision]) -> list[VectorPrecision]:
     """The same information, with that of every only child's parent given to the child.
 
     Their vectors are the same, and a bypass can leave all of it with the parent; but the recursion
@@ -187,14 +203,13 @@ def _block_covariance(information: np.ndarray, possible: np.ndarray, scale: floa
 
 
 def _measured(
-    below: np.ndarray,
-    code: np.ndarray,
+    total: np.ndarray,
     offsets: np.ndarray,
     order: np.ndarray,
     information: np.ndarray,
 ) -> tuple[_Step, np.ndarray, np.ndarray]:
-    """The step to parents with these information matrices, and the parents' covariances."""
-    total = _sums(below, code, offsets, order)
+    """The step to parents with these information matrices, and the parents' covariances; `total`
+    (n_parents, k, k) are those of their children, added up."""
     gain = np.empty_like(total)
     identity = np.eye(total.shape[1])
     for start in range(0, len(total), GEOUNITS_PER_STEP):

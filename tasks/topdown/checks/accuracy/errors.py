@@ -7,7 +7,7 @@ facility) are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +54,8 @@ class Pairs:
     released: np.ndarray
     predicted_variance: np.ndarray
 
-    def where(self, mask: np.ndarray) -> Pairs:
-        """Those of a mask."""
+    def where(self, mask: np.ndarray | tuple[np.ndarray, int]) -> Pairs:
+        """Those of a mask, or of positions."""
         return Pairs(self.truth[mask], self.released[mask], self.predicted_variance[mask])
 
 
@@ -73,26 +73,106 @@ def statistics(pairs: Pairs) -> dict[str, float]:
     false_zeros : share of the true counts above 0 that are released as 0.
     false_positives : share of the true counts of 0 that are released as more.
     """
-    error = pairs.released - pairs.truth
-    absolute = np.abs(error)
-    has_any = pairs.truth > 0
-    percent = 100 * absolute[has_any] / pairs.truth[has_any]
+    return figures_of([Tally.of(pairs)])
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What the figures of some pairs are made of; those of more pairs are made of several.
+
+    The errors are told by how many pairs have each.
+    """
+
+    errors: np.ndarray
+    """(n,) the distinct errors, ascending."""
+    counts: np.ndarray
+    """(n,) how many pairs have them."""
+    n_with_any: int
+    """Pairs whose true count is not 0."""
+    percent: float
+    """Absolute errors of these in percent of the true count, added up."""
+    beyond_percent: tuple[int, ...]
+    false_zeros: int
+    false_positives: int
+    variance: float
+    """Predicted variances, added up."""
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Tally:
+        """Of pairs."""
+        errors, counts = np.unique(pairs.released - pairs.truth, return_counts=True)
+        has_any = pairs.truth > 0
+        truth, released = pairs.truth[has_any], pairs.released[has_any]
+        percent = 100 * np.abs(released - truth) / truth
+        return cls(
+            errors,
+            counts,
+            len(truth),
+            float(percent.sum()),
+            tuple(int((percent > limit).sum()) for limit in PERCENT_THRESHOLDS),
+            int((released == 0).sum()),
+            int((pairs.released[~has_any] > 0).sum()),
+            float(pairs.predicted_variance.sum()),
+        )
+
+
+def figures_of(tallies: Sequence[Tally]) -> dict[str, float]:
+    """The `statistics` of all pairs of some tallies."""
+    errors, where = np.unique(np.concatenate([own.errors for own in tallies]), return_inverse=True)
+    counts = np.bincount(
+        where, np.concatenate([own.counts for own in tallies]), minlength=len(errors)
+    ).astype(np.int64)
+    n, n_with_any = int(counts.sum()), sum(own.n_with_any for own in tallies)
+    absolute, where = np.unique(np.abs(errors), return_inverse=True)
+    of_absolute = np.bincount(where, counts, minlength=len(absolute)).astype(np.int64)
+    variance = sum(own.variance for own in tallies)
+    squares = float((counts * errors.astype(np.float64) ** 2).sum())
     figures = {
-        "pairs": len(error),
-        "mean_absolute_error": _mean(absolute),
-        "root_mean_square_error": float(np.sqrt(_mean(error.astype(np.float64) ** 2))),
-        "predicted_standard_deviation": float(np.sqrt(_mean(pairs.predicted_variance))),
-        "bias": _mean(error),
-        "mean_absolute_percent_error": _mean(percent),
-        "largest": float(absolute.max(initial=0)) if len(error) else np.nan,
+        "pairs": n,
+        "mean_absolute_error": _share(int((of_absolute * absolute).sum()), n),
+        "root_mean_square_error": float(np.sqrt(_share(squares, n))),
+        "predicted_standard_deviation": float(np.sqrt(_share(variance, n))),
+        "bias": _share(int((counts * errors).sum()), n),
+        "mean_absolute_percent_error": _share(sum(own.percent for own in tallies), n_with_any),
+        "largest": float(absolute[-1]) if n else np.nan,
     }
-    figures |= _quantiles("absolute", absolute, ABSOLUTE_QUANTILES)
-    figures |= _quantiles("error", error, ERROR_QUANTILES)
-    figures |= {f"beyond_{limit}": _mean(absolute > limit) for limit in ABSOLUTE_THRESHOLDS}
-    figures |= {f"beyond_{limit}_percent": _mean(percent > limit) for limit in PERCENT_THRESHOLDS}
-    figures["false_zeros"] = _mean(pairs.released[has_any] == 0)
-    figures["false_positives"] = _mean(pairs.released[~has_any] > 0)
+    figures |= _quantiles("absolute", absolute, of_absolute, ABSOLUTE_QUANTILES)
+    figures |= _quantiles("error", errors, counts, ERROR_QUANTILES)
+    for limit in ABSOLUTE_THRESHOLDS:
+        figures[f"beyond_{limit}"] = _share(int(of_absolute[absolute > limit].sum()), n)
+    for i, limit in enumerate(PERCENT_THRESHOLDS):
+        beyond = sum(own.beyond_percent[i] for own in tallies)
+        figures[f"beyond_{limit}_percent"] = _share(beyond, n_with_any)
+    figures["false_zeros"] = _share(sum(own.false_zeros for own in tallies), n_with_any)
+    positives = sum(own.false_positives for own in tallies)
+    figures["false_positives"] = _share(positives, n - n_with_any)
     return figures
+
+
+@dataclass(frozen=True, eq=False)
+class LargestGroups:
+    """Of entities whose true population is large: by how many points the share of the group that
+    is truly largest is missed, and whether that is within the criterion, `(n,)` each."""
+
+    points: np.ndarray
+    is_within: np.ndarray
+
+    @classmethod
+    def of(cls, truth: np.ndarray, released: np.ndarray) -> LargestGroups:
+        """From counts `(n_entities, n_groups)` of groups that partition the population."""
+        population = truth.sum(axis=1)
+        is_large = population >= CRITERION_SIZE
+        truth, released, population = truth[is_large], released[is_large], population[is_large]
+        row, largest = np.arange(len(truth)), truth.argmax(axis=1)
+        of_largest, of_truth = released[row, largest], truth[row, largest]
+        released_population = released.sum(axis=1)
+        # Crosswise products keep the comparison in integers.
+        difference = np.abs(of_largest * population - of_truth * released_population)
+        whole = released_population * population
+        is_within = (100 * difference <= CRITERION_POINTS * whole) & (released_population > 0)
+        points = np.full(len(truth), np.inf)
+        np.divide(100 * difference, whole, out=points, where=whole > 0)
+        return cls(points, is_within)
 
 
 def redistricting_criterion(truth: np.ndarray, released: np.ndarray) -> dict[str, float | bool]:
@@ -109,36 +189,45 @@ def redistricting_criterion(truth: np.ndarray, released: np.ndarray) -> dict[str
         entities (of that size), share_within (NaN without any), difference_q95 (the points within
         which 95 percent of them are), met (true without any).
     """
-    population = truth.sum(axis=1)
-    is_large = population >= CRITERION_SIZE
-    truth, released, population = truth[is_large], released[is_large], population[is_large]
-    row, largest = np.arange(len(truth)), truth.argmax(axis=1)
-    of_largest, of_truth = released[row, largest], truth[row, largest]
-    released_population = released.sum(axis=1)
-    # Crosswise products keep the comparison in integers.
-    difference = np.abs(of_largest * population - of_truth * released_population)
-    whole = released_population * population
-    is_within = (100 * difference <= CRITERION_POINTS * whole) & (released_population > 0)
-    points = np.full(len(truth), np.inf)
-    np.divide(100 * difference, whole, out=points, where=whole > 0)
-    share_within = _mean(is_within)
+    return criterion_of([LargestGroups.of(truth, released)])
+
+
+def criterion_of(parts: Sequence[LargestGroups]) -> dict[str, float | bool]:
+    """The `redistricting_criterion` of all entities of some parts."""
+    points = np.concatenate([part.points for part in parts])
+    is_within = np.concatenate([part.is_within for part in parts])
+    share_within = _share(int(is_within.sum()), len(is_within))
     return {
-        "entities": len(truth),
+        "entities": len(points),
         "share_within": share_within,
         "difference_q95": float(np.quantile(points, CRITERION_SHARE, method="inverted_cdf"))
         if len(points)
         else np.nan,
-        "met": bool(len(truth) == 0 or share_within >= CRITERION_SHARE),
+        "met": bool(len(points) == 0 or share_within >= CRITERION_SHARE),
     }
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(np.mean(values)) if len(values) else np.nan
+def _share(total: float, n: int) -> float:
+    return float(total / n) if n else np.nan
 
 
-def _quantiles(name: str, values: np.ndarray, quantiles: tuple[float, ...]) -> Mapping[str, float]:
-    found = np.quantile(values, quantiles) if len(values) else [np.nan] * len(quantiles)
-    return {
-        f"{name}_q{round(100 * q):02d}": float(value)
-        for q, value in zip(quantiles, found, strict=True)
-    }
+def _quantiles(
+    name: str, values: np.ndarray, counts: np.ndarray, quantiles: tuple[float, ...]
+) -> Mapping[str, float]:
+    """Quantiles, between the values where they fall between two, of ascending values that stand
+    `counts` times each."""
+    ends = np.cumsum(counts)
+    found = {}
+    for quantile in quantiles:
+        key = f"{name}_q{round(100 * quantile):02d}"
+        if not len(values):
+            found[key] = np.nan
+            continue
+        place = quantile * (int(ends[-1]) - 1)
+        below = int(np.floor(place))
+        low, high = (
+            float(values[np.searchsorted(ends, min(at, int(ends[-1]) - 1), side="right")])
+            for at in (below, below + 1)
+        )
+        found[key] = low + (high - low) * (place - below)
+    return found

@@ -1,13 +1,16 @@
 """The figures of the accuracy report, computed from the confidential truth and the release.
 
 Everything read and written here is confidential: the histograms, and the errors that follow from
-them. Memory is that of the block histograms and of one quantity's answers for every block.
+them. Large spines are compared stretch by stretch, and what is added up of a stretch is how often
+each error comes: memory is that of a stretch's histograms and of one quantity's answers for its
+blocks, beside the spine and the codes of all blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.geography.levels import Spine
 from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.histograms import read_histogram
+from spineflow.tasks.census.histograms import read_histogram, sum_histogram
 from spineflow.tasks.census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
@@ -30,30 +32,39 @@ from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.topdown.checks.accuracy.errors import (
     ALL_ANSWERS,
     ALL_SIZES,
+    LargestGroups,
     Pairs,
-    redistricting_criterion,
+    Tally,
+    criterion_of,
+    figures_of,
     size_class_names,
     size_classes,
-    statistics,
 )
 from spineflow.tasks.topdown.checks.accuracy.levels import (
     EntityLevel,
     declared_entity_levels,
-    entity_levels,
+    stretched_levels,
 )
 from spineflow.tasks.topdown.checks.accuracy.quantities import (
-    Answer,
     Quantity,
     answer_matrix,
     quantities_of,
     redistricting_groups,
+)
+from spineflow.tasks.topdown.checks.accuracy.stretches import (
+    STATE,
+    Stretch,
+    predictions_of,
+    states_of,
+    stretches_of,
 )
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
 from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
 from spineflow.tasks.topdown.estimation.estimate import ShardConstraints, ShardInput
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.release.declared_files import area_estimates
-from spineflow.tasks.topdown.release.microdata import read_block_estimates
+from spineflow.tasks.topdown.release.microdata import PlacedBlocks
+from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.families import structural_zeros
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -78,24 +89,29 @@ class AccuracyFigures:
 
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
     """Compare the estimates of every universe with the truth."""
-    geography = read_geography(geography_file(run))
-    if not settings.is_declared:
-        invariants = read_invariants(invariants_file(run))
-        used = inhabitable(invariants)
-        geography = geography[used].reset_index(drop=True)
-        invariants = invariants[used].reset_index(drop=True)
     errors: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
+    census = settings.compiled_census
     for universe in settings.run.universes:
-        if settings.is_declared:
-            compared = _declared(run, settings, universe, geography)
-        else:
-            compared = _compared(run, settings, universe, geography, invariants)
         measured = settings.budget_of(universe).query_shares.values()
         queries = [name for shares in measured for name in shares]
-        for quantity in quantities_of(compared.schema, settings.compiled_census, queries):
-            errors += _errors(compared, quantity)
-        criterion += _criterion(compared, settings.compiled_census)
+        quantities = quantities_of(settings.schema_of(universe), census, queries)
+        if settings.is_declared:
+            areas = read_geography(geography_file(run))
+            parts = iter([_declared(run, settings, universe, areas)])
+        else:
+            parts = _compared(run, settings, universe, quantities)
+        tallies: dict[tuple[str, str], _LevelTallies] = {}
+        groups: dict[tuple[str, str], _LevelGroups] = {}
+        for compared in parts:
+            for quantity in quantities:
+                _add_errors(compared, quantity, tallies)
+            _add_groups(compared, census, groups)
+        for quantity in quantities:
+            for (name, _), of_level in tallies.items():
+                if name == quantity.name:
+                    errors += of_level.rows(universe, quantity)
+        criterion += [own.row() for own in groups.values()]
     return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
 
 
@@ -116,7 +132,7 @@ def read_figures(run: RunDirectory) -> AccuracyFigures | None:
 
 @dataclass(frozen=True, eq=False)
 class _Compared:
-    """A universe's truth and release, block by block in the order of the spine."""
+    """A universe's truth and release, block by block in the order of a spine or of a stretch."""
 
     schema: Schema
     truth: sparse.csr_array
@@ -130,46 +146,67 @@ class _Compared:
 
 
 def _compared(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    universe: str,
-    geography: pd.DataFrame,
-    invariants: pd.DataFrame,
-) -> _Compared:
+    run: RunDirectory, settings: TopdownSettings, universe: str, quantities: Sequence[Quantity]
+) -> Iterator[_Compared]:
+    """A universe, stretch by stretch."""
     schema, spine = settings.schema_of(universe), read_spine(spine_folder(run, universe))
-    truth = read_histogram(run.histogram(universe), spine.block_geocode, n_cells=schema.n_cells)
     columns = ["housing_units"]
     typed = settings.compiled_census.universes[universe].bounded_attribute(schema)
     if typed is not None:
         columns += FACILITY_COLUMNS
-    can_have = invariants[columns].iloc[spine.block_row].to_numpy() > 0
+    invariants = read_invariants(invariants_file(run), with_geocodes=False)
+    used = inhabitable(invariants)
+    can_have = (invariants[columns].to_numpy() > 0)[used][spine.block_row]
+    del invariants
     if universe == "persons" and len(columns) == 1:
         can_have = np.ones_like(can_have)
     type_of_cell = np.zeros(schema.n_cells, dtype=np.int64)
     if typed is not None:
         type_of_cell = schema.levels(typed)
     known = None
-    if universe == "persons" and not settings.blocks_only and "State" in spine.names:
-        states = [geocode[-2:] for geocode in spine.geolevel("State").geocode]
-        known = "State", np.unique(states, return_inverse=True)[1]
-    return _Compared(
-        schema,
-        truth,
-        _block_estimates(run, spine, schema),
-        entity_levels(spine, geography),
-        can_have,
-        type_of_cell,
-        Prediction(
-            schema=schema,
-            budget=settings.budget_of(universe),
-            spine=spine,
-            can_have=can_have if universe == "persons" else np.ones_like(can_have),
-            type_of_cell=type_of_cell,
-            forbidden=structural_zeros(settings, universe),
-            known=known,
-            block_totals_known=universe == "units",
-        ),
+    if universe == "persons" and not settings.blocks_only and STATE in spine.names:
+        known = STATE, states_of(spine)
+    prediction = Prediction(
+        schema=schema,
+        budget=settings.budget_of(universe),
+        spine=spine,
+        can_have=can_have if universe == "persons" else np.ones_like(can_have),
+        type_of_cell=type_of_cell,
+        forbidden=structural_zeros(settings, universe),
+        known=known,
+        block_totals_known=universe == "units",
     )
+    stretches = stretches_of(spine)
+    asked = prediction.components([answer for own in quantities for answer in own.answers])
+    predictions = predictions_of(prediction, stretches, asked)
+    codes = pq.read_table(geography_file(run), columns=["block_geocode", *COLUMNS.values()])
+    geography = codes.filter(pa.array(used)).to_pandas()
+    del codes
+    levels = stretched_levels(spine, [own.spine for own in stretches], geography)
+    placed = PlacedBlocks.read(run, universe)
+    for stretch, of_stretch, predicted in zip(stretches, levels, predictions, strict=True):
+        n = stretch.spine.n_blocks
+        truth = sum_histogram(
+            run.histogram(universe),
+            stretch.spine.block_geocode,
+            np.arange(n),
+            n_groups=n,
+            n_cells=schema.n_cells,
+            among_others=n < spine.n_blocks,
+        )
+        released = _block_estimates(
+            placed.estimates(run, universe, stretch.blocks), stretch, schema
+        )
+        # Other stretches have a copy of their own: what a prediction keeps is dropped with it.
+        yield _Compared(
+            schema,
+            truth,
+            released,
+            of_stretch,
+            can_have[stretch.blocks],
+            type_of_cell,
+            replace(predicted),
+        )
 
 
 def _declared(
@@ -229,54 +266,86 @@ def _known_sums(
     return np.concatenate(units)
 
 
-def _block_estimates(run: RunDirectory, spine: Spine, schema: Schema) -> sparse.csr_array:
-    table = read_block_estimates(run.root, schema.universe)
-    row = pd.Index(spine.block_geocode).get_indexer(table["block_geocode"].to_numpy())
-    where = (row, table["cell"].to_numpy())
-    shape = (spine.n_blocks, schema.n_cells)
-    return sparse.csr_array((table["count"].to_numpy(), where), shape=shape)
+def _block_estimates(table: pa.Table, stretch: Stretch, schema: Schema) -> sparse.csr_array:
+    row = pd.Index(stretch.spine.block_geocode).get_indexer(table["block_geocode"].to_numpy())
+    inside = row >= 0
+    where = (row[inside], table["cell"].to_numpy()[inside])
+    shape = (stretch.spine.n_blocks, schema.n_cells)
+    return sparse.csr_array((table["count"].to_numpy()[inside], where), shape=shape)
 
 
-def _errors(compared: _Compared, quantity: Quantity) -> Iterator[dict]:
+@dataclass(frozen=True, eq=False)
+class _LevelTallies:
+    """The errors of a quantity at one level, by answer and size class."""
+
+    level: str
+    on_spine: bool
+    entities: np.ndarray
+    """(n_classes,) entities of each class that have a pair."""
+    tallies: dict[tuple[int, int], list[Tally]]
+    """By answer and class."""
+
+    def rows(self, universe: str, quantity: Quantity) -> Iterator[dict]:
+        """The rows of `AccuracyFigures.errors`."""
+        head = {
+            "universe": universe,
+            "quantity": quantity.name,
+            "level": self.level,
+            "on_spine": self.on_spine,
+        }
+        for number, name in ((None, ALL_SIZES), *enumerate(size_class_names())):
+            entities = int(self.entities.sum() if number is None else self.entities[number])
+            if entities:
+                chosen = [own for (_, c), own in self.tallies.items() if number in (None, c)]
+                row = {"answer": ALL_ANSWERS, "size_class": name, "entities": entities}
+                yield head | row | figures_of(list(chain(*chosen)))
+        if len(quantity.answers) == 1:
+            return
+        for column, answer in enumerate(quantity.answers):
+            chosen = [own for (a, _), own in self.tallies.items() if a == column]
+            if chosen:
+                figures = figures_of(list(chain(*chosen)))
+                row = {
+                    "answer": answer.label,
+                    "size_class": ALL_SIZES,
+                    "entities": figures["pairs"],
+                }
+                yield head | row | figures
+
+
+def _add_errors(
+    compared: _Compared, quantity: Quantity, tallies: dict[tuple[str, str], _LevelTallies]
+) -> None:
+    """Add the errors of a quantity at every level, by quantity and level."""
     matrix = answer_matrix(quantity.answers, compared.schema)
     truth, released = (
         (counts @ matrix).toarray() for counts in (compared.truth, compared.released)
     )
     size = np.asarray(compared.truth.sum(axis=1)).reshape(-1, 1)
-    possible = _possible(compared, quantity)
+    possible = _possible(compared, quantity).astype(np.int64)
+    n_classes = len(size_class_names())
     for level in compared.levels:
-        is_pair = level.sums(possible.astype(np.int64)) > 0
+        of_level = tallies.setdefault(
+            (quantity.name, level.name),
+            _LevelTallies(level.name, level.on_spine, np.zeros(n_classes, dtype=np.int64), {}),
+        )
+        if not level.n_entities:
+            continue
+        is_pair = level.sums(possible) > 0
         pairs = Pairs(
             level.sums(truth),
             level.sums(released),
             compared.prediction.variances(level, quantity.answers),
         )
-        head = {
-            "universe": compared.schema.universe,
-            "quantity": quantity.name,
-            "level": level.name,
-            "on_spine": level.on_spine,
-        }
         classes = size_classes(level.sums(size)[:, 0])
-        for size_class, name in ((None, ALL_SIZES), *enumerate(size_class_names())):
-            of_class = is_pair if size_class is None else is_pair & (classes == size_class)[:, None]
-            entities = int(of_class.any(axis=1).sum())
-            if entities:
-                row = {"answer": ALL_ANSWERS, "size_class": name, "entities": entities}
-                yield head | row | statistics(pairs.where(of_class))
-        if len(quantity.answers) > 1:
-            yield from _by_answer(head, quantity.answers, pairs, is_pair)
-
-
-def _by_answer(
-    head: dict, answers: Sequence[Answer], pairs: Pairs, is_pair: np.ndarray
-) -> Iterator[dict]:
-    for column, answer in enumerate(answers):
-        mask = np.zeros_like(is_pair)
-        mask[:, column] = is_pair[:, column]
-        if mask.any():
-            row = {"answer": answer.label, "size_class": ALL_SIZES, "entities": int(mask.sum())}
-            yield head | row | statistics(pairs.where(mask))
+        for number in np.unique(classes).tolist():
+            rows = np.flatnonzero(classes == number)
+            of_level.entities[number] += int(is_pair[rows].any(axis=1).sum())
+            for column in range(len(quantity.answers)):
+                chosen = rows[is_pair[rows, column]], column
+                if len(chosen[0]):
+                    own = of_level.tallies.setdefault((column, number), [])
+                    own.append(Tally.of(pairs.where(chosen)))
 
 
 def _possible(compared: _Compared, quantity: Quantity) -> np.ndarray:
@@ -289,7 +358,22 @@ def _possible(compared: _Compared, quantity: Quantity) -> np.ndarray:
     return (compared.can_have.astype(np.int64) @ (counted.toarray() > 0)) > 0
 
 
-def _criterion(compared: _Compared, census: Census) -> Iterator[dict]:
+@dataclass(frozen=True, eq=False)
+class _LevelGroups:
+    """The largest groups of a population's entities of a level, by stretch."""
+
+    head: dict[str, Any]
+    parts: list[LargestGroups]
+
+    def row(self) -> dict[str, Any]:
+        """The row of `AccuracyFigures.criterion`."""
+        return self.head | criterion_of(self.parts)
+
+
+def _add_groups(
+    compared: _Compared, census: Census, found: dict[tuple[str, str], _LevelGroups]
+) -> None:
+    """Add the largest groups of every population, by population and level."""
     for population, groups in redistricting_groups(compared.schema, census).items():
         matrix = answer_matrix(groups, compared.schema)
         truth, released = (
@@ -298,4 +382,5 @@ def _criterion(compared: _Compared, census: Census) -> Iterator[dict]:
         )
         for level in compared.levels:
             head = {"population": population, "level": level.name, "on_spine": level.on_spine}
-            yield head | redistricting_criterion(level.sums(truth), level.sums(released))
+            own = found.setdefault((population, level.name), _LevelGroups(head, []))
+            own.parts.append(LargestGroups.of(level.sums(truth), level.sums(released)))

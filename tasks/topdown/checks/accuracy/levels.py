@@ -7,11 +7,12 @@ on no spine, and nothing about them is uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.entities import entities
@@ -34,10 +35,10 @@ class EntityLevel:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """(n_entities, n) sums of the blocks' `values` (n_blocks, n)."""
-        inside = self.entity >= 0
-        sums = np.zeros((self.n_entities, values.shape[1]), dtype=values.dtype)
-        np.add.at(sums, self.entity[inside], values[inside])
-        return sums
+        inside = np.flatnonzero(self.entity >= 0)
+        ones = np.ones(inside.size, dtype=values.dtype)
+        where = (ones, (self.entity[inside], inside))
+        return sparse.csr_array(where, (self.n_entities, len(self.entity))) @ values
 
 
 def entity_levels(spine: Spine, geography: pd.DataFrame) -> tuple[EntityLevel, ...]:
@@ -45,17 +46,43 @@ def entity_levels(spine: Spine, geography: pd.DataFrame) -> tuple[EntityLevel, .
 
     `geography` is the geography frame of the spine's blocks, in the order of its rows.
     """
-    frame = geography.iloc[spine.block_row].reset_index(drop=True)
-    geounits = {level.name: spine.ancestors(level.name) for level in spine.geolevels}
-    matched = set()
-    levels = []
-    for level in SUMMARY_LEVELS.values():
-        entity = entities_of(frame, level).block_entity
-        same = [name for name, other in geounits.items() if _is_same_partition(entity, other)]
-        matched |= set(same)
-        levels.append(EntityLevel(level.name, bool(same), entity, int(entity.max(initial=-1)) + 1))
-    levels += _own_levels(spine, geounits, matched)
-    return tuple(level for level in levels if level.n_entities)
+    return stretched_levels(spine, [spine], geography)[0]
+
+
+def stretched_levels(
+    whole: Spine, stretches: Sequence[Spine], geography: pd.DataFrame
+) -> list[tuple[EntityLevel, ...]]:
+    """All levels of a spine by the stretches that it is cut into between states: the same ones of
+    each, with the entities that lie in it."""
+    entities: list[list[np.ndarray]] = []
+    same = {(level.name, own.name) for level in SUMMARY_LEVELS.values() for own in whole.geolevels}
+    for spine in stretches:
+        frame = geography.iloc[spine.block_row].reset_index(drop=True)
+        entities.append([])
+        for level in SUMMARY_LEVELS.values():
+            entity = entities_of(frame, level).block_entity
+            entities[-1].append(entity.astype(np.int32))
+            for name in [own for of_level, own in same if of_level == level.name]:
+                if not _is_same_partition(entity, spine.ancestors(name)):
+                    same.remove((level.name, name))
+    matched = {name for _, name in same}
+    on_spine = {name for name, _ in same}
+    found = []
+    for spine, of_stretch in zip(stretches, entities, strict=True):
+        levels = [
+            EntityLevel(level.name, level.name in on_spine, entity, int(entity.max(initial=-1)) + 1)
+            for level, entity in zip(SUMMARY_LEVELS.values(), of_stretch, strict=True)
+        ]
+        geounits = {
+            level.name: spine.ancestors(level.name)
+            for level in whole.geolevels
+            if level.name not in matched and len(level) > 1
+        }
+        found.append((*levels, *_own_levels(spine, geounits, matched, whole)))
+    held = [any(of_all[i].n_entities for of_all in found) for i in range(len(found[0]))]
+    return [
+        tuple(level for level, is_held in zip(own, held, strict=True) if is_held) for own in found
+    ]
 
 
 def declared_entity_levels(
@@ -74,15 +101,15 @@ def declared_entity_levels(
         same = [own for own, place in geounits.items() if _is_same_partition(entity, place)]
         matched |= set(same)
         levels.append(EntityLevel(name, bool(same), entity, len(codes)))
-    return (*levels, *_own_levels(spine, geounits, matched))
+    return (*levels, *_own_levels(spine, geounits, matched, spine))
 
 
 def _own_levels(
-    spine: Spine, geounits: Mapping[str, np.ndarray], matched: Set[str]
+    spine: Spine, geounits: Mapping[str, np.ndarray], matched: Set[str], whole: Spine
 ) -> Iterator[EntityLevel]:
-    """The geolevels of a spine that are no summary levels, but for a single geounit."""
+    """The geolevels of a spine that are no summary levels, but for a single geounit of all."""
     for name, position in geounits.items():
-        if name not in matched and len(spine.geolevel(name)) > 1:
+        if name not in matched and len(whole.geolevel(name)) > 1:
             label = f"{name.replace('_', ' ').lower()}{OF_THE_SPINE}"
             yield EntityLevel(label, True, position, len(spine.geolevel(name)))
 
@@ -91,5 +118,9 @@ def _is_same_partition(first: np.ndarray, second: np.ndarray) -> bool:
     """Whether two numberings put the same blocks together, and leave none out."""
     if (first < 0).any():
         return False
-    pairs = np.unique(first * (int(second.max()) + 1) + second).size
-    return pairs == np.unique(first).size == np.unique(second).size
+    partner = np.full(int(first.max(initial=-1)) + 1, -1, dtype=np.int64)
+    partner[first] = second
+    if (partner[first] != second).any():
+        return False
+    own = partner[partner >= 0]
+    return len(own) == np.count_nonzero(np.bincount(own, minlength=1))

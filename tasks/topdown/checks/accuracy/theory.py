@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from spineflow.geography.levels import Spine
@@ -38,6 +39,16 @@ SMALLEST_VARIANCE = 1e-9
 """Noise below it counts as it: answers that are as good as exact still have a finite weight."""
 
 
+class PredictionOfStates(Protocol):
+    """What the prediction of some states needs of that of all."""
+
+    def precision(self, component: int) -> Sequence[VectorPrecision]:
+        """That of the states' geounits, as all states hand it down."""
+
+    def beside(self, component: int) -> np.ndarray:
+        """(n_core, n_core): `below_root` of the other states."""
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Variances that a budget implies on a spine.
@@ -50,6 +61,7 @@ class Prediction:
     known : a geolevel, and a number for each of its geounits; the total of all of one number is
         exact, such as those of the states. None where nothing is.
     block_totals_known : whether those of all blocks are, as numbers of housing units are.
+    part_of : for some states of a larger spine, that of all; None for a whole spine.
     """
 
     schema: Schema
@@ -60,6 +72,7 @@ class Prediction:
     forbidden: np.ndarray
     known: tuple[str, np.ndarray] | None
     block_totals_known: bool
+    part_of: PredictionOfStates | None = None
     _algebra: QueryAlgebra = field(init=False)
     _estimates: dict[int, VectorEstimate] = field(init=False, default_factory=dict)
 
@@ -98,21 +111,49 @@ class Prediction:
 
     def _estimate(self, component: int) -> VectorEstimate:
         if component not in self._estimates:
-            known_at, known = ("", None) if self.known is None or component else self.known
-            self._estimates[component] = vector_estimate(
-                self.spine,
-                self._precision(component),
-                self._possible(),
-                known_sums=known,
-                known_at=known_at,
+            whole = self.part_of
+            self._estimates[component] = self.estimate(
+                component,
+                self.precision(component) if whole is None else whole.precision(component),
+                None if whole is None else whole.beside(component),
             )
         return self._estimates[component]
+
+    def estimate(
+        self, component: int, precision: Sequence[VectorPrecision], beside: np.ndarray | None
+    ) -> VectorEstimate:
+        """The estimate of a component; see `vector_estimate`."""
+        known_at, known = ("", None) if self.known is None or component else self.known
+        return vector_estimate(
+            self.spine,
+            precision,
+            self._possible(),
+            known_sums=known,
+            known_at=known_at,
+            beside=beside,
+        )
+
+    def components(self, answers: Sequence[Answer]) -> set[int]:
+        """The components that the variances of answers are made of; none without a prediction."""
+        if len(self._algebra.cell_type) > MOST_CORE:
+            return set()
+        return {
+            component
+            for answer in answers
+            for component, factor in enumerate(self._factors(answer))
+            if factor and not (component == 0 and self.block_totals_known)
+        }
+
+    @property
+    def n_core(self) -> int:
+        """Number of core cells."""
+        return len(self._algebra.cell_type)
 
     def _possible(self) -> np.ndarray:
         """(n_blocks, n_core): core cells of the block's types that are no structural zeros."""
         return self.can_have[:, self._algebra.cell_type] & self._algebra.is_possible
 
-    def _precision(self, component: int) -> list[VectorPrecision]:
+    def precision(self, component: int) -> list[VectorPrecision]:
         """Information of each geolevel's answers about the vectors of a component."""
         cells = np.arange(len(self._algebra.cell_type))
         precision = []

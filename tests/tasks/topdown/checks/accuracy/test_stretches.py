@@ -1,0 +1,150 @@
+"""Figures of a spine that is cut between states, against those of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spineflow.geography.levels import Geolevel, Spine
+from spineflow.geography.vector_variance import VectorPrecision, handed_down, vector_estimate
+from spineflow.tasks.topdown.checks.accuracy.errors import (
+    ABSOLUTE_QUANTILES,
+    ERROR_QUANTILES,
+    LargestGroups,
+    Pairs,
+    Tally,
+    criterion_of,
+    figures_of,
+    redistricting_criterion,
+    statistics,
+)
+from spineflow.tasks.topdown.checks.accuracy.stretches import states_of, stretches_of
+
+
+def level_of(name: str, geocode: list[str], parent: list[int], code: np.ndarray) -> Geolevel:
+    n = len(geocode)
+    none = np.zeros(n, dtype=bool)
+    n_blocks = np.ones(n, dtype=np.int64)
+    codes = np.array(geocode, dtype=object)
+    return Geolevel(name, codes, np.array(parent), (), code, none, none, n_blocks)
+
+
+def nation(seed: int) -> Spine:
+    """Five State geounits of three states; the second state has two of them, one far away."""
+    rng = np.random.default_rng(seed)
+    names = ["001", "002", "004", "102", "104"]
+    levels = [level_of("US", ["us"], [-1], np.zeros(1, dtype=int))]
+    geocodes, n_above = names, 1
+    for name in ("State", "County", "Block"):
+        if name == "State":
+            parent = np.zeros(len(names), dtype=int)
+        else:
+            # At least one child each, and some have a single one.
+            parent = np.sort(
+                np.concatenate([np.arange(n_above), rng.integers(0, n_above, size=2 * n_above)])
+            )
+            geocodes = [f"{name}{i:04d}" for i in range(len(parent))]
+        code = rng.integers(0, 2, size=len(parent))
+        levels.append(level_of(name, geocodes, parent.tolist(), code))
+        n_above = len(parent)
+    spine = Spine("test", tuple(levels), levels[-1].geocode, np.arange(n_above))
+    ancestors = np.bincount(spine.ancestors("State"), minlength=len(names))
+    levels[1].n_blocks[:] = ancestors
+    return spine
+
+
+def precision_of(spine: Spine, rng: np.random.Generator) -> list[VectorPrecision]:
+    roots = rng.normal(size=(len(spine.geolevels), 2, 3, 3))
+    return [
+        VectorPrecision(root @ root.transpose(0, 2, 1), level.plb_share_code)
+        for root, level in zip(roots, spine.geolevels, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("is_known", [False, True])
+def test_variances_of_stretches_are_those_of_the_whole(seed: int, is_known: bool) -> None:
+    rng = np.random.default_rng(seed)
+    spine, weights = nation(seed), rng.integers(0, 2, size=3).astype(float)
+    precision = precision_of(spine, rng)
+    possible = rng.random((spine.n_blocks, 3)) < 0.7
+    states = states_of(spine)
+    known = states if is_known else None
+    whole = vector_estimate(spine, precision, possible, known_sums=known)
+    stretches = stretches_of(spine, blocks_per_stretch=1)
+    assert len(stretches) == 3
+    assert sorted(np.concatenate([s.blocks for s in stretches])) == list(range(spine.n_blocks))
+    handed = handed_down(spine, precision)
+
+    def estimate(stretch, beside):
+        own = [
+            VectorPrecision(level.matrices, level.code[rows])
+            for level, rows in zip(handed, stretch.positions, strict=True)
+        ]
+        labels = np.unique(states[stretch.positions[1]], return_inverse=True)[1]
+        return vector_estimate(
+            stretch.spine,
+            own,
+            possible[stretch.blocks],
+            known_sums=labels if is_known else None,
+            beside=beside,
+        )
+
+    totals = [estimate(stretch, np.zeros((3, 3))).below_root for stretch in stretches]
+    entity = rng.integers(-1, 5, size=spine.n_blocks)
+    for number, stretch in enumerate(stretches):
+        beside = np.sum([t for i, t in enumerate(totals) if i != number], axis=0)
+        own = np.where(np.isin(np.arange(spine.n_blocks), stretch.blocks), entity, -1)
+        found = estimate(stretch, beside).variances(entity[stretch.blocks], 5, weights)
+        np.testing.assert_allclose(found, whole.variances(own, 5, weights), rtol=1e-9)
+
+
+def test_blocks_of_a_stretch_keep_their_paths() -> None:
+    spine = nation(5)
+    for stretch in stretches_of(spine, blocks_per_stretch=1):
+        for level, rows in zip(spine.geolevels, stretch.positions, strict=True):
+            part = stretch.spine.geolevel(level.name)
+            assert part.geocode.tolist() == level.geocode[rows].tolist()
+            ancestors = spine.ancestors(level.name)[stretch.blocks]
+            assert (rows[stretch.spine.ancestors(level.name)] == ancestors).all()
+
+
+def test_a_small_spine_is_not_cut() -> None:
+    spine = nation(6)
+    assert [stretch.spine for stretch in stretches_of(spine)] == [spine]
+
+
+def random_pairs(rng: np.random.Generator, n: int) -> Pairs:
+    truth = rng.integers(0, 30, size=n)
+    released = np.maximum(truth + rng.integers(-9, 10, size=n), 0)
+    return Pairs(truth, released, rng.random(n))
+
+
+def test_figures_of_parts_are_those_of_all_pairs() -> None:
+    rng = np.random.default_rng(7)
+    parts = [random_pairs(rng, n) for n in (0, 1, 40, 777)]
+    joined = Pairs(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("truth", "released", "predicted_variance")
+        )
+    )
+    found = figures_of([Tally.of(part) for part in parts])
+    assert found == pytest.approx(statistics(joined), rel=1e-12)
+    error = joined.released - joined.truth
+    for name, values, quantiles in (
+        ("absolute", np.abs(error), ABSOLUTE_QUANTILES),
+        ("error", error, ERROR_QUANTILES),
+    ):
+        for quantile in quantiles:
+            key = f"{name}_q{round(100 * quantile):02d}"
+            assert found[key] == pytest.approx(np.quantile(values, quantile))
+    assert found["mean_absolute_error"] == pytest.approx(np.abs(error).mean())
+    assert found["root_mean_square_error"] == pytest.approx(np.sqrt((error**2).mean()))
+
+
+def test_criterion_of_parts_is_that_of_all_entities() -> None:
+    rng = np.random.default_rng(8)
+    truth = rng.integers(0, 900, size=(60, 3))
+    released = np.maximum(truth + rng.integers(-60, 60, size=truth.shape), 0)
+    parts = [LargestGroups.of(truth[i::4], released[i::4]) for i in range(4)]
+    assert criterion_of(parts) == redistricting_criterion(truth, released)
