@@ -138,11 +138,15 @@ def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
 def _aian_area(geography: pd.DataFrame, rules: SpineRules) -> tuple[np.ndarray, pd.Index]:
     """The block's area in the AIAN branch (-1 outside) and the areas' codes."""
     area, values = pd.factorize(text_column(geography, rules.column_of("aian")))
-    on_spine = np.zeros(len(values), dtype=bool)
-    for aian_range in rules.aian_ranges:
-        if aian_range.on_spine:
-            on_spine |= (values >= aian_range.low) & (values <= aian_range.high)
-    on_spine &= values != OUTSIDE_AIAN
+    ranges = [(each.low, each.high) for each in rules.aian_ranges if each.on_spine]
+    # There are few areas: comparing their codes one by one costs less than any call on them all.
+    on_spine = np.array(
+        [
+            code != OUTSIDE_AIAN and any(low <= code <= high for low, high in ranges)
+            for code in values.tolist()
+        ],
+        dtype=bool,
+    )
     return np.where(on_spine[area], area, -1), values
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import binom
@@ -49,7 +50,12 @@ def epsilon_of_changed_counts(changed: Mapping[IntegerDistribution, int], delta:
     """
     if not SMALLEST_DELTA <= delta < 1:
         raise ValueError(f"a delta of {delta} is not from 1e-11 to 1")
-    parts = [_losses(noise, count) for noise, count in changed.items() if count]
+    return _epsilon_of(tuple((noise, count) for noise, count in changed.items() if count), delta)
+
+
+@lru_cache(maxsize=256)
+def _epsilon_of(changed: tuple[tuple[IntegerDistribution, int], ...], delta: Fraction) -> float:
+    parts = [_losses(noise, count) for noise, count in changed]
     if not parts:
         return 0.0
     low = sum(float(loss[0]) for loss, _ in parts)

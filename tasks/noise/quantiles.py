@@ -46,6 +46,7 @@ def inverse_cdf(distribution: IntegerDistribution, probability: Fraction) -> int
     return -_first_tail_at_most(distribution, probability)
 
 
+@lru_cache(maxsize=4096)
 def margin(distribution: IntegerDistribution, coverage: Fraction) -> int:
     """The smallest integer m with P(-m <= X <= m) >= coverage.
 

@@ -77,7 +77,9 @@ def noise_variance(mechanism: str, parameter: Fraction) -> float:
         return 1 / (2 * math.sinh(half_inverse) ** 2) if half_inverse < 350 else 0.0
     if parameter >= EXACT_VARIANCE_SIGMA_SQUARED:
         return float(parameter)
-    weights = [math.exp(-float(x * x / (2 * parameter))) for x in range(1, 200)]
+    # Quotients of integers are rounded as a fraction is, and cost a tenth.
+    above, below = parameter.denominator, 2 * parameter.numerator
+    weights = [math.exp(-(x * x * above / below)) for x in range(1, 200)]
     second_moment = math.fsum(x * x * w for x, w in enumerate(weights, 1))
     return 2 * second_moment / (1 + 2 * math.fsum(weights))
 

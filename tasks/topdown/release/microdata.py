@@ -250,23 +250,23 @@ def _filled(
     if column.number:
         name = column.name
         return lambda _: name
+    codes: Sequence[str]
     if column.attribute is None:
-        codes = [column.constant or ""] * schema.n_cells
-        rest = [further.get(column.name, column.constant or "")]
+        codes, of_cell = [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
     else:
-        codes, rest = cell_codes(column, schema), [further.get(column.name, "")]
-    return _cell_column(column.name, [*codes, *rest * (n_cells - schema.n_cells)])
+        query = marginal_query(schema, column.attribute)
+        codes, of_cell = _codes(column, query.n_rows), query.row_of_cell
+    rest = further.get(column.name, column.constant or "")
+    of_rest = np.full(n_cells - schema.n_cells, len(codes), dtype=np.int64)
+    return _cell_column(column.name, [*codes, rest], np.concatenate([of_cell, of_rest]))
 
 
-def cell_codes(column: MicrodataColumn, schema: Schema) -> list[str]:
-    """Codes of a schema's cells in a column that tells an attribute or coarsening."""
-    if column.attribute is None:
-        raise ValueError(f"the column {column.name} tells no attribute")
-    level = marginal_query(schema, column.attribute).row_of_cell
+def _codes(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
+    """Codes of the levels of the attribute or coarsening that a column tells."""
     if column.codes is not None:
-        return [column.codes[i] for i in level.tolist()]
+        return column.codes
     first = column.first or 0
-    return [f"{first + i:0{column.width}d}" for i in level.tolist()]
+    return [f"{first + i:0{column.width}d}" for i in range(n_levels)]
 
 
 def _geography_column(name: str, digits: tuple[int, int], block_geocode: pa.Array) -> _CodedColumn:
@@ -359,9 +359,16 @@ def _ordered_counts(block_estimates: pa.Table, n_cells: int) -> _Counts:
     )
 
 
-def _cell_column(name: str, codes: Sequence[str]) -> _CodedColumn:
-    encoded = pa.array(codes, pa.string()).dictionary_encode()
-    return _CodedColumn(name, encoded.dictionary, encoded.indices.to_numpy(), False)
+def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _CodedColumn:
+    """A column with one of some codes in each cell; its dictionary has them as cells come.
+
+    A schema may have millions of cells, and few codes.
+    """
+    seen = pd.unique(of_cell)
+    encoded = pa.array([codes[i] for i in seen.tolist()], pa.string()).dictionary_encode()
+    place = np.zeros(len(codes), dtype=np.int32)
+    place[seen] = encoded.indices.to_numpy()
+    return _CodedColumn(name, encoded.dictionary, place[of_cell], False)
 
 
 def _write(
