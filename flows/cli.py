@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from spineflow.flows.registry import DEMOS, MODULES, REPLICATED, product
+from spineflow.flows.simulation import add_simulate
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
 
 EPILOG = """\
@@ -177,6 +178,8 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("run_directories", metavar="RUN_DIR", nargs="+", help=RUN_DIR)
     expected = "also simulate N releases from the release: errors to be expected, for the public"
     report.add_argument("--expected", type=int, default=0, metavar="N", help=expected)
+
+    add_simulate(add, RUN_DIR)
 
     replicates = add(
         "replicates",

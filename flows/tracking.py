@@ -53,7 +53,9 @@ class Tracker:
             if (run.root / task.path).exists():
                 self._remaining.found.add(name)
                 if not task.reused:
-                    self._remaining.costs.observe(task.stage, task.step, task.size, task.seconds)
+                    self._remaining.costs.observe(
+                        task.stage, task.step, task.size, task.seconds, task.cpu
+                    )
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         self._began: Began | None = Began(time.time(), runner.runner, runner.workers, cores or 1)
         self._waves = 0
@@ -134,7 +136,9 @@ class Tracker:
         self._began = None
         if self._known is not None:
             self._ended.append(task)
-        self._remaining.ended(name, ended, artifact.seconds, reused=artifact.reused)
+        self._remaining.ended(
+            name, ended, artifact.seconds, work=artifact.work, reused=artifact.reused
+        )
 
     def _sizes_of(self, calls: Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]) -> list[float]:
         steps = {step for step, _, _ in calls}

@@ -11,7 +11,7 @@ from spineflow.tasks.runs.work import Task
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds of every task of a step, and of every million units of its size.
+    """Processor seconds of every task of a step, and of every million units of its size.
 
     again : a resumed run does the step again.
     """
@@ -25,11 +25,11 @@ RATES: Mapping[str, Rate] = {
     "ingest": Rate(3.0, 51.0),
     "build spine": Rate(0.5, 7.6),
     "charge ledger": Rate(1.0, 0.8, again=True),
-    "constrain": Rate(0.2, 3.0, again=True),
-    "measure": Rate(0.3, 0.05),
-    "estimate": Rate(0.16, 82.0),
-    "combine": Rate(0.16, 82.0),
-    "write microdata": Rate(0.5, 30.0),
+    "constrain": Rate(0.2, 6.5, again=True),
+    "measure": Rate(0.3, 0.065),
+    "estimate": Rate(0.16, 92.0),
+    "combine": Rate(0.16, 92.0),
+    "write microdata": Rate(0.5, 34.0),
     "write tables": Rate(2.0, 72.0),
     "write margins": Rate(2.0, 250.0),
     "accuracy": Rate(2.0, 100.0, again=True),
@@ -38,9 +38,9 @@ RATES: Mapping[str, Rate] = {
     "summarise spine": Rate(0.3, 4.0),
     "report": Rate(0.4, 0.0, again=True),
 }
-"""Processor seconds by step, of a fiftieth of a generated nation.
+"""By step, of a fiftieth of a generated nation.
 
-`.venv/bin/python tests/benchmarks/rates.py --cpu RUN_DIR ...` fits them to finished runs; where
+`.venv/bin/python tests/benchmarks/rates.py RUN_DIR ...` fits them to finished runs; where
 those have tasks of one size alone, what every task takes is a guess. They only set proportions:
 what a run's own tasks take rescales them."""
 
@@ -48,7 +48,10 @@ REUSED = 0.05
 """Seconds of a task that finds what an earlier attempt has made."""
 
 WEIGHT = 3.0
-"""Seconds of finished work at which a stage is believed as much as the run as a whole."""
+"""Processor seconds of finished work at which a stage is believed as much as the run as a whole."""
+
+HALF_LIFE = 90.0
+"""Seconds of later work after which a task tells half as much of how busy the machine is."""
 
 
 @dataclass
@@ -56,59 +59,70 @@ class _Seen:
     tasks: int = 0
     size: float = 0.0
     expected: float = 0.0
-    seconds: float = 0.0
+    work: float = 0.0
 
-    def add(self, size: float, expected: float, seconds: float) -> None:
+    def add(self, size: float, expected: float, work: float) -> None:
         self.tasks += 1
         self.size += size
         self.expected += expected
-        self.seconds += seconds
+        self.work += work
 
 
 @dataclass
 class Costs:
-    """Expected seconds of tasks, rescaled by what was seen of their stage, their step and the run.
+    """Expected seconds of tasks.
 
-    A step without a rate is taken to cost what its finished tasks did by size, and until one has
-    ended, what tasks did on average.
+    Expected processor seconds are those of `rates`, rescaled by what was seen of the stage, the
+    step and the run; a step without a rate is taken to cost what its finished tasks did by size,
+    and until one has ended, what tasks did on average. How much longer a task takes than it
+    computes is told by the last ones: other people's work on a machine comes and goes.
     """
 
     rates: Mapping[str, Rate] = field(default_factory=lambda: RATES)
     _seen: dict[str, _Seen] = field(default_factory=lambda: defaultdict(_Seen))
-    _all: _Seen = field(default_factory=_Seen)
+    _recent: tuple[float, float] = (1.0, 1.0)
+    """Seconds, and processor seconds, of the last tasks."""
 
-    def observe(self, stage: str, step: str, size: float, seconds: float) -> None:
-        """A task has ended that did its work."""
+    def observe(
+        self, stage: str, step: str, size: float, seconds: float, cpu: float | None = None
+    ) -> None:
+        """A task has ended that did its work; without processor seconds, it did nothing else."""
+        work = cpu or seconds
         expected = self._default(step, size)
-        for seen in (self._seen[f"step {step}"], self._seen[f"stage {stage}"], self._all):
-            seen.add(size, expected or 0.0, seconds if expected is not None else 0.0)
-        if expected is None:
-            self._seen[f"step {step}"].seconds += seconds
-        self._seen["any"].add(size, 0.0, seconds)
+        for kind in (f"step {step}", f"stage {stage}"):
+            self._seen[kind].add(size, expected or 0.0, work)
+        self._seen["any"].add(size, 0.0, work)
+        if expected is not None:
+            self._seen["all"].add(size, expected, work)
+        fading = 0.5 ** (seconds / HALF_LIFE)
+        wall, computing = self._recent
+        self._recent = (wall * fading + seconds, computing * fading + work)
 
     def seconds(self, stage: str, step: str, size: float) -> float:
         """What a task of this size is expected to take."""
+        wall, computing = self._recent
+        return self._work(stage, step, size) * wall / computing if computing else 0.0
+
+    def _work(self, stage: str, step: str, size: float) -> float:
         expected = self._default(step, size)
         if expected is None:
             own, every = self._seen[f"step {step}"], self._seen["any"]
             if own.tasks:
-                return own.seconds * (size / own.size if own.size else 1 / own.tasks)
-            return every.seconds / every.tasks if every.tasks else 1.0
-        return expected * self._ratio(stage, step)
+                return own.work * (size / own.size if own.size else 1 / own.tasks)
+            return every.work / every.tasks if every.tasks else 1.0
+        ratio = 1.0
+        for kind in ("all", f"step {step}", f"stage {stage}"):
+            seen = self._seen[kind]
+            ratio = (seen.work + WEIGHT * ratio) / (seen.expected + WEIGHT)
+        return expected * ratio
 
     def _default(self, step: str, size: float) -> float | None:
         rate = self.rates.get(step)
         return None if rate is None else rate.seconds + rate.per_million * size / 1e6
 
-    def _ratio(self, stage: str, step: str) -> float:
-        ratio = 1.0
-        for seen in (self._all, self._seen[f"step {step}"], self._seen[f"stage {stage}"]):
-            ratio = (seen.seconds + WEIGHT * ratio) / (seen.expected + WEIGHT)
-        return ratio
-
 
 def fitted(tasks: Iterable[Task]) -> dict[str, Rate]:
-    """Rates of steps that have finished tasks, by least squares with neither part negative.
+    """Rates of steps that have finished tasks: processor seconds, by non-negative least squares.
 
     Relative errors are squared, so that small tasks tell what every task costs.
     """
@@ -118,11 +132,11 @@ def fitted(tasks: Iterable[Task]) -> dict[str, Rate]:
     of_step: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for task in tasks:
         if not task.reused:
-            of_step[task.step].append((task.size, task.seconds))
+            of_step[task.step].append((task.size, task.cpu))
     rates = {}
     for step, points in of_step.items():
         size, seconds = np.array(points).T
-        weight = 1 / np.maximum(seconds, 0.5)
+        weight = 1 / np.maximum(seconds, 0.1)
         matrix = np.column_stack([np.ones(len(size)), size / 1e6]) * weight[:, None]
         fixed, slope = nnls(matrix, seconds * weight)[0]
         again = RATES[step].again if step in RATES else False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from spineflow.tasks.runs.costs import REUSED, Costs
+from spineflow.tasks.runs.metering import Work
 from spineflow.tasks.runs.schedule import Job, schedule
 
 OVERDUE = 0.1
@@ -15,8 +16,24 @@ OVERDUE = 0.1
 PER_WAVE = 0.5
 """Seconds between two waves, until a run's own have been seen."""
 
-WAVES_TO_BELIEVE = 2
-"""Waves after which what was seen of them counts as much as `PER_WAVE`."""
+PER_TASK = 0.05
+"""Seconds between two tasks of a worker, until a run's own have been seen."""
+
+
+@dataclass
+class _Mean:
+    """Mean of what was seen, of which the last counts most, and of a guess to begin with."""
+
+    guess: float
+    sum: float = 0.0
+    weight: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.sum, self.weight = 0.9 * self.sum + value, 0.9 * self.weight + 1.0
+
+    @property
+    def value(self) -> float:
+        return (self.sum + self.guess) / (self.weight + 1.0)
 
 
 @dataclass(frozen=True)
@@ -47,8 +64,10 @@ class Remaining:
     _started: dict[str, float] = field(default_factory=dict)
     _done: dict[str, float] = field(default_factory=dict)
     _since: dict[int, float] = field(default_factory=dict)
-    _pauses: list[float] = field(default_factory=list)
-    _unsized: dict[str, float] = field(default_factory=dict)
+    _pauses: _Mean = field(default_factory=lambda: _Mean(PER_WAVE))
+    _gaps: _Mean = field(default_factory=lambda: _Mean(PER_TASK))
+    _last: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _unsized: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     _pending: dict[str, Planned] = field(default_factory=dict)
 
     def plan(self, tasks: Iterable[Planned]) -> None:
@@ -58,8 +77,9 @@ class Remaining:
         """
         self._plan = tuple(tasks)
         for task in self._plan:
-            if task.name in self._unsized:
-                self.costs.observe(task.stage, task.step, task.size, self._unsized.pop(task.name))
+            seen = self._unsized.pop(task.name, None)
+            if seen is not None:
+                self.costs.observe(task.stage, task.step, task.size, *seen)
 
     def begin(self, wave: Sequence[Planned], at: float) -> None:
         """The tasks of a wave have been submitted."""
@@ -71,17 +91,28 @@ class Remaining:
             self._since.setdefault(task.wave, at)
         self._start(at)
 
-    def ended(self, name: str, at: float, seconds: float, *, reused: bool = False) -> None:
-        """A task of a begun wave has ended, after so many seconds of work."""
+    def ended(
+        self,
+        name: str,
+        at: float,
+        seconds: float,
+        *,
+        work: Work | None = None,
+        reused: bool = False,
+    ) -> None:
+        """A task of a begun wave has ended, after so many seconds of work; `work` as metered."""
         task = self._begun[name]
+        cpu = None if work is None else work.cpu
+        if work is not None:
+            self._see_gap(task, work, seconds)
         self._done[name] = seconds
         self._started.pop(name, None)
         self._pending.pop(name, None)
         if not reused:
             if self._plan is None:
-                self._unsized[name] = seconds
+                self._unsized[name] = seconds, cpu
             else:
-                self.costs.observe(task.stage, task.step, task.size, seconds)
+                self.costs.observe(task.stage, task.step, task.size, seconds, cpu)
             if name in self.found:
                 # Such a step does its work again whatever it finds.
                 again = {one for one in self.found if one.startswith(f"{task.step} ")}
@@ -96,7 +127,7 @@ class Remaining:
         jobs = []
         running = []
         for name, task in to_come.items():
-            if name in self._done:
+            if name in self._done or self._is_over(task, at):
                 continue
             seconds = self.expected(task)
             if name in self._started:
@@ -105,10 +136,13 @@ class Remaining:
                 running.append(Job(name, seconds, -1 if task.aside else task.wave, task.aside))
             else:
                 jobs.append(Job(name, seconds, task.wave, task.aside, task.after))
-        pause = (sum(self._pauses) + WAVES_TO_BELIEVE * PER_WAVE) / (
-            len(self._pauses) + WAVES_TO_BELIEVE
+        made = schedule(
+            [*running, *jobs],
+            self.workers,
+            per_wave=self._pauses.value,
+            per_task=self._gaps.value,
         )
-        return schedule([*running, *jobs], self.workers, per_wave=pause).makespan
+        return made.makespan
 
     def expected(self, task: Planned) -> float:
         """Seconds that a task is expected to take in all."""
@@ -117,15 +151,27 @@ class Remaining:
             return REUSED
         return self.costs.seconds(task.stage, task.step, task.size)
 
+    def _is_over(self, task: Planned, at: float) -> bool:
+        """Whether a task aside must have ended: nobody waits for it, so that it does not tell."""
+        started = self._started.get(task.name)
+        return task.aside and started is not None and started + self.expected(task) <= at
+
     def _start(self, at: float) -> None:
         """Tell which tasks the workers have begun: those that were submitted first."""
         ready = (
             name
             for name, task in self._pending.items()
-            if all(before in self._done for before in task.after)
+            if not self._is_over(task, at) and all(before in self._done for before in task.after)
         )
         for name in islice(ready, self.workers):
             self._started.setdefault(name, at)
+
+    def _see_gap(self, task: Planned, work: Work, seconds: float) -> None:
+        """Learn how long a worker waited for its next task of a wave."""
+        wave, ended = self._last.get(work.worker, (None, 0.0))
+        if wave == task.wave and work.started >= ended:
+            self._gaps.add(work.started - ended)
+        self._last[work.worker] = task.wave, work.started + seconds
 
     def _end_waves(self, at: float) -> None:
         """Learn from the waves that have ended what passes besides their tasks."""
@@ -135,4 +181,5 @@ class Remaining:
                 jobs = [Job(t.name, self._done[t.name], after=t.after) for t in tasks]
                 wall = at - self._since.pop(number)
                 if not any(task.aside for task in tasks):
-                    self._pauses.append(max(0.0, wall - schedule(jobs, self.workers).makespan))
+                    made = schedule(jobs, self.workers, per_task=self._gaps.value)
+                    self._pauses.add(max(0.0, wall - made.makespan))

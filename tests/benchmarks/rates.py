@@ -2,15 +2,13 @@
 
     .venv/bin/python tests/benchmarks/rates.py RUN_DIR ...
 
-fits seconds of a task, and of a million units of its size, to the record of work of all these runs
-together, and prints them as Python. With --cpu they are processor seconds, which a busy machine
-changes less; the proportions are what counts.
+fits processor seconds of a task, and of a million units of its size, to the record of work of all
+these runs together, and prints them as Python. Runs on processes tell them best.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from spineflow.tasks.runs.costs import fitted
@@ -22,12 +20,9 @@ def main() -> None:
     """Print rates; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIR")
-    parser.add_argument("--cpu", action="store_true", help="processor seconds")
     options = parser.parse_args()
     tasks = [
-        replace(task, seconds=task.cpu) if options.cpu else task
-        for folder in options.runs
-        for task in tasks_of(read(RunDirectory(folder))).values()
+        task for folder in options.runs for task in tasks_of(read(RunDirectory(folder))).values()
     ]
     for step, rate in fitted(tasks).items():
         again = ", again=True" if rate.again else ""

@@ -1,0 +1,115 @@
+"""What a finished run would take on other workers: `spineflow simulate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from spineflow.tasks.runs.errors import InputRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spineflow.tasks.runs.replay import Replay, Simulated
+
+MEGABYTE = 1e6
+
+STAGES_SHOWN = 8
+
+Add = Callable[..., argparse.ArgumentParser]
+"""Adds a command: its name, function, help and description."""
+
+
+def add_simulate(add: Add, run_dir: str) -> None:
+    """Add the command to the parser of the command line."""
+    sub = add(
+        "simulate",
+        simulate,
+        "tell what a finished run would take on other workers",
+        "Replay the recorded tasks of a finished run on so many workers: seconds, how busy the "
+        "workers are, and the bytes a second that the storage must give. Reads the run's "
+        "work.jsonl, and runs nothing.",
+    )
+    sub.add_argument("run_directory", metavar="RUN_DIR", help=run_dir)
+    sub.add_argument("--workers", type=_positive, nargs="+", default=[1, 2, 4, 8, 32, 128])
+    sub.add_argument(
+        "--cores", type=_positive, metavar="N", help="processors (default: one for each worker)"
+    )
+    sub.add_argument(
+        "--times",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="a run that is N times as large: stages of several tasks have N times as many, others "
+        "take N times as long (default: %(default)s)",
+    )
+    sub.add_argument(
+        "--storage", type=float, metavar="MB/s", help="what the storage gives (default: all)"
+    )
+    sub.add_argument(
+        "--computing",
+        action="store_true",
+        help="processor seconds of the tasks instead of seconds, as on machines with nothing else "
+        "to do",
+    )
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def simulate(options: argparse.Namespace) -> int:
+    """Print what the recorded work of a finished run takes on so many workers, a line for each.
+
+    Raises InputRefused for a run whose record lacks work, or that has none.
+    """
+    from spineflow.flows.foreground import existing_run
+    from spineflow.tasks.runs.replay import recorded
+
+    run, _, _ = existing_run(options.run_directory)
+    try:
+        replay = recorded(run, times=options.times, computing=options.computing)
+    except ValueError as error:
+        raise InputRefused(f"{run.root}: {error}.") from None
+    limit = None if options.storage is None else options.storage * MEGABYTE
+    simulated = [replay.on(n, options.cores, limit) for n in options.workers]
+    if options.json:
+        figures = {"shortest": replay.shortest, "critical": dict(replay.critical)}
+        print(json.dumps({"workers": [asdict(one) for one in simulated], **figures}, indent=2))
+    else:
+        _print(replay, simulated)
+    return 0
+
+
+def _print(replay: Replay, simulated: Sequence[Simulated]) -> None:
+    from rich.table import Table
+    from spineflow.flows.console import page
+
+    console = page()
+    began = replay.began
+    print(
+        f"{len(replay.jobs):,} tasks, recorded with {began.workers} workers ({began.runner}) on "
+        f"{began.cores} processors, in {replay.wall:,.0f} s"
+    )
+    table = Table("workers", "processors", "seconds", "speed-up", "busy", "MB/s", "MB/s at most")
+    for one in simulated:
+        table.add_row(
+            f"{one.workers:,}",
+            "one each" if one.cores is None else f"{one.cores:,}",
+            f"{one.seconds:,.0f}",
+            f"{replay.alone / one.seconds:.1f}",
+            f"{one.busy:.0%}",
+            f"{one.mean_rate / MEGABYTE:,.1f}",
+            f"{one.peak_rate / MEGABYTE:,.1f}",
+        )
+    console.print(table)
+    print(f"never less than {replay.shortest:,.0f} s, of which the tasks waited for take:")
+    for stage, seconds in replay.critical[:STAGES_SHOWN]:
+        print(f"  {stage}: {seconds:,.1f} s")
