@@ -57,7 +57,13 @@ from spineflow.tasks.topdown.checks.accuracy.run import (
     write_run_accuracy,
 )
 from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
-from spineflow.tasks.topdown.checks.steps import check_release, release_run, report_run
+from spineflow.tasks.topdown.checks.pieces import pieces_apart
+from spineflow.tasks.topdown.checks.steps import (
+    check_piece,
+    check_release,
+    release_run,
+    report_run,
+)
 from spineflow.tasks.topdown.estimation.estimators import (
     COMBINE,
     ESTIMATE,
@@ -271,8 +277,12 @@ def release_of(
         ]
     made = [one for calls in wave.values() for one in calls]
     yield {**wave, **beside}
-    checked = call(check_release, after=made)
-    yield {"checks": [checked]}
+    pieces = [
+        call(check_piece, piece.kind, piece.subject, piece.number, piece.of, after=made)
+        for piece in pieces_apart(run, settings)
+    ]
+    checked = call(check_release, after=[*made, *pieces])
+    yield {"checks": [*pieces, checked]}
     released = call(release_run, after=[checked])
     yield {"release": [released]}
     return released

@@ -56,6 +56,11 @@ class Failures:
         if len(self.texts) < SHOWN_FAILURES:
             self.texts.append(text)
 
+    def extend(self, later: Failures) -> None:
+        """Take in what the same check has found wrong elsewhere, later in its order."""
+        self.count += later.count
+        self.texts = [*self.texts, *later.texts][:SHOWN_FAILURES]
+
     def add_each(self, wrong: ArrayLike, describe: Callable[[int], str] | str) -> None:
         """Record a failure wherever the mask `wrong` holds.
 

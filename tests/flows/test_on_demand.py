@@ -16,7 +16,7 @@ from spineflow.tasks.ledger.store import open_ledger, reading
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.topdown.checks.check import expected_universe
+from spineflow.tasks.topdown.checks.expectations import expected_universe
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.topdown.run_checks import run_checks
 

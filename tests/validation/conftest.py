@@ -22,14 +22,23 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 from spineflow.tasks.noise.sampler import noise_variance
-from spineflow.tasks.topdown.checks.check import cells_of
+from spineflow.tasks.topdown.checks.declared import cells_of
 from spineflow.tasks.topdown.checks.layout_facts import layout_facts
 from spineflow.tasks.topdown.release.microdata import (
     read_block_estimates,
     write_microdata,
 )
 from spineflow.validation.outcome import Outcome
-from spineflow.validation.topdown.run_checks import CHECKS, run_checks
+from spineflow.validation.topdown.run_checks import (
+    CHECKS,
+    CheckedRun,
+    check_below,
+    check_stretch,
+    check_top,
+    facilities_of_run,
+    run_checks,
+    universe_outcomes,
+)
 from spineflow.validation.topdown.run_files import ExpectedUniverse
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -242,7 +251,8 @@ class FinishedRun:
         """Universe and name of the checks that failed, after seeing that all were made.
 
         The same checks fail when the spine is checked in parts of two blocks: of the one universe
-        in which they fail, or of both.
+        in which they fail, or of both. Outcomes are the same to the word when these parts are
+        checked in pieces that know nothing of each other.
         """
         whole = self._failing(**keywords)
         at_fault = {universe for universe, _ in whole}
@@ -250,8 +260,30 @@ class FinishedRun:
         if len(at_fault) == 1:
             part = replace(self, expected={name: self.expected[name] for name in at_fault})
             keywords = {"facilities": self.facilities} | keywords
-        assert part._failing(**keywords, blocks_per_part=2) == whole
+        in_parts = part.outcomes(**keywords, blocks_per_part=2)
+        assert {(o.subject, o.name) for o in in_parts if not o.passed} == whole
+        in_pieces = part.outcomes_of_pieces(3, **keywords)
+        assert [(o.name, o.detail) for o in in_pieces] == [(o.name, o.detail) for o in in_parts]
         return whole
+
+    def outcomes_of_pieces(self, n_pieces: int, **keywords) -> list[Outcome]:
+        """Outcomes of all checks, made in so many pieces of each kind, the last ones first."""
+        outcomes: list[Outcome] = []
+        release = keywords.get("release_directory", self.path / "release")
+        given = keywords.get("facilities")
+        facilities = facilities_of_run(self.path, self.expected) if given is None else given
+        run = CheckedRun(self.path, self.expected, release, facilities, self.is_private, 2)
+        for universe in self.expected:
+            found = [check_top(run, universe)]
+            for check in (check_below, check_stretch):
+                numbers = range(n_pieces)
+                made = {i: check(run, universe, i, n_pieces) for i in reversed(numbers)}
+                found += [made[i] for i in numbers]
+            findings, *others = found
+            for other in others:
+                findings.add(other)
+            outcomes += universe_outcomes(run, universe, findings)
+        return outcomes
 
     def _failing(self, **keywords) -> set[tuple[str, str]]:
         outcomes = self.outcomes(**keywords)

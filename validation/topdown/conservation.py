@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile, positions
+from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown.run_files import SpineLevel, read_batches
 
 
@@ -71,7 +71,7 @@ def read_estimates(
                 raise UnusableRunFile(
                     f"column {name} of estimates/{universe}/{level.name} is not of an integer type"
                 )
-        geounit = positions(batch.column("geocode"), level.geocode)
+        geounit = level.positions(batch.column("geocode"))
         cell = batch.column("cell").to_numpy().astype(np.int64)
         count = batch.column("count").to_numpy().astype(np.int64)
         is_cell = (cell >= 0) & (cell < n_cells)

@@ -8,6 +8,7 @@ is a lower or an upper bound. Names of structural zeros are given with the cells
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +136,7 @@ def facilities_by_block(
     n_types = cells.sizes[attribute]
     for batch in read_batches(folder, _COLUMNS, as_dictionary=["query_name", "sign"]):
         rows = batch.filter(pc.equal(batch.column("query_name"), name))
-        block = positions(rows.column("geocode"), level.geocode)
+        block = level.positions(rows.column("geocode"))
         values = _values(rows, n_types, name)
         facilities[block[block >= 0]] = values[block >= 0, 1:].sum(axis=1)
     return pa.table(
@@ -158,10 +159,12 @@ class _Constrained:
         self.where = level.name
         self.is_structural_zero = name in expected.structural_zeros
         self.geocode = level.geocode
+        self._positions = level.positions
         geounit = estimates.geounit
         if name == STATE_TOTAL:
             fips, code_of_geounit = state_fips(spine)
             self.geocode = pa.array(fips)
+            self._positions = partial(positions, known=self.geocode)
             geounit = code_of_geounit[geounit]
         self.times_seen = np.zeros(len(self.geocode), dtype=np.int32)
         if self.is_structural_zero:
@@ -173,7 +176,7 @@ class _Constrained:
 
     def check_rows(self, rows: pa.RecordBatch, failures: ConstraintFailures) -> None:
         """Check rows that all have this constraint's name."""
-        position = positions(rows.column("geocode"), self.geocode)
+        position = self._positions(rows.column("geocode"))
         sign = expected_sign(self.name)
         failures.completeness.add_each(
             position < 0, lambda _: f"{self.name} at {self.where} has a geocode outside the spine"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile, positions
+from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown.cells import spelled
 from spineflow.validation.topdown.conservation import LevelEstimates
 from spineflow.validation.topdown.privacy_loss import DPQUERY_SUFFIX
@@ -56,7 +56,7 @@ def check_demanded(
         level=level,
         rows_per_batch=ROWS_PER_BATCH,
     ):
-        geounit = positions(batch.column("geocode"), level.geocode)
+        geounit = level.positions(batch.column("geocode"))
         name = batch.column("query_name").cast(pa.string())
         for query, demanded in demands.items():
             chosen = np.asarray(pc.equal(name, query)) & (geounit >= 0)

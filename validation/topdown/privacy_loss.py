@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import encoded, parse_fraction, positions
+from spineflow.validation.run_files import encoded, parse_fraction
 from spineflow.validation.topdown.cells import spelled
 from spineflow.validation.topdown.run_files import (
     ExpectedUniverse,
@@ -171,7 +171,7 @@ def _read_rows(
     columns = ("geocode", "query_name", "plb")
     texts = ["query_name", "plb"]
     for batch in read_batches(folder, columns, as_dictionary=texts, level=level):
-        geounit = positions(batch.column("geocode"), level.geocode)
+        geounit = level.positions(batch.column("geocode"))
         query_column = encoded(batch.column("query_name"))
         query_of_code = np.array(
             [names.index(n) if n in names else -1 for n in query_column.dictionary.to_pylist()],

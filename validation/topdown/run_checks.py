@@ -1,18 +1,21 @@
 """All checks of a finished run, from its public files alone.
 
 Nothing here uses the code that built the spine, drew the noise, estimated or wrote microdata, and
-nothing here opens `confidential/`.
+nothing here opens `confidential/`. The checks of a universe come in pieces, which can be made side
+by side: the top of the spine, shares of what is below, and stretches of the microdata.
+`universe_outcomes` puts together what they have found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
+from spineflow.validation.run_files import UNUSABLE, UnusableRunFile, unusable_files_fail
 from spineflow.validation.topdown.conservation import (
     LevelEstimates,
     check_children_add_to_parents,
@@ -27,21 +30,25 @@ from spineflow.validation.topdown.constraints import (
 from spineflow.validation.topdown.demanded import check_demanded
 from spineflow.validation.topdown.measured_noise import check_measured_noise
 from spineflow.validation.topdown.microdata import ReleaseFile, check_microdata
-from spineflow.validation.topdown.privacy_loss import (
-    CodedSums,
-    check_measurements,
-    check_paths,
-    check_shares,
-)
+from spineflow.validation.topdown.path_losses import LossesOnPaths, losses_of_part
+from spineflow.validation.topdown.privacy_loss import CodedSums, check_measurements, check_shares
+from spineflow.validation.topdown.released_rows import are_all_rows, see_stretch
 from spineflow.validation.topdown.run_files import (
     ExpectedUniverse,
     RunSpine,
     SpineLevel,
+    count_blocks,
     count_unknown,
     read_spine,
 )
-from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART, cut_depth, spine_parts
+from spineflow.validation.topdown.spine_parts import (
+    BLOCKS_PER_PART,
+    SpinePart,
+    cut_depth,
+    spine_parts,
+)
 from spineflow.validation.topdown.spine_structure import check_spine
+from spineflow.validation.topdown.stretches import NotSeenRight
 
 CHECKS: Mapping[str, str] = {
     "spine_is_a_tree": "both spine files describe one tree of all blocks",
@@ -60,6 +67,54 @@ CHECKS: Mapping[str, str] = {
 """Each check's name, and what it found when it passed."""
 
 
+@dataclass
+class Findings:
+    """What pieces of the checks of a universe have found.
+
+    failures : by check. unusable : of what no check could be made, and so fails all. losses : what
+    the measurements cost, summed along stretches of paths. rows : first row of stretches of
+    microdata that were seen to be right, and that after the last. All are small.
+    """
+
+    failures: dict[str, Failures] = field(default_factory=lambda: {n: Failures() for n in CHECKS})
+    unusable: Failures = field(default_factory=Failures)
+    losses: LossesOnPaths = field(default_factory=LossesOnPaths)
+    rows: list[tuple[int, int] | None] = field(default_factory=list)
+
+    def add(self, further: Findings) -> None:
+        """Take in what the piece that follows has found."""
+        for name, found in further.failures.items():
+            self.failures[name].extend(found)
+        for text in further.unusable.texts:
+            if text not in self.unusable.texts:
+                self.unusable.add(text)
+        self.losses.add(further.losses)
+        self.rows += further.rows
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A run's files, and what is promised of them.
+
+    `expected` maps universes to what the settings promise. `facilities` (block_geocode, facilities)
+    holds the public number of group-quarters facilities in each block, where it is known. Large
+    spines are checked in parts of about `blocks_per_part` blocks, so that memory is bounded but
+    for some hundred bytes a geounit. `is_private` tells whether the microdata must be without the
+    stamp of a run that is not.
+    """
+
+    directory: Path
+    expected: Mapping[str, ExpectedUniverse]
+    release: Path
+    facilities: pa.Table | None = None
+    is_private: bool = True
+    blocks_per_part: int = BLOCKS_PER_PART
+
+    def spine(self, universe: str) -> RunSpine:
+        """The spine of a universe."""
+        return read_spine(self.directory, universe, self.expected[universe].geolevels)
+
+
 def run_checks(
     run_directory: Path,
     expected: Mapping[str, ExpectedUniverse],
@@ -71,44 +126,113 @@ def run_checks(
 ) -> tuple[Outcome, ...]:
     """Check every universe of a run, and return the outcome of each of `CHECKS` for each.
 
-    `expected` maps universes to what the settings promise. Microdata is looked for in
-    `release_directory`, by default `release/` of the run. `facilities` (block_geocode,
-    facilities) holds the public number of group-quarters facilities in each block; by default it
-    is read from the constraints of a universe with a bounded attribute. `is_private` tells whether
-    the microdata must be without the stamp of a run that is not. Large spines are checked in parts
-    of about `blocks_per_part` blocks, so that memory is bounded but for some hundred bytes a
-    geounit.
+    See `CheckedRun`. Microdata is looked for in `release_directory`, by default `release/` of the
+    run; by default `facilities` is read from the constraints of a universe with a bounded
+    attribute.
 
     A file that is missing, unreadable or of another layout fails the checks that need it, so that
     a run passes only if everything was seen to be right.
     """
-    release_directory = release_directory or run_directory / "release"
-    if facilities is None:
-        facilities = _facilities(run_directory, expected)
+    run = CheckedRun(
+        run_directory,
+        expected,
+        release_directory or run_directory / "release",
+        facilities_of_run(run_directory, expected) if facilities is None else facilities,
+        is_private,
+        blocks_per_part,
+    )
     outcomes: list[Outcome] = []
-    for universe, promise in expected.items():
-        failures = {name: Failures() for name in CHECKS}
-        with unusable_files_fail(*failures.values()):
-            spine = read_spine(run_directory, universe, promise.geolevels)
-            release = ReleaseFile.of(release_directory, universe, is_private)
-            check_spine(spine, failures["spine_is_a_tree"])
-            check_shares(spine, failures["shares_add_to_one"])
-            _check_geounits(run_directory, promise, spine, blocks_per_part, failures)
-            with unusable_files_fail(failures["microdata_tabulate_to_estimates"]):
-                _check_microdata(
-                    run_directory,
-                    promise,
-                    spine,
-                    release,
-                    facilities,
-                    blocks_per_part,
-                    failures["microdata_tabulate_to_estimates"],
-                )
-        outcomes += [failures[name].outcome(name, universe, CHECKS[name]) for name in CHECKS]
+    for universe in expected:
+        findings = check_top(run, universe)
+        findings.add(check_below(run, universe, 0, 1))
+        findings.add(check_stretch(run, universe, 0, 1))
+        outcomes += universe_outcomes(run, universe, findings)
     return tuple(outcomes)
 
 
-def _facilities(run_directory: Path, expected: Mapping[str, ExpectedUniverse]) -> pa.Table | None:
+def check_top(run: CheckedRun, universe: str) -> Findings:
+    """Check a spine, and its upper geounits: all of them, where the spine is one part."""
+    found, promise = Findings(), run.expected[universe]
+    with unusable_files_fail(found.unusable):
+        spine = run.spine(universe)
+        check_spine(spine, found.failures["spine_is_a_tree"])
+        check_shares(spine, found.failures["shares_add_to_one"])
+        part = next(spine_parts(spine, run.blocks_per_part))
+        losses = _check_part(run, promise, spine, part, None, found.failures)
+        depth = cut_depth(spine, run.blocks_per_part)
+        for level in spine.levels[depth + 1 :] if depth else ():
+            _check_geocodes(run.directory, promise, level, found.failures)
+        if promise.total is not None:
+            found.losses = losses_of_part(spine, part, losses)
+    return found
+
+
+def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> Findings:
+    """Check the geounits of the spine's other parts, of which the piece has its share."""
+    found, promise = Findings(), run.expected[universe]
+    with unusable_files_fail(found.unusable):
+        if count_blocks(run.directory, universe) <= run.blocks_per_part:
+            return found
+        spine = run.spine(universe)
+        depth = cut_depth(spine, run.blocks_per_part)
+        if not depth:
+            return found
+        at_cut = no_estimates(promise.cells.n)
+        # What is wrong with them is recorded with the upper geounits.
+        with unusable_files_fail():
+            at_cut = read_estimates(
+                run.directory, universe, spine.levels[depth], promise.cells.n, Failures()
+            )
+        for part in spine_parts(spine, run.blocks_per_part, share=(number, n_pieces)):
+            if part.depth:
+                losses = _check_part(run, promise, spine, part, at_cut, found.failures)
+                if promise.total is not None:
+                    found.losses.add(losses_of_part(spine, part, losses))
+    return found
+
+
+def check_stretch(run: CheckedRun, universe: str, number: int, n_pieces: int) -> Findings:
+    """See the piece's share of the microdata to be right; where they are not, that is left to
+    `universe_outcomes`.
+    """
+    found, promise = Findings(), run.expected[universe]
+    try:
+        found.rows += see_stretch(
+            run.directory,
+            run.release,
+            promise,
+            run.facilities,
+            share=(number, n_pieces),
+            is_private=run.is_private,
+            blocks_per_part=run.blocks_per_part,
+        )
+    except (NotSeenRight, UnusableRunFile, *UNUSABLE):
+        found.rows.append(None)
+    return found
+
+
+def universe_outcomes(run: CheckedRun, universe: str, findings: Findings) -> tuple[Outcome, ...]:
+    """The outcome of each of `CHECKS`, from what all pieces of a universe have found, in order.
+
+    Microdata of which not every row was seen to be right are gone through row by row.
+    """
+    promise, failures = run.expected[universe], findings.failures
+    for text in findings.unusable.texts:
+        for found in failures.values():
+            found.add(text)
+    if not findings.unusable.count:
+        if promise.total is not None:
+            with unusable_files_fail(failures["measured_loss_is_the_budget"]):
+                findings.losses.check(promise.total, failures["measured_loss_is_the_budget"])
+        if not are_all_rows(findings.rows, run.release / f"mdf_{universe}.parquet"):
+            with unusable_files_fail(failures["microdata_tabulate_to_estimates"]):
+                _check_microdata(run, universe, failures["microdata_tabulate_to_estimates"])
+    return tuple(failures[name].outcome(name, universe, CHECKS[name]) for name in CHECKS)
+
+
+def facilities_of_run(
+    run_directory: Path, expected: Mapping[str, ExpectedUniverse]
+) -> pa.Table | None:
     """Facilities of each block by the constraints on a universe, None if none tell them."""
     for universe, promise in expected.items():
         if promise.bounded_attribute is not None:
@@ -119,51 +243,42 @@ def _facilities(run_directory: Path, expected: Mapping[str, ExpectedUniverse]) -
     return None
 
 
-def _check_geounits(
-    run_directory: Path,
-    expected: ExpectedUniverse,
+def _check_part(
+    run: CheckedRun,
+    promise: ExpectedUniverse,
     spine: RunSpine,
-    blocks_per_part: int,
+    part: SpinePart,
+    at_cut: LevelEstimates | None,
     failures: Mapping[str, Failures],
-) -> None:
-    """Check estimates, constraints and measurements, part by part of the spine."""
-    losses: list[list[tuple[np.ndarray, CodedSums]]] = [[] for _ in spine.levels]
-    at_cut = no_estimates(expected.cells.n)
-    for part in spine_parts(spine, blocks_per_part):
-        above: SpineLevel | None = None
-        estimates_above = at_cut
-        for depth, (level, geounits) in enumerate(
-            zip(part.levels, part.geounits, strict=True), start=part.depth
-        ):
-            if part.depth and above is None:
-                above, estimates_above = level, at_cut.part(geounits)
-                continue
-            estimates, loss = _check_level(run_directory, expected, spine, level, failures)
-            if expected.on_demand:
-                _check_demanded(
-                    run_directory,
-                    expected,
-                    level,
-                    None if above is None else estimates_above,
-                    failures["measurements_are_complete"],
-                )
-            if above is not None:
-                check_children_add_to_parents(
-                    above, estimates_above, level, estimates, failures["children_add_to_parents"]
-                )
-            losses[depth].append((geounits, loss))
-            above, estimates_above = level, estimates
-        if not part.depth:
-            at_cut = estimates_above
-    depth = cut_depth(spine, blocks_per_part)
-    for level in spine.levels[depth + 1 :] if depth else ():
-        _check_geocodes(run_directory, expected, level, failures)
-    if expected.total is not None:
-        placed = [
-            CodedSums.placed(level.n, parts)
-            for level, parts in zip(spine.levels, losses, strict=True)
-        ]
-        check_paths(spine, placed, expected.total, failures["measured_loss_is_the_budget"])
+) -> list[CodedSums]:
+    """Check estimates, constraints and measurements of a part of the spine.
+
+    `at_cut` are the estimates of the geolevel of the cut, None for the part that has it and what is
+    above. Returns the privacy losses of the geounits that were checked, geolevel by geolevel.
+    """
+    losses = []
+    above: SpineLevel | None = None
+    estimates_above = no_estimates(promise.cells.n)
+    for level, geounits in zip(part.levels, part.geounits, strict=True):
+        if at_cut is not None and above is None:
+            above, estimates_above = level, at_cut.part(geounits)
+            continue
+        estimates, loss = _check_level(run.directory, promise, spine, level, failures)
+        if promise.on_demand:
+            _check_demanded(
+                run.directory,
+                promise,
+                level,
+                None if above is None else estimates_above,
+                failures["measurements_are_complete"],
+            )
+        if above is not None:
+            check_children_add_to_parents(
+                above, estimates_above, level, estimates, failures["children_add_to_parents"]
+            )
+        losses.append(loss)
+        above, estimates_above = level, estimates
+    return losses
 
 
 def _check_demanded(
@@ -235,32 +350,25 @@ def _check_geocodes(
                 )
 
 
-def _check_microdata(
-    run_directory: Path,
-    expected: ExpectedUniverse,
-    spine: RunSpine,
-    release: ReleaseFile,
-    facilities: pa.Table | None,
-    blocks_per_part: int,
-    failures: Failures,
-) -> None:
-    cells = expected.cells
+def _check_microdata(run: CheckedRun, universe: str, failures: Failures) -> None:
+    promise = run.expected[universe]
+    cells = promise.cells
 
     def estimates_of(blocks: SpineLevel) -> LevelEstimates:
         # What is wrong with the estimates themselves has been recorded before.
         with unusable_files_fail():
-            return read_estimates(run_directory, cells.universe, blocks, cells.n, Failures())
+            return read_estimates(run.directory, universe, blocks, cells.n, Failures())
         return no_estimates(cells.n)
 
-    if expected.layout is None:
-        raise UnusableRunFile(f"the layout of the microdata of {cells.universe} is not known")
+    if promise.layout is None:
+        raise UnusableRunFile(f"the layout of the microdata of {universe} is not known")
     check_microdata(
-        release,
-        expected.layout,
+        ReleaseFile.of(run.release, universe, run.is_private),
+        promise.layout,
         cells,
-        spine,
+        run.spine(universe),
         estimates_of,
         failures,
-        facilities=facilities,
-        blocks_per_part=blocks_per_part,
+        facilities=run.facilities,
+        blocks_per_part=run.blocks_per_part,
     )

@@ -108,6 +108,38 @@ class SpineLevel:
         """Whether each geounit's share is above 0, shape `(n,)`."""
         return np.array([share > 0 for share in self.shares], dtype=bool)[self.share_code]
 
+    @cached_property
+    def _ascending(self) -> tuple[pa.StringArray, np.ndarray]:
+        """The geocodes in their order, and the position of each."""
+        order = pc.sort_indices(self.geocode)
+        return self.geocode.take(order), order.to_numpy().astype(np.int64)
+
+    def positions(self, geocode: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        """Position of each geocode among the geounits, -1 where it is none of theirs, as int64.
+
+        Geocodes that are near each other are looked up among few.
+        """
+        values = as_text(geocode)
+        if not len(values) or values.null_count == len(values):
+            return np.full(len(values), -1, dtype=np.int64)
+        first, stop = self._between(*pc.min_max(values).as_py().values())
+        ascending, order = self._ascending
+        found = positions(values, ascending[first:stop])
+        place = np.full(found.size, -1, dtype=np.int64)
+        place[found >= 0] = order[first:stop][found[found >= 0]]
+        return place
+
+    def has_between(self, lowest: str, highest: str) -> bool:
+        """Whether the geocode of a geounit is one of these or between them."""
+        first, stop = self._between(lowest, highest)
+        return first < stop
+
+    def _between(self, lowest: str, highest: str) -> tuple[int, int]:
+        """Where the geocodes from one to another stand in their order."""
+        ascending = self._ascending[0]
+        first = bisect_left(ascending, lowest, key=str)
+        return first, bisect_right(ascending, highest, lo=first, key=str)
+
     def describe(self, position: int) -> str:
         """The geounit in words, such as `County 44001`."""
         return f"{self.name} {self.geocode[int(position)]}"
@@ -144,13 +176,12 @@ def read_batches(
     geocode; row groups that have none of them are not read. Raises UnusableRunFile for a file that
     is not Parquet, lacks a column or a value of one.
     """
-    among = level.geocode if level is not None and level.is_part else None
-    ascending = [] if among is None else sorted(among.to_pylist())
+    among = level if level is not None and level.is_part else None
     for path in sorted(folder.glob("*.parquet")):
         with opened(path, columns, as_dictionary) as file:
             row_groups = list(range(file.num_row_groups))
             if among is not None:
-                row_groups = [i for i in row_groups if _may_hold(file, i, ascending)]
+                row_groups = [i for i in row_groups if _may_hold(file, i, among)]
                 if not row_groups:
                     continue
             for batch in file.iter_batches(
@@ -160,33 +191,26 @@ def read_batches(
                     if batch.column(name).null_count:
                         raise UnusableRunFile(f"a {name} in {shown(path)} is missing")
                 if among is not None:
-                    batch = batch.filter(pa.array(positions(batch.column("geocode"), among) >= 0))
+                    is_here = among.positions(batch.column("geocode")) >= 0
+                    batch = batch if is_here.all() else batch.filter(pa.array(is_here))
                 yield batch
 
 
 def count_unknown(folder: Path, level: SpineLevel) -> int:
     """Rows of all Parquet files of a folder whose geocode is none of the geolevel's."""
-    known = level.geocode.take(pc.sort_indices(level.geocode))
     n_unknown = 0
     for batch in read_batches(folder, ["geocode"]):
-        codes = pc.value_counts(batch.column("geocode").cast(pa.string()))
-        values, counts = codes.field("values"), codes.field("counts").to_numpy()
-        if len(values):
-            lowest, highest = pc.min_max(values).as_py().values()
-            first = bisect_left(known, lowest, key=str)
-            last = bisect_right(known, highest, key=str)
-            n_unknown += int(counts[positions(values, known[first:last]) < 0].sum())
+        n_unknown += int((level.positions(batch.column("geocode")) < 0).sum())
     return n_unknown
 
 
-def _may_hold(file: pq.ParquetFile, row_group: int, ascending: Sequence[str]) -> bool:
-    """Whether the range of a row group's geocodes, where it tells one, has one of these."""
+def _may_hold(file: pq.ParquetFile, row_group: int, among: SpineLevel) -> bool:
+    """Whether the range of a row group's geocodes, where it tells one, has one of the geounits'."""
     column = file.schema_arrow.names.index("geocode")
     statistics = file.metadata.row_group(row_group).column(column).statistics
     if statistics is None or not statistics.has_min_max:
         return True
-    first = bisect_left(ascending, statistics.min)
-    return first < len(ascending) and ascending[first] <= statistics.max
+    return among.has_between(statistics.min, statistics.max)
 
 
 def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:
@@ -222,11 +246,17 @@ def read_spine(run_directory: Path, universe: str, geolevels: Sequence[str]) -> 
     ancestors = []
     for level in levels:
         named = read_table(file, [level.name], as_dictionary=[level.name])[level.name]
-        ancestors.append(positions(named, level.geocode))
+        ancestors.append(positions(named, level.geocode).astype(np.int32))
         if (ancestors[-1] < 0).any():
             block = block_geocode[int(np.argmax(ancestors[-1] < 0))]
             raise UnusableRunFile(f"block {block} has no known ancestor at geolevel {level.name}")
     return RunSpine(tuple(levels), block_geocode, tuple(ancestors))
+
+
+def count_blocks(run_directory: Path, universe: str) -> int:
+    """Number of blocks of a spine; raises UnusableRunFile as `opened` does."""
+    with opened(run_directory / "spine" / universe / "blocks.parquet", ["block_geocode"]) as file:
+        return file.metadata.num_rows
 
 
 def state_fips(spine: RunSpine) -> tuple[list[str], np.ndarray]:

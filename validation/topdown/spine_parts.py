@@ -39,8 +39,10 @@ def cut_depth(spine: RunSpine, blocks_per_part: int = BLOCKS_PER_PART) -> int:
     return enough[0] if enough else max(0, len(spine.levels) - 2)
 
 
-def spine_parts(spine: RunSpine, blocks_per_part: int = BLOCKS_PER_PART) -> Iterator[SpinePart]:
-    """The parts of a spine, from the root down.
+def spine_parts(
+    spine: RunSpine, blocks_per_part: int = BLOCKS_PER_PART, share: tuple[int, int] = (0, 1)
+) -> Iterator[SpinePart]:
+    """The parts of a spine, from the root down; of those below the cut, the share i of n.
 
     A part has about `blocks_per_part` blocks, more only where a geounit of the cut has more.
     """
@@ -59,7 +61,10 @@ def spine_parts(spine: RunSpine, blocks_per_part: int = BLOCKS_PER_PART) -> Iter
             part = part[level.parent]
         order = np.argsort(part, kind="stable")
         members.append(np.split(order, np.searchsorted(part[order], np.arange(1, n_parts))))
-    for geounits in zip(*members, strict=True):
+    number, n_shares = share
+    for geounits in list(zip(*members, strict=True))[
+        n_parts * number // n_shares : n_parts * (number + 1) // n_shares
+    ]:
         levels = [below[0].part(geounits[0], np.full(geounits[0].size, -1))]
         for level, here, above in zip(below[1:], geounits[1:], geounits, strict=False):
             levels.append(level.part(here, np.searchsorted(above, level.parent[here])))

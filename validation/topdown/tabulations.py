@@ -112,12 +112,22 @@ class TableFailures:
     """Failures of the two checks, `repeat` None where there are no P.L. 94-171 files."""
 
     count: Failures
-    repeat: Failures | None
+    repeat: Failures | None = None
 
     @classmethod
-    def of(cls, release: Tabulated) -> Self:
+    def of(cls, *, has_legacy: bool) -> Self:
         """None yet."""
-        return cls(Failures(), Failures() if release.has_legacy else None)
+        return cls(Failures(), Failures() if has_legacy else None)
+
+    def with_states(self, of_states: Sequence[Self]) -> Self:
+        """Those of whole files and of states, in order; where files are wrong as a whole, what is
+        wrong with their states is not told.
+        """
+        for name in ("count", "repeat"):
+            own = getattr(self, name)
+            for further in of_states if own is not None and not own.count else ():
+                _extend(own, getattr(further, name))
+        return self
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """The outcomes of the checks."""
@@ -129,10 +139,17 @@ class TableFailures:
 
 def check_tabulations(release: Tabulated) -> tuple[Outcome, ...]:
     """Check the tables of a release, and its P.L. 94-171 files if it must have them."""
-    failures = TableFailures.of(release)
+    failures = TableFailures.of(has_legacy=release.has_legacy)
     check_files(release, failures)
-    check_states(release, failures, with_counts=not failures.count.count)
-    return failures.outcomes()
+    of_states = TableFailures.of(has_legacy=release.has_legacy)
+    check_states(release, of_states)
+    return failures.with_states([of_states]).outcomes()
+
+
+def _extend(failures: Failures, later: Failures) -> None:
+    """Add failures of other states; a file that none of them can use is told once."""
+    if later.texts != failures.texts[: len(later.texts)] or not later.texts:
+        failures.extend(later)
 
 
 def check_files(release: Tabulated, failures: TableFailures) -> None:
@@ -150,14 +167,13 @@ def check_files(release: Tabulated, failures: TableFailures) -> None:
             check_legacy_states(release.legacy, failures.repeat)
 
 
-def check_states(release: Tabulated, failures: TableFailures, *, with_counts: bool = True) -> None:
+def check_states(release: Tabulated, failures: TableFailures) -> None:
     """What is checked state by state, of the states in `release.geography`: entities, counts of
-    the microdata and sums over blocks, all three only `with_counts`, and P.L. 94-171 files.
+    the microdata, sums over blocks, and P.L. 94-171 files.
     """
     states = list(dict.fromkeys(release.geography["block_geocode"].str[:2]))
-    if with_counts:
-        with unusable_files_fail(failures.count):
-            _check_counts(release, states, failures.count)
+    with unusable_files_fail(failures.count):
+        _check_counts(release, states, failures.count)
     if failures.repeat is not None:
         with unusable_files_fail(failures.repeat):
             check_legacy(release.legacy, states, failures.repeat)

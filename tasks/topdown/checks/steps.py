@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.gate import checked, released, reported
-from spineflow.tasks.runs.handles import Made
+from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
 from spineflow.tasks.topdown.checks.check import check_run
+from spineflow.tasks.topdown.checks.pieces import (
+    Piece,
+    findings_file,
+    read_findings,
+    state_of_files,
+    write_findings,
+)
 from spineflow.tasks.topdown.release.certificate import write_certificate
 from spineflow.tasks.topdown.release.report import write_report
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.validation.outcome import CHECKS_FILE
+
+
+@step("check piece", TopdownSettings, run_name="check {subject} {kind} {number}")
+def check_piece(
+    run: RunDirectory, settings: TopdownSettings, kind: str, subject: str, number: int, of: int
+) -> Made:
+    """Check a piece of a large run, by code independent of the estimator, for `check_release`."""
+    piece = Piece(kind, subject, number, of)
+    if run.release.exists():
+        return found(run.checks / CHECKS_FILE)
+    if read_findings(run, piece, state_of_files(run)) is not None:
+        return found(findings_file(run, piece))
+    return made(write_findings(run, settings, piece))
 
 
 @step("check", TopdownSettings, run_name="check")

@@ -30,14 +30,24 @@ def tabulated(
     has_legacy: bool,
     is_private: bool,
     census: Census = CENSUS,
+    states: tuple[str, ...] | None = None,
+    has_group: bool | None = None,
 ) -> Tabulated:
-    """What to check of the tables of a release whose universes have these schemas."""
+    """What to check of the tables of a release whose universes have these schemas.
+
+    `geography` may have some of the states alone; then `states` are all of them, and `has_group`
+    says for all what `Tabulated` has.
+    """
     blocks = geography["block_geocode"]
+    if states is None:
+        states = tuple(dict.fromkeys(blocks.str[:2]))
+    if has_group is None:
+        has_group = bool((blocks.str[11] != blocks.str[12]).any())
     return Tabulated(
         directory,
         geography,
-        tuple(dict.fromkeys(blocks.str[:2])),
-        bool((blocks.str[11] != blocks.str[12]).any()),
+        states,
+        has_group,
         tuple(schema.universe for schema in schemas),
         has_legacy,
         is_private,

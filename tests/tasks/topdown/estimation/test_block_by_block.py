@@ -10,7 +10,7 @@ from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.invariants import read_state_totals
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.check import expected_universe
+from spineflow.tasks.topdown.checks.expectations import expected_universe
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,

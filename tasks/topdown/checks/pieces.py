@@ -1,0 +1,287 @@
+"""The checks of a large run, in pieces that workers make side by side.
+
+What a piece has found is written to a small file, with the state of every file that the checks
+read: sizes, times of change and inode numbers, taken before the piece began. Findings are used only
+while that state is the same; what has been altered since is checked anew, and so is what is
+missing. All of it is public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from spineflow.tasks.census.invariants import FACILITY_COLUMNS
+from spineflow.tasks.runs.directory import RunDirectory, code_version
+from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.topdown.checks.expectations import expected_universe
+from spineflow.tasks.topdown.checks.tabulated import tabulated
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
+from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.validation.outcome import Failures, Outcome
+from spineflow.validation.topdown.path_losses import LossesOnPaths, LossOfBlocks
+from spineflow.validation.topdown.run_checks import (
+    CheckedRun,
+    Findings,
+    check_below,
+    check_stretch,
+    check_top,
+    universe_outcomes,
+)
+from spineflow.validation.topdown.tabulations import (
+    TableFailures,
+    Tabulated,
+    check_files,
+    check_states,
+)
+
+BLOCKS_PER_PIECE = 1 << 16
+MOST_PIECES = 8
+"""Pieces of one kind: each reads what is common to all of them, which is seconds for a nation."""
+
+TOP, BELOW, ROWS, FILES, STATES = "top", "below", "rows", "files", "states"
+TABLES = "tables"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A share of the checks of a universe or, as `subject`, of the tables: `number` of `of`."""
+
+    kind: str
+    subject: str
+    number: int = 0
+    of: int = 1
+
+    @property
+    def name(self) -> str:
+        """What names it among the pieces of a run."""
+        return f"{self.subject}-{self.kind}-{self.number}-of-{self.of}"
+
+
+def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
+    """All pieces of the checks of a run, in the order in which their findings are put together."""
+    every = []
+    for universe in settings.run.universes:
+        n_pieces = _n_pieces(spine_folder(run, universe) / "blocks.parquet")
+        every.append(Piece(TOP, universe))
+        every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
+        every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
+    if tabulated_universes(settings):
+        n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
+        every.append(Piece(FILES, TABLES))
+        every += [Piece(STATES, TABLES, number, n_pieces) for number in range(n_pieces)]
+    return every
+
+
+def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
+    """The pieces that are worth a task of their own, the longest first; none of a small run."""
+    if settings.is_declared:
+        return []
+    every = pieces(run, settings)
+    if all(piece.of == 1 for piece in every):
+        return []
+    kinds = (FILES, STATES, ROWS, BELOW, TOP)
+    return sorted(every, key=lambda piece: kinds.index(piece.kind))
+
+
+def findings_file(run: RunDirectory, piece: Piece) -> Path:
+    """Where the findings of a piece are."""
+    return run.checks / "pieces" / f"{piece.name}.json"
+
+
+def state_of_files(run: RunDirectory) -> str:
+    """Digest of what tells whether a file has changed, of all files that the checks read.
+
+    No program can set the time at which an inode last changed, so no file can be altered unseen.
+    """
+    digest = hashlib.sha256(code_version().encode())
+    for path in sorted(_files(run)):
+        status = path.stat()
+        told = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        digest.update(f"{path.relative_to(run.root)} {told}\n".encode())
+    return digest.hexdigest()
+
+
+def write_findings(run: RunDirectory, settings: TopdownSettings, piece: Piece) -> Path:
+    """Check a piece and write what was found."""
+    state = state_of_files(run)
+    found = {"state": state, "findings": checked_piece(run, settings, piece)}
+    with replacing(findings_file(run, piece)) as part:
+        part.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    return findings_file(run, piece)
+
+
+def read_findings(run: RunDirectory, piece: Piece, state: str) -> Mapping[str, Any] | None:
+    """What was found when the files were in this state; None if nothing was, or it is unusable."""
+    try:
+        found = json.loads(findings_file(run, piece).read_text(encoding="utf-8"))
+        return found["findings"] if found["state"] == state else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) -> dict[str, Any]:
+    """What a piece finds, in values that JSON has."""
+    if piece.subject == TABLES:
+        failures = TableFailures.of(has_legacy=has_legacy(settings))
+        if piece.kind == FILES:
+            check_files(_tabulated(run, settings, None), failures)
+        else:
+            check_states(_tabulated(run, settings, piece), failures)
+        both = {"count": failures.count, "repeat": failures.repeat}
+        return {name: _told(found) for name, found in both.items() if found is not None}
+    checked = checked_run(run, settings, piece.subject)
+    if piece.kind == TOP:
+        found = check_top(checked, piece.subject)
+    elif piece.kind == BELOW:
+        found = check_below(checked, piece.subject, piece.number, piece.of)
+    else:
+        found = check_stretch(checked, piece.subject, piece.number, piece.of)
+    return {
+        "failures": {name: _told(one) for name, one in found.failures.items() if one.count},
+        "unusable": _told(found.unusable),
+        "losses": asdict(found.losses),
+        "rows": found.rows,
+    }
+
+
+def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Outcome]:
+    """The outcomes of all checks; what no piece has found yet, or not in this state, is checked."""
+    state = state_of_files(run)
+    universes = {universe: Findings() for universe in settings.run.universes}
+    of_tables: list[Mapping[str, Any]] = []
+    for piece in pieces(run, settings):
+        found = read_findings(run, piece, state)
+        if found is None:
+            found = checked_piece(run, settings, piece)
+        if piece.subject == TABLES:
+            of_tables.append(found)
+        else:
+            universes[piece.subject].add(_findings(found))
+    outcomes: list[Outcome] = []
+    for universe, findings in universes.items():
+        outcomes += universe_outcomes(checked_run(run, settings, universe), universe, findings)
+    if of_tables:
+        first, *later = (
+            TableFailures(**{name: _failures(one) for name, one in found.items()})
+            for found in of_tables
+        )
+        outcomes += first.with_states(later).outcomes()
+    return outcomes
+
+
+def checked_run(run: RunDirectory, settings: TopdownSettings, universe: str) -> CheckedRun:
+    """A universe's files and what is promised of them."""
+    expected = expected_universe(settings, universe)
+    has_further = expected.layout is not None and bool(expected.layout.further)
+    return CheckedRun(
+        run.root,
+        {universe: expected},
+        run.unchecked_release,
+        _facilities(run) if has_further else None,
+        settings.is_private,
+    )
+
+
+def _facilities(run: RunDirectory) -> pa.Table:
+    invariants = pq.read_table(invariants_file(run), columns=["block_geocode", *FACILITY_COLUMNS])
+    total = invariants[FACILITY_COLUMNS[0]]
+    for name in FACILITY_COLUMNS[1:]:
+        total = pc.add(total, invariants[name])
+    return pa.table({"block_geocode": invariants["block_geocode"], "facilities": total})
+
+
+def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None) -> Tabulated:
+    """What to check of the tables, with the geography of a piece's states alone, none without."""
+    states = _states(run)
+    own = [] if piece is None else _share(states, piece.number, piece.of)
+    frames = [pq.read_schema(geography_file(run)).empty_table().to_pandas()]
+    has_group = False
+    for batch in _geography(run):
+        geocode = batch.column("block_geocode")
+        groups = (pc.utf8_slice_codeunits(geocode, i, i + 1) for i in (11, 12))
+        has_group |= bool(pc.any(pc.not_equal(*groups), min_count=0).as_py())
+        state = pc.utf8_slice_codeunits(geocode, 0, 2)
+        rows = batch.filter(pc.is_in(state, value_set=pa.array(own, state.type)))
+        if rows.num_rows:
+            frames.append(rows.to_pandas())
+    return tabulated(
+        run.unchecked_release,
+        pd.concat(frames[1:], ignore_index=True) if frames[1:] else frames[0],
+        [settings.schema_of(name) for name in tabulated_universes(settings)],
+        has_legacy=has_legacy(settings),
+        is_private=settings.is_private,
+        states=tuple(states),
+        has_group=has_group,
+    )
+
+
+def _geography(run: RunDirectory) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(geography_file(run)) as file:
+        yield from file.iter_batches(batch_size=BLOCKS_PER_PIECE)
+
+
+def _states(run: RunDirectory) -> dict[str, int]:
+    """Blocks of each state, in the order of the geography."""
+    states: dict[str, int] = {}
+    with pq.ParquetFile(geography_file(run)) as file:
+        for batch in file.iter_batches(columns=["block_geocode"]):
+            codes = pc.value_counts(pc.utf8_slice_codeunits(batch.column(0), 0, 2))
+            for code in codes.to_pylist():
+                states[code["values"]] = states.get(code["values"], 0) + code["counts"]
+    return states
+
+
+def _share(states: Mapping[str, int], number: int, of: int) -> list[str]:
+    """The states of a piece: those whose blocks begin in its share of all blocks."""
+    n_before, own, total = 0, [], sum(states.values())
+    for state, n_blocks in states.items():
+        if n_before * of // total == number:
+            own.append(state)
+        n_before += n_blocks
+    return own
+
+
+def _n_pieces(path: Path) -> int:
+    """Pieces for a file with a row for every block."""
+    n_blocks = pq.read_metadata(path).num_rows
+    return max(1, min(MOST_PIECES, -(-n_blocks // BLOCKS_PER_PIECE)))
+
+
+def _files(run: RunDirectory) -> Iterator[Path]:
+    """The public files that checks read."""
+    yield from (run.root / "spine").glob("*.*")
+    for pattern in ("geounits.parquet", "blocks.parquet"):
+        yield from (run.root / "spine").glob(f"*/{pattern}")
+    for folder in (run.root / "estimates", run.root / "measurements", run.unchecked_release):
+        yield from (path for path in folder.rglob("*") if path.is_file())
+
+
+def _told(found: Failures) -> dict[str, Any]:
+    return {"count": found.count, "texts": found.texts}
+
+
+def _failures(told: Mapping[str, Any]) -> Failures:
+    found = Failures()
+    found.count, found.texts = told["count"], list(told["texts"])
+    return found
+
+
+def _findings(told: Mapping[str, Any]) -> Findings:
+    found = Findings()
+    found.failures |= {name: _failures(one) for name, one in told["failures"].items()}
+    found.unusable = _failures(told["unusable"])
+    losses = told["losses"]
+    below = [LossOfBlocks(**one) for one in losses["below"]]
+    found.losses = LossesOnPaths(losses["n_blocks"], list(losses["above"]), below)
+    found.rows = [None if one is None else (one[0], one[1]) for one in told["rows"]]
+    return found

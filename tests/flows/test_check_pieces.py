@@ -1,0 +1,175 @@
+"""Checks in pieces: what they found is used while no file has changed, and never otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from spineflow.flows import topdown
+from spineflow.flows.order import call_here, run_in_process
+from spineflow.flows.running import prepare
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import CheckFailed
+from spineflow.tasks.topdown.checks import pieces
+from spineflow.tasks.topdown.checks.check import check_run
+from spineflow.tasks.topdown.checks.pieces import (
+    findings_file,
+    outcomes_of_pieces,
+    pieces_apart,
+    read_findings,
+    state_of_files,
+    write_findings,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+Unchecked = tuple[RunDirectory, TopdownSettings]
+
+
+@pytest.fixture(scope="module")
+def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchecked:
+    """A run up to its checks, and its settings; not to be changed."""
+    folder = tmp_path_factory.mktemp("unchecked")
+    (folder / "settings.toml").write_text(settings_text)
+    settings = topdown.PRODUCT.load(folder / "settings.toml")
+    run = prepare(settings, folder / "run")
+    order = topdown.order(run, settings)
+    run_in_process(run, takewhile(lambda wave: "checks" not in wave, order))
+    return run, settings
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces and parts of a few blocks, so that a county has several."""
+    monkeypatch.setattr(pieces, "BLOCKS_PER_PIECE", 30)
+    monkeypatch.setattr(pieces, "MOST_PIECES", 3)
+
+
+@pytest.fixture
+def unchecked(made: Unchecked, small_pieces: None, tmp_path: Path) -> Unchecked:
+    """A copy whose pieces have all been checked, each by itself."""
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(made[0].root, run.root)
+    for piece in pieces_apart(run, made[1]):
+        write_findings(run, made[1], piece)
+    return run, made[1]
+
+
+def test_a_small_run_has_no_pieces(made: Unchecked) -> None:
+    assert pieces_apart(*made) == []
+
+
+def test_pieces_find_what_the_whole_does(
+    made: Unchecked, unchecked: Unchecked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {piece.name for piece in pieces_apart(*unchecked)}
+    assert {"persons-rows-2-of-3", "units-below-0-of-3", "tables-files-0-of-1"} <= names
+    monkeypatch.setattr(pieces, "checked_piece", None)  # All has been found already.
+    in_pieces = outcomes_of_pieces(*unchecked)
+    monkeypatch.undo()
+    whole = outcomes_of_pieces(*made)
+    assert [(o.name, o.subject, o.detail) for o in in_pieces] == [
+        (o.name, o.subject, o.detail) for o in whole
+    ]
+    assert all(outcome.passed for outcome in in_pieces)
+
+
+def other_person(run: RunDirectory) -> Path:
+    path = run.unchecked_release / "mdf_persons.csv"
+    text = path.read_bytes()
+    path.write_bytes(text[:-3] + (b"02\n" if text[-3:] != b"02\n" else b"03\n"))
+    return path
+
+
+def other_estimate(run: RunDirectory) -> Path:
+    path = next((run.root / "estimates" / "units" / "Block").glob("*.parquet"))
+    table = pq.read_table(path)
+    count = table["count"].to_numpy().copy()
+    count[0] += 1
+    pq.write_table(table.set_column(table.column_names.index("count"), "count", [count]), path)
+    return path
+
+
+def other_table(run: RunDirectory) -> Path:
+    path = run.unchecked_release / "tables" / "750_block.csv"
+    text = path.read_bytes()
+    path.write_bytes(text[:-2] + (b"1\n" if text[-2:] != b"1\n" else b"2\n"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (other_person, "microdata_tabulate_to_estimates"),
+        (other_estimate, "children_add_to_parents"),
+        (other_table, "tables_count_the_microdata"),
+    ],
+)
+def test_what_is_altered_after_it_was_checked_is_seen(
+    unchecked: Unchecked, change: Callable[[RunDirectory], Path], name: str
+) -> None:
+    """Even where the file has its old times again."""
+    run, settings = unchecked
+    before = {path: path.stat() for path in run.root.rglob("*") if path.is_file()}
+    path = change(run)
+    os.utime(path, ns=(before[path].st_atime_ns, before[path].st_mtime_ns))
+    with pytest.raises(CheckFailed):
+        check_run(run, settings)
+    checks = json.loads((run.checks / "checks.json").read_text())["checks"]
+    assert name in {check["name"] for check in checks if not check["passed"]}
+    assert not run.release.exists()
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_findings_that_are_missing_or_cut_let_nothing_pass(
+    unchecked: Unchecked, lost: bool
+) -> None:
+    """A spoiled file fails whichever findings are there, if those of its piece are not."""
+    run, settings = unchecked
+    every = pieces_apart(run, settings)
+    other_person(run)
+    for piece in every:
+        write_findings(run, settings, piece)
+    spoiled = [piece for piece in every if piece.name.startswith("persons-rows")]
+    for piece in spoiled:
+        path = findings_file(run, piece)
+        path.unlink() if lost else path.write_text(path.read_text()[:40])
+        assert read_findings(run, piece, state_of_files(run)) is None
+    failed = [o for o in outcomes_of_pieces(run, settings) if not o.passed]
+    assert [(o.subject, o.name) for o in failed] == [("persons", "microdata_tabulate_to_estimates")]
+    assert "differ in" in failed[0].detail
+
+
+def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unchecked) -> None:
+    run, settings = unchecked
+    for change in (other_person, other_estimate, other_table):
+        change(run)
+    for piece in pieces_apart(run, settings):
+        write_findings(run, settings, piece)
+    in_pieces = [(o.name, o.subject, o.detail) for o in outcomes_of_pieces(run, settings)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pieces, "BLOCKS_PER_PIECE", 1 << 16)
+        whole = [(o.name, o.subject, o.detail) for o in outcomes_of_pieces(run, settings)]
+    assert in_pieces == whole
+
+
+def test_the_last_check_waits_for_all_pieces(unchecked: Unchecked) -> None:
+    run, settings = unchecked
+    estimated = dict.fromkeys(settings.run.universes, ())
+    waves = list(topdown.release_of(run, settings, estimated))
+    *calls, last = next(wave["checks"] for wave in waves if "checks" in wave)
+    assert len(calls) == len(pieces_apart(run, settings))
+    assert set(calls) <= set(last.after)
+    assert all(call_here(run, one).reused for one in calls)
+    findings_file(run, pieces_apart(run, settings)[0]).unlink()
+    made = [call_here(run, one) for one in calls]
+    assert [one.reused for one in made] == [False] + [True] * (len(calls) - 1)
+    assert made[0].digest
+    assert not call_here(run, last).reused
+    run.unchecked_release.rename(run.release)
+    assert all(call_here(run, one).reused for one in (*calls, last))
