@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from spineflow.geography.levels import Spine
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
@@ -52,7 +55,8 @@ def measurement_file(
 def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
     """Check that what will be measured costs what the settings say, then enter it in the ledger.
 
-    The shares are recomputed along every path from the stored spines. Raises BudgetRefused before
+    The shares are recomputed along every path from the stored spines, and every record is found to
+    be counted once in each geolevel. Raises BudgetRefused before
     any noise is drawn.
     """
     if settings.is_declared:
@@ -62,6 +66,7 @@ def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
         budget, spine = settings.budget_of(universe), read_spine(spine_folder(run, universe))
         check_budget(budget)
         check_shares_of_spine(spine, universe)
+        check_cuts_of_spine(spine, read_shards(spine_folder(run, universe)), universe)
         draws.append(draw_of(budget, settings.schema_of(universe), spine))
     charge_draws(
         run,
@@ -128,4 +133,24 @@ def check_shares_of_spine(spine: Spine, universe: str) -> None:
             f"The shares on the path to block {spine.block_geocode[wrong[0]]} of the {universe} "
             f"spine, and to {wrong.size - 1} others, do not add to 1; build the spine again in a "
             "new run directory."
+        )
+
+
+def check_cuts_of_spine(spine: Spine, shards: Sequence[Shard], universe: str) -> None:
+    """Raise BudgetRefused unless every block, and every geounit of a shard, stands once.
+
+    A record in two geounits of a geolevel, or a geounit in two shards, would be measured twice and
+    charged once.
+    """
+    blocks = pa.array(spine.block_geocode, pa.string())
+    is_once = pc.count_distinct(blocks).as_py() == len(blocks)
+    for level in spine.geolevels:
+        is_once &= bool((np.diff(level.parent) >= 0).all())
+        own = [(shard.start, shard.stop) for shard in shards if shard.geolevel == level.name]
+        ends = [0, *(stop for _, stop in own)]
+        is_once &= [start for start, _ in own] == ends[:-1] and ends[-1] == len(level)
+    if not is_once:
+        raise BudgetRefused(
+            f"The stored {universe} spine or its shards have a block or a geounit twice, or lack "
+            "one; build the spine again in a new run directory."
         )

@@ -11,6 +11,8 @@ import pytest
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
+from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.topdown.measurement.charge import check_cuts_of_spine
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -101,3 +103,26 @@ def test_constraints_of_shards_add_up_the_invariants_of_their_blocks(
         assert found.holds.all()
         values = found.values[:, -len(columns) :]
         np.testing.assert_array_equal(values, sums[shard.start : shard.stop])
+
+
+def test_what_would_be_measured_twice_is_refused(cut_county) -> None:
+    run, _ = cut_county
+    folder = spine_folder(run, "persons")
+    spine, shards = read_spine(folder), read_shards(folder)
+    check_cuts_of_spine(spine, shards, "persons")
+    blocks = np.array(spine.block_geocode)
+    blocks[-1] = blocks[0]
+    last = spine.geolevels[-1]
+    parent = np.array(last.parent)
+    parent[0] = parent[-1]
+    moved = replace(spine, geolevels=(*spine.geolevels[:-1], replace(last, parent=parent)))
+    wider = replace(shards[-1], start=shards[-1].start - 1)
+    for wrong, cuts in (
+        (replace(spine, block_geocode=blocks), shards),
+        (moved, shards),
+        (spine, (*shards[:-1], wider)),
+        (spine, (*shards, shards[-1])),
+        (spine, shards[:-1]),
+    ):
+        with pytest.raises(BudgetRefused, match="persons spine .* twice, or lack one"):
+            check_cuts_of_spine(wrong, cuts, "persons")
