@@ -21,8 +21,6 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import mapped, readers
 from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.rules import count_violations
 
 from tests.tasks.census.conftest import Tables, assert_same
 
@@ -161,18 +159,6 @@ BROKEN_ROWS = {
     "state XX": (set_block("TABBLKST", "XX"), "block", "TABBLKST", "TABBLKST (state) must", 2),
     "OID blank": (set_block("OIDTABBLK", ""), "block", "OIDTABBLK", "OIDTABBLK must be f", 2),
 }
-
-
-@pytest.fixture
-def rules_only(monkeypatch):
-    """Outcomes by the rules themselves, which is faster than by Great Expectations."""
-
-    def judge(rules, evidence):
-        return tuple(
-            Outcome(rule.name, rule.suite, count_violations(rule, evidence) == 0) for rule in rules
-        )
-
-    monkeypatch.setattr(inputs, "run_suites", judge)
 
 
 @pytest.mark.parametrize("case", BROKEN_ROWS)
@@ -325,11 +311,13 @@ def test_result_agrees_with_a_slow_tabulation(expected, tables):
     assert list(result.geography) == ["block_geocode", "AIANNHCE", "COUSUBFP", "PLACEFP", "SDUNI"]
 
 
+@pytest.mark.usefixtures("rules_only")
 def test_final_pop_is_not_trusted(tables):
     tables.units["FINAL_POP"] = 0
     assert check(tables).accepted().state_totals == {"35": len(tables.persons)}
 
 
+@pytest.mark.usefixtures("rules_only")
 def test_other_schemas_need_their_own_columns_only(tables):
     tables.persons = tables.persons.drop(columns=["CENHISP"])
     schema = cef_schema("persons", ("sex", "age"))
@@ -342,6 +330,7 @@ def test_other_schemas_need_their_own_columns_only(tables):
     assert not any(outcome.name == "cenhisp_is_valid" for outcome in result.outcomes)
 
 
+@pytest.mark.usefixtures("rules_only")
 def test_without_a_persons_schema_the_totals_are_still_known(county):
     result = check_inputs(
         persons=county.persons, units=county.units, geography=county.geography, person_schema=None
@@ -351,6 +340,7 @@ def test_without_a_persons_schema_the_totals_are_still_known(county):
     assert result.state_totals == {"35": 900}
 
 
+@pytest.mark.usefixtures("rules_only")
 @pytest.mark.parametrize("as_type", ["integers", "texts", "floats", "categories"])
 def test_types_of_parquet_columns_do_not_matter(as_type, tables, expected):
     for frame in (tables.persons, tables.units):
@@ -374,6 +364,7 @@ def test_types_of_parquet_columns_do_not_matter(as_type, tables, expected):
     assert_same(result, expected, further=as_type == "categories")
 
 
+@pytest.mark.usefixtures("rules_only")
 @pytest.mark.parametrize(
     ("layout", "gzipped"),
     [("delimited", False), ("delimited", True), ("fixed_width", False), ("fixed_width", True)],
@@ -388,6 +379,7 @@ def test_layouts_agree(layout, gzipped, tmp_path, expected):
     )
 
 
+@pytest.mark.usefixtures("rules_only")
 @pytest.mark.parametrize("table", ["persons", "units", "geography"])
 def test_fsspec_urls(table, county, expected):
     fsspec = pytest.importorskip("fsspec")
@@ -402,12 +394,14 @@ def test_fsspec_urls(table, county, expected):
     assert_same(check_inputs(**paths).accepted(), expected)
 
 
+@pytest.mark.usefixtures("rules_only")
 def test_order_of_rows_does_not_matter(tables, expected):
     for name in ("persons", "units", "geography"):
         setattr(tables, name, getattr(tables, name).sample(frac=1, random_state=3))
     assert_same(check_inputs(**tables.write()).accepted(), expected)
 
 
+@pytest.mark.usefixtures("rules_only")
 @pytest.mark.parametrize("mafid", ["{}", "U{}"])
 def test_batches_do_not_matter(mafid, tables, monkeypatch):
     for table in (tables.persons, tables.units):

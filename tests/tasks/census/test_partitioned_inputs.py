@@ -13,6 +13,8 @@ from spineflow.tasks.census.inputs import check_inputs
 
 from tests.tasks.census.conftest import Tables, assert_same
 
+pytestmark = pytest.mark.usefixtures("rules_only")
+
 
 def write_partitions(tables: Tables, seed: int) -> dict[str, str]:
     """Every table cut into five files at random, of several formats, one of them without rows."""
