@@ -80,13 +80,14 @@ class VectorEstimate:
         """
         # The blocks outside all entities are one more entity.
         entity = np.where(entity < 0, n_entities, entity).astype(np.int32)
-        p = (self.block_covariance @ weights)[self.block_code]
+        p = self.block_covariance @ weights
         q = p @ weights
-        rounding = ROUNDING * np.bincount(entity, q, minlength=n_entities + 1)
+        rounding = ROUNDING * np.bincount(entity, q[self.block_code], minlength=n_entities + 1)
         # Blocks without any of what is asked for add nothing, here and above.
-        has_any = (q != 0) | p.any(axis=1)
+        has_any = ((q != 0) | p.any(axis=1))[self.block_code]
         offsets = np.append(0, np.cumsum(has_any))
-        entity, p, q = entity[has_any], p[has_any], q[has_any]
+        code = self.block_code[has_any]
+        entity, p, q = entity[has_any], p[code], q[code]
         for step in self.steps:
             offsets, entity, p, q = _fold(
                 step.offsets,
