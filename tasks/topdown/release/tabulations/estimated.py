@@ -20,7 +20,7 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.microdata import PlacedBlocks, present_attributes
-from spineflow.tasks.topdown.release.tabulations.levels import needs_block_groups
+from spineflow.tasks.topdown.release.tabulations.levels import needs_block_groups, texts_of
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
 from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -67,7 +67,7 @@ def state_tabulations(
     matrices = tuple(variable_matrix(own.schema) for own in read)
     for fips in states:
         geography = _geography(run, fips)
-        codes = _numbers(pa.chunked_array([geography["block_geocode"]]))
+        codes = _numbers(texts_of(geography["block_geocode"]))
         histograms = tuple(own.histogram(fips, codes) for own in read)
         yield Tabulation(geography, variables, histograms, matrices, tells_block_group)
 
@@ -79,7 +79,7 @@ def _geography(run: RunDirectory, fips: str) -> pd.DataFrame:
     return pq.read_table(geography_file(run), filters=chosen).to_pandas()
 
 
-def _numbers(codes: pa.ChunkedArray) -> np.ndarray:
+def _numbers(codes: pa.ChunkedArray | pa.StringArray) -> np.ndarray:
     return codes.cast(pa.int64()).to_numpy()
 
 
