@@ -37,6 +37,13 @@ SECONDS_TO_ANSWER = 2.0
 OWN_SERVER = "SPINEFLOW_OWN_SERVER"
 """Variable of the environment with the address of the command's own server, for its workers."""
 
+WITHOUT_EVENTS = {
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+}
+"""Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
+has automations on it, or sees its feed of events."""
+
 SECONDS_TO_END = 5.0
 """A server of our own that takes longer to end is killed."""
 
@@ -65,6 +72,7 @@ class Server:
             # An interruption from the keyboard is the command's to handle.
             start_new_session=True,
             env={
+                **WITHOUT_EVENTS,
                 **os.environ,
                 **get_current_settings().to_environment_variables(exclude_unset=True),
                 "PREFECT_UI_ENABLED": "0",

@@ -207,11 +207,15 @@ class PrefectServer:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
+        # It imports Prefect, which must find its home in the environment.
+        from spineflow.flows.servers import WITHOUT_EVENTS
+
+        environment = {"PREFECT_HOME": str(self.folder)} | NO_TELEMETRY | WITHOUT_EVENTS
         with (self.folder / "server.log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "prefect", "--no-prompt", "server", "start"]
                 + ["--port", str(self.port)],
-                env=os.environ | {"PREFECT_HOME": str(self.folder)} | NO_TELEMETRY,
+                env=os.environ | environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -54,23 +54,33 @@ def confined_work(work: Work) -> Work:
     return replace(work, read=None, written=None)
 
 
+@dataclass(eq=False)
+class _Block:
+    """A metered block: the thread it runs in, which has had the process to itself so far or not."""
+
+    thread: int
+    is_alone: bool
+
+
 _lock = threading.Lock()
-_metered: dict[int, bool] = {}
-"""By thread, whether its block has had the process to itself."""
+_metered: set[_Block] = set()
+"""The blocks that run now; a step that calls another has them nested in one thread."""
 
 
 @contextmanager
 def metered() -> Iterator[Callable[[], Work]]:
     """Yields a function that gives what this thread's block has taken so far."""
-    thread = threading.get_ident()
     with _lock:
-        for other in _metered:
-            _metered[other] = False
-        _metered[thread] = not _metered
+        thread = threading.get_ident()
+        others = [other for other in _metered if other.thread != thread]
+        for other in others:
+            other.is_alone = False
+        block = _Block(thread, not others)
+        _metered.add(block)
     started, of_thread, of_process, moved = time.time(), time.thread_time(), _cpu(), _moved()
 
     def work() -> Work:
-        alone = _metered[thread]
+        alone = block.is_alone
         cpu = _cpu() - of_process if alone else time.thread_time() - of_thread
         now = _moved() if alone else None
         read, written = (
@@ -83,7 +93,7 @@ def metered() -> Iterator[Callable[[], Work]]:
         yield work
     finally:
         with _lock:
-            del _metered[thread]
+            _metered.remove(block)
 
 
 def _cpu() -> float:

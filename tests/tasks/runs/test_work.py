@@ -94,6 +94,17 @@ def test_of_two_at_once_no_bytes_are_told() -> None:
     assert [(one.read, one.written) for one in took] == [(None, None)] * 2
 
 
+def test_a_block_within_another_has_the_process_too(tmp_path: Path) -> None:
+    """A replicate is a step that runs the steps of a product."""
+    with metered() as outer:
+        with metered() as inner:
+            (tmp_path / "a").write_bytes(bytes(1_000_000))
+            within = inner()
+        took = outer()
+    assert 1_000_000 <= within.written <= took.written < 1_010_000
+    assert within.cpu <= took.cpu
+
+
 def test_confidential_files_are_not_measured_out() -> None:
     """The bytes of a histogram tell how many of its cells are not empty."""
     with metered() as work:
