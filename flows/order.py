@@ -92,6 +92,7 @@ def submitted(
     """
     futures: dict[Call, PrefectFuture] = {}
     names: dict[PrefectFuture, str] = {}
+    stage_of_ended: dict[Call, str] = {}
 
     def ended(future: PrefectFuture, outcome: object) -> None:
         if tracker is not None and isinstance(outcome, Artifact):
@@ -101,13 +102,30 @@ def submitted(
         if tracker is not None:
             tracker.begin(described(wave), aside=isinstance(wave, Aside))
         for one in (one for calls in wave.values() for one in calls if one not in futures):
-            wait_for = [futures[before] for before in one.after]
+            wait_for = [futures[before] for before in awaited(one, stage_of_ended)]
             futures[one] = one.step.submit(str(run.root), *one.keys, wait_for=wait_for)
             names[futures[one]] = name_of(one.step.name, one.keys)
         if not isinstance(wave, Aside):
             waited = {stage: [futures[one] for one in calls] for stage, calls in wave.items()}
             finish(run, waited, ended, tracker.left if tracker is not None else unknown)
+            stage_of_ended |= {one: stage for stage, calls in wave.items() for one in calls}
         yield wave
+
+
+def awaited(one: Call, stage_of_ended: Mapping[Call, str]) -> list[Call]:
+    """The calls that Prefect is told a call waits for.
+
+    Of each stage that has ended one is enough to draw the arrow between the two. A worker looks at
+    every one that it is told of, which among hundreds of shards takes longer than their work.
+    """
+    first = {
+        stage_of_ended[before]: before for before in reversed(one.after) if before in stage_of_ended
+    }
+    return [
+        before
+        for before in one.after
+        if before not in stage_of_ended or first[stage_of_ended[before]] is before
+    ]
 
 
 def called(
