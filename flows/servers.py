@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 import httpx
 import prefect
+from prefect.context import refresh_global_settings_context
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_SERVER_API_HOST,
@@ -131,11 +132,17 @@ def server_for_runs() -> Iterator[Server]:
     server = _own_server() if found is None else Server(found)
     if found is None:
         os.environ[OWN_SERVER] = server.address
+    os.environ[PREFECT_API_URL.name] = server.address
+    # For threads that Prefect starts without the settings that hold here, such as the one that
+    # forwards what worker processes say: they would start a server of their own.
+    refresh_global_settings_context()
     try:
         with temporary_settings({PREFECT_API_URL: server.address}):
             yield server
     finally:
         os.environ.pop(OWN_SERVER, None)
+        os.environ.pop(PREFECT_API_URL.name, None)
+        refresh_global_settings_context()
         server.stop()
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
@@ -59,6 +60,24 @@ def test_a_server_that_was_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://other/api")
     with temporary_settings({PREFECT_API_URL: "http://set/api"}), server_for_runs():
         assert PREFECT_API_URL.value() == "http://set/api"
+
+
+def test_threads_without_settings_see_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect starts some, which would have a second server come up."""
+    seen: list[str | None] = []
+
+    def look() -> None:
+        thread = Thread(target=lambda: seen.append(PREFECT_API_URL.value()))
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://found/api")
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with temporary_settings({PREFECT_API_URL: None}):
+        with server_for_runs():
+            look()
+        look()
+    assert seen == ["http://found/api", None]
 
 
 def test_runs_of_the_embedded_server_have_the_address_that_they_will_have() -> None:
