@@ -146,10 +146,15 @@ def called(
 
 
 def described(wave: Wave) -> Described:
-    """The names of what a wave calls."""
+    """The names of what a wave calls, and of what those calls wait for besides earlier waves."""
+    here = {one for calls in wave.values() for one in calls}
     return {
         stage: [
-            (one.step.name, one.keys, [name_of(o.step.name, o.keys) for o in one.after])
+            (
+                one.step.name,
+                one.keys,
+                [name_of(before.step.name, before.keys) for before in one.after if before in here],
+            )
             for one in calls
         ]
         for stage, calls in wave.items()

@@ -19,7 +19,7 @@ Sizes = Callable[[str, Sequence[tuple[Any, ...]]], list[float] | None]
 """Public sizes of the calls of a stage, by their step and their keys; None while not known."""
 
 Described = Mapping[str, Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]]
-"""A wave: by stage, of every call its step, its keys and the names of what it waits for."""
+"""A wave: by stage, of every call its step, its keys and what it waits for besides earlier waves."""
 
 
 def name_of(step: str, keys: Sequence[Any]) -> str:
