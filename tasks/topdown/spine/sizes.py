@@ -28,7 +28,13 @@ def sizes_of_calls(
         }
     except OSError:
         return None
-    shards = [_shard(spines, own) for own in keys]
+    by_keys = {
+        (universe, geolevel, shard.name): shard
+        for universe, of_universe in spines.items()
+        for geolevel, of_geolevel in of_universe.items()
+        for shard in of_geolevel
+    }
+    shards = [by_keys.get(own) for own in keys]
     if any(shard is None for shard in shards):
         universes = {own[0] for own in keys if own and own[0] in spines} or set(spines)
         n_blocks = sum(_n_blocks(spines[universe]) for universe in universes)
@@ -43,15 +49,6 @@ def sizes_of_calls(
         for own, shard in zip(keys, shards, strict=True)
         if shard is not None
     ]
-
-
-def _shard(spines: Mapping[str, Mapping[str, list[Shard]]], keys: tuple[Any, ...]) -> Shard | None:
-    """The shard that keys name by universe, geolevel and name; None if they name none."""
-    if len(keys) != 3:
-        return None
-    universe, geolevel, name = keys
-    of_geolevel = spines.get(universe, {}).get(geolevel, [])
-    return next((shard for shard in of_geolevel if shard.name == name), None)
 
 
 def _n_blocks(shards: Mapping[str, list[Shard]]) -> int:
