@@ -11,15 +11,15 @@ from typing import Any
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Artifact
 from spineflow.tasks.runs.metering import Work
-from spineflow.tasks.runs.remaining import Planned, Remaining
+from spineflow.tasks.runs.remaining import Remaining
 from spineflow.tasks.runs.settings import RunnerSettings
-from spineflow.tasks.runs.work import Began, Task, append, read, tasks_of
+from spineflow.tasks.runs.work import Began, Planned, Task, append, read, tasks_of
 
 Sizes = Callable[[str, Sequence[tuple[Any, ...]]], list[float] | None]
 """Public sizes of the calls of a stage, by their step and their keys; None while not known."""
 
 Described = Mapping[str, Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]]
-"""A wave: by stage, of every call its step, its keys and what it waits for besides earlier waves."""
+"""A wave: by stage, of every call its step, its keys and the names of what it waits for in it."""
 
 
 def name_of(step: str, keys: Sequence[Any]) -> str:

@@ -9,6 +9,7 @@ from itertools import islice
 from spineflow.tasks.runs.costs import REUSED, Costs
 from spineflow.tasks.runs.metering import Work
 from spineflow.tasks.runs.schedule import Job, schedule
+from spineflow.tasks.runs.work import Planned
 
 OVERDUE = 0.1
 """Share of its expected time that a task is taken to have left when it takes longer than that."""
@@ -34,19 +35,6 @@ class _Mean:
     @property
     def value(self) -> float:
         return (self.sum + self.guess) / (self.weight + 1.0)
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A task of a wave that is begun or to come; see `work.Task`."""
-
-    name: str
-    stage: str
-    step: str
-    wave: int
-    aside: bool
-    after: tuple[str, ...]
-    size: float
 
 
 @dataclass

@@ -32,8 +32,8 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A task that has ended.
+class Planned:
+    """A task of a wave that is begun or to come.
 
     name : step and keys, such as `measure persons Block 00003`; unique in a run.
     stage, step : the stage it is part of, and the step that it calls.
@@ -41,9 +41,6 @@ class Task:
     aside : its wave was not waited for; what came later did not wait for it.
     after : names of the tasks that it waited for, besides earlier waves.
     size : public size of its part, in the units of its step.
-    begun, ended : when its wave was begun and when its end was heard of, seconds since 1970.
-    started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
-    reused : it found what an earlier attempt had made.
     """
 
     name: str
@@ -53,6 +50,17 @@ class Task:
     aside: bool
     after: tuple[str, ...]
     size: float
+
+
+@dataclass(frozen=True)
+class Task(Planned):
+    """A task that has ended.
+
+    begun, ended : when its wave was begun and when its end was heard of, seconds since 1970.
+    started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
+    reused : it found what an earlier attempt had made.
+    """
+
     begun: float
     ended: float
     started: float

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.runs.costs import REUSED, Costs, Rate, fitted
 from spineflow.tasks.runs.metering import Work
-from spineflow.tasks.runs.remaining import Planned, Remaining
+from spineflow.tasks.runs.remaining import Remaining
 from spineflow.tasks.runs.schedule import Job, schedule
-from spineflow.tasks.runs.work import Task
+from spineflow.tasks.runs.work import Planned, Task
 
 from tests.tasks.runs.test_work import task
 
