@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.ledger.charges import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
@@ -107,6 +109,8 @@ def test_every_order_of_stages_ends_in_a_release(
 
 
 def kill_and_resume(spineflow, country: Path, folder: Path, moment, **environment: str) -> None:
+    ledger = open_ledger(country.parent / "ledger.db")
+    set_default_cap(ledger, Fraction(100))
     run = RunDirectory(folder / "run")
     command = ("run", "trips", str(country), "--run-dir", str(run.root))
     code, _, _ = spineflow(*command, folder=folder, killed=moment, **environment).ended()
@@ -119,7 +123,7 @@ def kill_and_resume(spineflow, country: Path, folder: Path, moment, **environmen
     assert "7 checks passed" in output
     after = measured(run)
     assert drawn == {name: after[name] for name in drawn}
-    spent = summary(open_ledger(country.parent / "ledger.db"))["datasets"]["generated-country"]
+    spent = summary(ledger)["datasets"]["generated-country"]
     assert len(spent["products"]["trips"]["draws"]) == 1
     assert not [path for path in run.root.rglob("*") if path.suffix in (".part", ".unpublished")]
 
