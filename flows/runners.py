@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +22,7 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
     if settings.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=settings.workers)
     if settings.runner == "processes":
-        return ProcessPoolTaskRunner(max_workers=settings.workers)
+        return ProcessPoolTaskRunner(max_workers=settings.workers, initializer=end_with_parent)
     from prefect_dask import DaskTaskRunner  # An extra; settings that need it are checked first.
 
     if settings.dask_address is not None:
@@ -32,6 +35,24 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
             "silence_logs": logging.lastResort.level if logging.lastResort else logging.WARNING,
         }
     )
+
+
+def end_with_parent() -> None:
+    """Have this worker process end as soon as its parent has, however that came about.
+
+    Left alone, the workers of a killed run would finish all the tasks that they had been given,
+    beside the run that goes on where it was. What they are at counts as not begun, as if they had
+    been killed with it.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=end, name="end-with-parent", daemon=True).start()
 
 
 PATIENCE_WITH_A_SCHEDULER = 10.0

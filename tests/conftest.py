@@ -161,6 +161,19 @@ def public_settings() -> str:
     )
 
 
+@pytest.fixture(scope="session")
+def state_without_noise(shared: Path, made_once, prefect_server):
+    """A finished run of the real state with an infinite budget; not to be changed."""
+    from spineflow.tasks.runs.directory import RunDirectory
+
+    from tests.real_state import run_state
+
+    overrides = ["input.confidential=false", "privacy.infinite=true", "release.margins=false"]
+    state = shared / "data" / "ri2010"
+    folder = made_once("state", lambda part: run_state(part, state, overrides=overrides))
+    return RunDirectory(folder / "run")
+
+
 NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 
 

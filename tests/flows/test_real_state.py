@@ -5,36 +5,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.running import prepare, run_stages
-from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.release.microdata import read_block_estimates
+
+from tests.real_state import run_state
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
 PERSONS = 1_052_567
 HOUSING_UNITS = 466_117
 FACILITIES = 326
-
-
-def run_state(
-    folder: Path, state: Path, geography: Path, preset: str, *overrides: str
-) -> RunDirectory:
-    settings_file = folder / "settings.toml"
-    settings_file.write_text(
-        f'preset = "{preset}"\n[input]\npersons = "{state / "persons.parquet"}"\n'
-        f'units = "{state / "units.parquet"}"\ngeography = "{geography}"\n'
-        '[privacy]\ndataset = "state"\n'
-    )
-    settings = PRODUCT.load(settings_file, overrides)
-    run = prepare(settings, folder / "run")
-    run_stages(PRODUCT, run, settings)
-    return run
 
 
 def assert_whole(run: RunDirectory) -> None:
@@ -45,18 +32,21 @@ def assert_whole(run: RunDirectory) -> None:
 
 
 def test_production_settings(shared: Path, tmp_path: Path) -> None:
+    """Every node is solved to its optimum, and the redistricting criterion holds off the spine."""
     state = shared / "data" / "ri2010"
-    run = run_state(tmp_path, state, state / "grfc.txt", "pl94_2020_us")
+    run = run_state(tmp_path, state, overrides=["input.confidential=false", "privacy.seed=0"])
     assert_whole(run)
     solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
     assert (solves["status"] == "optimal").all()
     assert not solves["relaxed"].any()
+    criterion = read_figures(run).criterion
+    rows = criterion[(criterion["population"] == "total population") & ~criterion["on_spine"]]
+    assert rows["entities"].sum() > 800
+    assert np.average(rows["share_within"].fillna(0), weights=rows["entities"]) >= 0.95
 
 
-def test_infinite_budget_reproduces_every_block(shared: Path, tmp_path: Path) -> None:
-    state = shared / "data" / "ri2010"
-    overrides = ("input.confidential=false", "privacy.infinite=true")
-    run = run_state(tmp_path, state, state / "grfc.txt", "pl94_2020_us", *overrides)
+def test_infinite_budget_reproduces_every_block(state_without_noise: RunDirectory) -> None:
+    run = state_without_noise
     for universe, n_cells in (("persons", 2016), ("units", 2)):
         estimates = read_block_estimates(run.root, universe).to_pandas()
         blocks = sorted(set(estimates["block_geocode"]))
@@ -74,7 +64,9 @@ def test_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
     geography = pd.read_csv(state / "grfc.txt", sep="|", dtype=str)
     geography["TABBLKST"] = "72"
     geography.to_csv(tmp_path / "grfc.txt", sep="|", index=False)
-    run = run_state(tmp_path, state, tmp_path / "grfc.txt", "pl94_2020_pr")
+    run = run_state(
+        tmp_path, state, "pl94_2020_pr", tmp_path / "grfc.txt", ["release.margins=false"]
+    )
     assert_whole(run)
     geounits = pd.read_parquet(spine_folder(run, "persons") / "geounits.parquet")
     geolevels = list(dict.fromkeys(geounits["geolevel"]))

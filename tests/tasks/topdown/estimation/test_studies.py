@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from spineflow.flows.running import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -92,15 +91,3 @@ def test_budget_always_buys_accuracy(estimator: str, tables: Path, tmp_path: Pat
         assert (score(errors[more] - errors[less]) <= 2).all(), (less, more)
     assert (errors["1"].mean() > errors["1000"].mean()).any()
     assert not errors["inf"].to_numpy().any()
-
-
-@pytest.mark.slow
-def test_redistricting_criterion_holds_on_a_real_state(shared: Path, tmp_path: Path) -> None:
-    def criterion(run, settings) -> pd.DataFrame:
-        rows = compute_figures(run, settings).criterion
-        return rows[(rows["population"] == "total population") & ~rows["on_spine"]]
-
-    settings = settings_of(tmp_path, shared / "data" / "ri2010")
-    (rows,) = study({"production": settings}, [0], tmp_path / "study", criterion)
-    assert rows["entities"].sum() > 800
-    assert np.average(rows["share_within"].fillna(0), weights=rows["entities"]) >= 0.95

@@ -1,0 +1,30 @@
+"""Runs of the real state in `../shared/data/ri2010`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spineflow.flows.running import prepare, run_stages
+from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.runs.directory import RunDirectory
+
+
+def run_state(
+    folder: Path,
+    state: Path,
+    preset: str = "pl94_2020_us",
+    geography: Path | None = None,
+    overrides: Sequence[str] = (),
+) -> RunDirectory:
+    """Run a state's tables, all stages; the geography is that beside them unless it is given."""
+    settings_file = folder / "settings.toml"
+    settings_file.write_text(
+        f'preset = "{preset}"\n[input]\npersons = "{state / "persons.parquet"}"\n'
+        f'units = "{state / "units.parquet"}"\ngeography = "{geography or state / "grfc.txt"}"\n'
+        '[privacy]\ndataset = "state"\n'
+    )
+    settings = PRODUCT.load(settings_file, overrides)
+    run = prepare(settings, folder / "run")
+    run_stages(PRODUCT, run, settings)
+    return run
