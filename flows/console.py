@@ -7,8 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -42,19 +41,18 @@ def page() -> Console:
 
 
 @contextmanager
-def shown_progress(product: str) -> Iterator[None]:
-    """A line per stage on a terminal; nothing when standard error is piped.
-
-    On a terminal, the kernels that the product needs are compiled first if they have not been.
-    """
+def shown_progress(is_compiling: bool) -> Iterator[None]:
+    """A line per stage on a terminal, and one on kernels; nothing when standard error is piped."""
     # Prefect is slow to import, and only runs need it.
-    from spineflow.flows.kernels import ANNOUNCEMENT, NEEDED_BY, are_compiled, compile_kernels
+    from spineflow.flows.kernels import ANNOUNCEMENT
     from spineflow.flows.progress import listening, sentence_of_rest
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
         return
+    if is_compiling:
+        console.print(f"{ANNOUNCEMENT}: meanwhile the run goes on until they are needed.")
     columns = (
         SpinnerColumn(finished_text="[green]done"),
         TextColumn("{task.description}"),
@@ -62,11 +60,6 @@ def shown_progress(product: str) -> Iterator[None]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    if product in NEEDED_BY and not are_compiled():
-        console.print(f"{ANNOUNCEMENT} ...")
-        # Where no process can be started, they are compiled on the way.
-        with suppress(BrokenExecutor, OSError):
-            compile_kernels()
     with Progress(*columns, console=console) as progress:
         starting = progress.add_task("starting Prefect", total=1)
         shown = {}

@@ -9,6 +9,7 @@ import httpx
 from spineflow.flows import STARTED, running
 from spineflow.flows.console import print_closing, shown_progress
 from spineflow.flows.endings import explained
+from spineflow.flows.kernels import compile_beside
 from spineflow.flows.registry import MODULES, product
 from spineflow.flows.running import Product, is_done, prepare
 from spineflow.flows.servers import Server
@@ -37,6 +38,7 @@ def run_and_report(
     if run.read_manifest()["status"] != "complete":
         server.begin()
     if not is_done(asked, run, settings):
+        is_compiling = compile_beside(asked.name)
         if not run.read_manifest()["stages"]:
             # The first stage needs it, and it takes no longer than the server to come up.
             import_great_expectations()
@@ -44,7 +46,7 @@ def run_and_report(
             server.wait()
         except httpx.HTTPError as error:
             raise explained(error, str(run.root), settings.run) from None
-        with shown_progress(asked.name):
+        with shown_progress(is_compiling):
             running.run_stages(asked, run, settings)
     asked.finished(run, settings)
     print_closing(run, settings, time.monotonic() - STARTED)

@@ -1,29 +1,21 @@
-"""Compiling the kernels that long runs need, in one step of their own, several at once.
+"""Compiling the kernels that long runs need, in one step of their own or beside a run.
 
-Numba keeps what it has compiled beside the modules, or where NUMBA_CACHE_DIR says, and every later
-process loads it from there. The kernels of the estimation take nearly all of the time; they are
-compiled here on their smallest example, each group in a process. What else is compiled takes a
-second or two, and is compiled when it is first called.
+The kernels of the estimation take nearly all of the time; they are compiled here on their smallest
+example, each group in a process. What else is compiled takes a second or two, and is compiled when
+it is first called.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Sequence
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from multiprocessing import get_context
-from pathlib import Path
 
 from spineflow.tasks.runs.timing import stopwatch
-
-KERNELS = (
-    "admm.approach",
-    "admm.first_point",
-    "active_set._iterate",
-    "interior_point._iterate",
-    "network_flow.solve",
-)
-"""The kernels that take longest, with which all that they call is compiled."""
 
 NEEDED_BY = ("topdown", "estimate", "products", "design", "tune")
 """The flows that estimate by them."""
@@ -32,13 +24,7 @@ ANNOUNCEMENT = "Kernels are compiled, once per installation, which takes about a
 
 MOST_PROCESSES = 5
 
-
-def are_compiled(kernels: Sequence[str] = KERNELS) -> bool:
-    """Whether the kernels were compiled before, by what numba has kept."""
-    kept = os.environ.get("NUMBA_CACHE_DIR")
-    folder = Path(kept) if kept else Path(__file__).parents[1] / "tasks"
-    found = {path.name.rpartition("-")[0] for path in folder.rglob("*.nbi")}
-    return set(kernels) <= found
+COMMAND = "from spineflow.flows.kernels import compile_kernels; compile_kernels()"
 
 
 def compile_kernels(processes: int | None = None) -> None:
@@ -60,8 +46,37 @@ def compile_kernels(processes: int | None = None) -> None:
             done.result()
 
 
+def compile_beside(product: str) -> bool:
+    """Have a process of its own compile the kernels that a product needs while its input is read.
+
+    Estimates wait for that process; see `estimation.kernels`. Whether it was started: not if they
+    were compiled before or are being compiled, or where no process can be started, so that they
+    are compiled on the way. A run that is killed leaves it to finish, for the run that goes on.
+    """
+    if product not in NEEDED_BY:
+        return False
+    from spineflow.tasks.topdown.estimation.kernels import are_compiled, compiling_lock
+
+    if are_compiled():
+        return False
+    # Whoever has inherited the lock holds it until the last of them ends.
+    with suppress(OSError), compiling_lock().open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", COMMAND],
+            pass_fds=[lock.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return True
+    return False
+
+
 def announce_and_compile(processes: int | None = None) -> None:
     """Say what is about to take its time, do it, and say how long it took."""
+    from spineflow.tasks.topdown.estimation.kernels import are_compiled
+
     if not are_compiled():
         print(f"{ANNOUNCEMENT} ...", flush=True)
     with stopwatch() as elapsed:

@@ -24,6 +24,7 @@ from spineflow.flows.cancelling import (
 )
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.form import SettingsForm
+from spineflow.flows.kernels import compile_beside
 from spineflow.flows.order import (
     LEDGER,
     Aside,
@@ -274,6 +275,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     The runner may be another than the run has frozen. The flow run is tagged with the dataset, the
     product and the runner.
     """
+    compile_beside(product.name)
     _IN_FORCE[run.root] = settings
     stages = product.stages.with_options(task_runner=task_runner(settings.run))
     # Prefect waits up to a second for a flow run's heartbeat to end; the flow run that a deployment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +11,22 @@ from spineflow.flows.cli import main
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.estimation import example
+from spineflow.tasks.topdown.estimation import kernels as estimation_kernels
+from spineflow.tasks.topdown.estimation.kernels import (
+    KERNELS,
+    are_compiled,
+    wait_until_compiled,
+)
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, SiblingProblem
-
-
-def dispatcher(name: str):
-    module, function = name.split(".")
-    return getattr(import_module(f"spineflow.tasks.topdown.estimation.{module}"), function)
 
 
 def test_examples_compile_what_estimation_calls() -> None:
     """Siblings of another schema, without a parent, under several passes: no further types."""
     for call in example.CALLS:
         call()
-    compiled = {name: list(dispatcher(name).signatures) for name in kernels.KERNELS}
-    assert all(len(signatures) == 1 for signatures in compiled.values()), "one example each"
+    compiled = [list(kernel.signatures) for kernel in KERNELS]
+    assert all(len(signatures) == 1 for signatures in compiled), "one example each"
     names = ("total", "hispanic * cenrace", "detailed")
     queries = {name: marginal_query(PERSONS, name) for name in names}
     rng = np.random.default_rng(1)
@@ -46,29 +46,62 @@ def test_examples_compile_what_estimation_calls() -> None:
     chain = (tuple(queries[name] for name in ("total", "detailed")),)
     x, _ = estimate_children("0", problem, measurements, Passes((names[:1], names[1:]), chain))
     assert (x.sum(axis=0) == problem.parent_counts).all()
-    assert {name: list(dispatcher(name).signatures) for name in kernels.KERNELS} == compiled
+    assert [list(kernel.signatures) for kernel in KERNELS] == compiled
 
 
-def test_kernels_are_known_by_what_numba_keeps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def new_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Where numba notes what it has compiled, of an installation that has compiled nothing."""
+    names = {kernel: Path(kernel._cache._cache_file._index_path).name for kernel in KERNELS}
+    assert len(set(names.values())) == len(KERNELS)
+    monkeypatch.setattr(estimation_kernels, "_index_of", lambda kernel: tmp_path / names[kernel])
+    return [tmp_path / name for name in names.values()]
+
+
+def test_kernels_are_known_by_what_numba_keeps(new_installation: list[Path]) -> None:
+    assert not are_compiled()
+    for kept in new_installation:
+        kept.touch()
+    assert are_compiled()
+    kept.unlink()
+    assert not are_compiled()
+
+
+def test_estimates_wait_for_the_process_that_compiles(
+    new_installation: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert not kernels.are_compiled()
-    for name in kernels.KERNELS:
-        kept = Path(dispatcher(name)._cache._cache_file._index_path)
-        assert kept.name.startswith(f"{name}-"), "as numba names its files"
-        (tmp_path / kept.name).touch()
-    assert kernels.are_compiled()
-    (tmp_path / kept.name).unlink()
-    assert not kernels.are_compiled()
+    go, done = tmp_path / "go", tmp_path / "done"
+    waits = (
+        f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\n"
+    )
+    command = f"{waits}time.sleep(0.3)\npathlib.Path({str(done)!r}).touch()"
+    monkeypatch.setattr(kernels, "COMMAND", command)
+    wait_until_compiled()
+    assert not kernels.compile_beside("trips"), "which estimates without them"
+    assert kernels.compile_beside("topdown")
+    assert not kernels.compile_beside("topdown"), "another run waits for the same process"
+    go.touch()
+    wait_until_compiled()
+    assert done.exists()
+    assert kernels.compile_beside("topdown"), "that process was killed, say"
+    wait_until_compiled()
+    for kept in new_installation:
+        kept.touch()
+    assert not kernels.compile_beside("topdown")
+
+
+def test_what_is_run_beside_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[None] = []
+    monkeypatch.setattr(kernels, "compile_kernels", lambda: made.append(None))
+    exec(kernels.COMMAND, {})
+    assert made == [None]
 
 
 def test_the_command_says_what_takes_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    new_installation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[int | None] = []
     monkeypatch.setattr(kernels, "compile_kernels", made.append)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert main(["compile", "--processes", "1"]) == 0
     first, last = capsys.readouterr().out.splitlines()
     assert "once per installation" in first and last.startswith("Kernels are compiled: ")

@@ -8,6 +8,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.estimation.estimators import estimator_of
+from spineflow.tasks.topdown.estimation.kernels import wait_until_compiled
 from spineflow.tasks.topdown.paths import combined_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -24,6 +25,7 @@ def estimate(
         return found(path)
     spine = read_spine(spine_folder(run, universe))
     part = shard_of(spine_folder(run, universe), geolevel, shard)
+    wait_until_compiled()
     records = estimator_of(settings).estimate(run, settings, universe, spine, part)
     solved = Counter(f"{record.stage}: {record.solver}" for record in records)
     return made(path, {**solved, "relaxed": sum(record.relaxed for record in records)})
