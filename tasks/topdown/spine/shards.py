@@ -19,7 +19,12 @@ from spineflow.tasks.topdown.workload.budget import Budget
 SHARDS = "shards.parquet"
 
 VALUES_PER_SHARD = 8_000_000
-"""Noisy answers that one task holds in memory at a time: 64 MB."""
+"""Noisy answers that one task holds in memory at a time: 64 MB, as long as the geolevel has no more
+than `SHARDS_OF_A_GEOLEVEL` times as many."""
+
+SHARDS_OF_A_GEOLEVEL, MOST_VALUES_PER_SHARD = 256, 32_000_000
+"""Shards that the persons of a nation are to be cut into, and the answers that one may have for it,
+256 MB: starting a task takes a third of a second, which small shards would not repay."""
 
 GEOUNITS_PER_SHARD = 1 << 16
 """Geounits of a shard whose queries have few answers: of housing units, some seconds of work."""
@@ -46,7 +51,7 @@ class Shard:
 def cut_spine(
     spine: Spine, schema: Schema, budget: Budget, *, on_demand: bool = False
 ) -> tuple[Shard, ...]:
-    """Cut every geolevel between parents so that no shard much exceeds `VALUES_PER_SHARD` answers
+    """Cut every geolevel between parents so that no shard much exceeds `values_per_shard` answers
     or `GEOUNITS_PER_SHARD` geounits.
 
     Measured on demand, geounits have fewer answers than their queries; how many is not known yet,
@@ -70,13 +75,19 @@ def cut_spine(
     )
 
 
+def values_per_shard(n_values: int) -> int:
+    """Noisy answers that a shard should have at most of a geolevel that has `n_values` of them."""
+    return min(max(VALUES_PER_SHARD, n_values // SHARDS_OF_A_GEOLEVEL), MOST_VALUES_PER_SHARD)
+
+
 def _cut(spine: Spine, geolevel: str, values_per_geounit: int) -> tuple[Shard, ...]:
     index = spine.names.index(geolevel)
     n = len(spine.geolevels[index])
     if index == 0:
         return (Shard(geolevel, "00000", 0, 0, 0, n),)
     offsets = spine.children(spine.names[index - 1])
-    size = max(1, min(VALUES_PER_SHARD // values_per_geounit, GEOUNITS_PER_SHARD))
+    values = values_per_shard(n * values_per_geounit)
+    size = max(1, min(values // values_per_geounit, GEOUNITS_PER_SHARD))
     wanted = np.arange(0, n, size)[1:]
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, wanted), [len(offsets) - 1]]))
     return tuple(

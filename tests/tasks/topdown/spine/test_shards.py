@@ -1,0 +1,61 @@
+"""Cuts of a spine: whole families, everybody once, no larger than the geolevel asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spineflow.tasks.topdown.spine import shards
+from spineflow.tasks.topdown.spine.shards import VALUES_PER_SHARD, values_per_shard
+
+
+@dataclass(frozen=True)
+class Families:
+    """What cutting asks of a spine of two geolevels."""
+
+    n_children: list[int]
+    names = ("County", "Tract")
+
+    @property
+    def geolevels(self) -> tuple[range, range]:
+        return range(len(self.n_children)), range(sum(self.n_children))
+
+    def children(self, _geolevel: str) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.n_children)])
+
+
+@pytest.mark.parametrize(
+    ("n_values", "most"),
+    [
+        (0, VALUES_PER_SHARD),
+        (256 * VALUES_PER_SHARD, VALUES_PER_SHARD),
+        (256 * VALUES_PER_SHARD + 256, VALUES_PER_SHARD + 1),
+        (10**10, 32_000_000),
+    ],
+)
+def test_shards_grow_with_a_nation_up_to_what_a_task_can_hold(n_values: int, most: int) -> None:
+    assert values_per_shard(n_values) == most
+
+
+@given(
+    n_children=st.lists(st.integers(0, 9), min_size=1, max_size=40),
+    values=st.integers(1, 5),
+    smallest=st.integers(1, 20),
+    n_shards=st.integers(1, 6),
+)
+def test_every_family_is_in_one_shard(n_children, values, smallest, n_shards) -> None:
+    spine = Families(n_children)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shards, "VALUES_PER_SHARD", smallest)
+        patched.setattr(shards, "SHARDS_OF_A_GEOLEVEL", n_shards)
+        cut = shards._cut(spine, "Tract", values)
+        wanted = max(1, values_per_shard(sum(n_children) * values) // values)
+    offsets = spine.children("County")
+    assert [one.start for one in cut[1:]] == [one.stop for one in cut[:-1]]
+    assert sum(one.stop - one.start for one in cut) == sum(n_children)
+    for one in cut:
+        assert (one.start, one.stop) == (offsets[one.parent_start], offsets[one.parent_stop])
+        assert 0 < one.stop - one.start < wanted + 2 * max(n_children)
