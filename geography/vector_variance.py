@@ -10,15 +10,19 @@ the vector with z, Q[u] the variance of z, and S, P, Q their sums over the child
     K = Lambda (I + S Lambda)^-1,
     S[u] = S - S K S,    P[u] = P - S K P,    Q[u] = Q - P' K P.
 
+The Q of an entity that lies in u alone, on the way up to the root, is less by P' M[u] P in the end,
+
+    M[u] = K + (I - S K)' M[parent of u] (I - S K).
+
 With k = 1 this is `geography.variance`. A geounit whose sum c' (vector) is known exactly has
-K = c c' / c' S c. K depends on the spine and the noise alone, so it is computed once for all
-entities and weights.
+K = c c' / c' S c. K and M depend on the spine and the noise alone, so they are computed once for
+all entities and weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -56,6 +60,8 @@ class _Step:
     """(n_parents, k, k) the matrices K."""
     rest: np.ndarray
     """(n_parents, k, k) the matrices I - S K."""
+    lone: np.ndarray
+    """(n_parents, k, k) the matrices M."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,20 +94,20 @@ class VectorEstimate:
         offsets = np.append(0, np.cumsum(has_any))
         code = self.block_code[has_any]
         entity, p, q = entity[has_any], p[code], q[code]
+        total = np.zeros(n_entities + 1)
         for step in self.steps:
             offsets, entity, p, q = _fold(
                 step.offsets,
                 step.children,
                 step.gain,
                 step.rest,
+                step.lone,
                 offsets,
                 entity,
                 p,
                 q,
-                n_entities + 1,
+                total,
             )
-        total = np.zeros(n_entities + 1)
-        total[entity] = q
         total[total < rounding] = 0.0
         return np.where(total > self.largest, np.inf, total)[:n_entities]
 
@@ -167,7 +173,7 @@ def vector_estimate(
     if spine.geolevels[0].name == known_at and known_sums is not None:
         steps.append(_known(below, code, known_sums)[0])
     return VectorEstimate(
-        covariance, block_code, tuple(steps), LARGEST_VARIANCE / scale, below_root
+        covariance, block_code, _with_lone(steps), LARGEST_VARIANCE / scale, below_root
     )
 
 
@@ -238,7 +244,21 @@ def _step(
     rest = np.eye(total.shape[1]) - total @ gain
     after = rest @ total
     after = (after + after.transpose(0, 2, 1)) / 2
-    return _Step(offsets, order, gain, rest), after, np.arange(len(after))
+    return _Step(offsets, order, gain, rest, gain), after, np.arange(len(after))
+
+
+def _with_lone(steps: Sequence[_Step]) -> tuple[_Step, ...]:
+    """The steps with their matrices M, which follow from the last one down."""
+    found: list[_Step] = []
+    for step in reversed(steps):
+        if found:
+            above = found[-1]
+            parent = np.empty(len(step.gain), dtype=np.int64)
+            parent[above.children] = np.repeat(np.arange(len(above.gain)), np.diff(above.offsets))
+            handed = step.rest.transpose(0, 2, 1) @ above.lone[parent] @ step.rest
+            step = replace(step, lone=step.gain + handed)
+        found.append(step)
+    return tuple(reversed(found))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -259,19 +279,27 @@ def _fold(
     children: np.ndarray,
     gain: np.ndarray,
     rest: np.ndarray,
+    lone: np.ndarray,
     entry_offsets: np.ndarray,
     entity: np.ndarray,
     p: np.ndarray,
     q: np.ndarray,
-    n_entities: int,
+    total: np.ndarray,
 ) -> tuple[np.ndarray, ...]:
-    """Entries, pairs of a geounit and an entity that touch, with their P and Q one geolevel up."""
+    """Entries, pairs of a geounit and an entity that touch, with their P and Q one geolevel up.
+
+    Entities that lie in one parent alone have none any more: their Q goes into `total`.
+    """
     n_parents, k = len(offsets) - 1, p.shape[1]
-    slot = np.full(n_entities, -1, dtype=np.int64)
+    slot = np.full(len(total), -1, dtype=np.int64)
+    n_entries = np.zeros(len(total), dtype=np.int64)
+    for entry in range(len(entity)):
+        n_entries[entity[entry]] += 1
     out_offsets = np.zeros(n_parents + 1, dtype=np.int64)
     out_entity = np.empty(len(entity), dtype=np.int32)
     out_p = np.empty((len(entity), k))
     out_q = np.empty(len(entity))
+    n_here = np.empty(len(entity), dtype=np.int64)
     product = np.empty(k)
     end = 0
     for parent in range(n_parents):
@@ -280,25 +308,44 @@ def _fold(
             child = children[number]
             for entry in range(entry_offsets[child], entry_offsets[child + 1]):
                 name = entity[entry]
-                if slot[name] < start:
+                position = slot[name]
+                if position < 0:
                     slot[name] = end
                     out_entity[end] = name
-                    out_p[end] = p[entry]
+                    for i in range(k):
+                        out_p[end, i] = p[entry, i]
                     out_q[end] = q[entry]
+                    n_here[end] = 1
                     end += 1
                 else:
-                    position = slot[name]
-                    out_p[position] += p[entry]
+                    for i in range(k):
+                        out_p[position, i] += p[entry, i]
                     out_q[position] += q[entry]
-        for position in range(start, end):
+                    n_here[position] += 1
+        found, end = end, start
+        for position in range(start, found):
+            name = out_entity[position]
+            slot[name] = -1
+            is_lone = n_here[position] == n_entries[name]
+            matrix = lone if is_lone else gain
             taken = 0.0
+            for i in range(k):
+                gained = 0.0
+                for j in range(k):
+                    gained += matrix[parent, i, j] * out_p[position, j]
+                taken += out_p[position, i] * gained
+            if is_lone:
+                total[name] = out_q[position] - taken
+                continue
             for i in range(k):
                 product[i] = 0.0
                 for j in range(k):
-                    taken += out_p[position, i] * gain[parent, i, j] * out_p[position, j]
                     product[i] += rest[parent, i, j] * out_p[position, j]
-            out_q[position] -= taken
+            # Those before it that are done have left their place.
+            out_entity[end] = name
+            out_q[end] = out_q[position] - taken
             for i in range(k):
-                out_p[position, i] = product[i]
+                out_p[end, i] = product[i]
+            end += 1
         out_offsets[parent + 1] = end
     return out_offsets, out_entity[:end].copy(), out_p[:end].copy(), out_q[:end].copy()
