@@ -6,13 +6,15 @@ import logging
 import multiprocessing
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from prefect.settings import PREFECT_API_URL, temporary_settings
+import httpx
+from prefect.context import SyncClientContext, refresh_global_settings_context
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 from spineflow.tasks.runs.settings import RunnerSettings
 
@@ -22,7 +24,10 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
     if settings.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=settings.workers)
     if settings.runner == "processes":
-        return ProcessPoolTaskRunner(max_workers=settings.workers, initializer=end_with_parent)
+        known = get_current_settings().to_environment_variables(exclude_unset=True)
+        return ProcessPoolTaskRunner(
+            max_workers=settings.workers, initializer=begin_worker, initargs=(known,)
+        )
     from prefect_dask import DaskTaskRunner  # An extra; settings that need it are checked first.
 
     if settings.dask_address is not None:
@@ -35,6 +40,20 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
             "silence_logs": logging.lastResort.level if logging.lastResort else logging.WARNING,
         }
     )
+
+
+def begin_worker(environment: Mapping[str, str]) -> None:
+    """Prepare this worker process: Prefect's settings, one client of its server, its end.
+
+    Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
+    does so again where the server does not answer yet.
+    """
+    end_with_parent()
+    os.environ.update(environment)
+    refresh_global_settings_context()
+    if PREFECT_API_URL.value() is not None:
+        with suppress(httpx.HTTPError, RuntimeError):
+            SyncClientContext().__enter__()
 
 
 def end_with_parent() -> None:

@@ -19,7 +19,8 @@ from spineflow.tasks.runs.settings import RunnerSettings
 
 runner = task_runner(RunnerSettings(runner="processes", workers=1)).duplicate()
 initializer = runner._initializer if sys.argv[1] == "ours" else None
-pool = ProcessPoolExecutor(1, get_context("spawn"), initializer)
+arguments = runner._initargs if initializer else ()
+pool = ProcessPoolExecutor(1, get_context("spawn"), initializer, arguments)
 print(pool.submit(os.getpid).result(), flush=True)
 pool.submit(time.sleep, 600)
 time.sleep(600)
