@@ -57,6 +57,8 @@ ledger = "ledger.db"
 [run]
 runner = "processes"
 workers = 2
+[release]
+margins = false
 """
 
 

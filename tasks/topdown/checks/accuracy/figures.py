@@ -3,12 +3,15 @@
 Everything read and written here is confidential: the histograms, and the errors that follow from
 them. Large spines are compared stretch by stretch, and what is added up of a stretch is how often
 each error comes: memory is that of a stretch's histograms and of one quantity's answers for its
-blocks, beside the spine and the codes of all blocks.
+blocks, for each of those at work at once, beside the spine and the codes of all blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -72,6 +75,8 @@ from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 
 FOLDER = "accuracy"
 """Folder of the figures and their report, in the confidential folder of a run."""
+MOST_STRETCHES_AT_ONCE = 4
+"""Each takes the memory of its own."""
 ERRORS, CRITERION = "errors.parquet", "criterion.parquet"
 
 
@@ -101,18 +106,35 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
             parts = iter([_declared(run, settings, universe, areas)])
         else:
             parts = _compared(run, settings, universe, quantities)
-        tallies: dict[tuple[str, str], _LevelTallies] = {}
-        groups: dict[tuple[str, str], _LevelGroups] = {}
-        for compared in parts:
-            for quantity in quantities:
-                _add_errors(compared, quantity, tallies)
-            _add_groups(compared, census, groups)
+        whole = _Tallied({}, {})
+        for tallied in _side_by_side(
+            lambda compared, of=quantities: _tallied(compared, of, census),
+            parts,
+            min(settings.run.workers, os.cpu_count() or 1, MOST_STRETCHES_AT_ONCE),
+        ):
+            whole.add(tallied)
         for quantity in quantities:
-            for (name, _), of_level in tallies.items():
+            for (name, _), of_level in whole.errors.items():
                 if name == quantity.name:
                     errors += of_level.rows(universe, quantity)
-        criterion += [own.row() for own in groups.values()]
+        criterion += [own.row() for own in whole.groups.values()]
     return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
+
+
+def _side_by_side(
+    function: Callable[[_Compared], _Tallied], parts: Iterator[_Compared], workers: int
+) -> Iterator[_Tallied]:
+    """What a function makes of each part, in their order, of several parts at a time in threads:
+    most of its time passes in compiled code that leaves Python to others."""
+    with ThreadPoolExecutor(workers) as pool:
+        begun: deque[Future[_Tallied]] = deque()
+        for part in parts:
+            begun.append(pool.submit(function, part))
+            del part
+            while len(begun) >= workers:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
 def write_figures(run: RunDirectory, figures: AccuracyFigures) -> None:
@@ -285,6 +307,16 @@ class _LevelTallies:
     tallies: dict[tuple[int, int], list[Tally]]
     """By answer and class."""
 
+    def empty(self) -> _LevelTallies:
+        """The same level before anything has been added."""
+        return replace(self, entities=np.zeros_like(self.entities), tallies={})
+
+    def add(self, other: _LevelTallies) -> None:
+        """Add the same level of another stretch."""
+        self.entities[:] += other.entities
+        for key, tallies in other.tallies.items():
+            self.tallies.setdefault(key, []).extend(tallies)
+
     def rows(self, universe: str, quantity: Quantity) -> Iterator[dict]:
         """The rows of `AccuracyFigures.errors`."""
         head = {
@@ -311,6 +343,30 @@ class _LevelTallies:
                     "entities": figures["pairs"],
                 }
                 yield head | row | figures
+
+
+@dataclass(frozen=True, eq=False)
+class _Tallied:
+    """The errors of a stretch or of several, by quantity and level, and the largest groups, by
+    population and level."""
+
+    errors: dict[tuple[str, str], _LevelTallies]
+    groups: dict[tuple[str, str], _LevelGroups]
+
+    def add(self, other: _Tallied) -> None:
+        """Add the next stretch."""
+        for key, errors in other.errors.items():
+            self.errors.setdefault(key, errors.empty()).add(errors)
+        for key, groups in other.groups.items():
+            self.groups.setdefault(key, replace(groups, parts=[])).parts.extend(groups.parts)
+
+
+def _tallied(compared: _Compared, quantities: Sequence[Quantity], census: Census) -> _Tallied:
+    tallied = _Tallied({}, {})
+    for quantity in quantities:
+        _add_errors(compared, quantity, tallied.errors)
+    _add_groups(compared, census, tallied.groups)
+    return tallied
 
 
 def _add_errors(
