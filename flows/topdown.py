@@ -57,7 +57,7 @@ from spineflow.tasks.topdown.checks.accuracy.run import (
     write_run_accuracy,
 )
 from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
-from spineflow.tasks.topdown.checks.pieces import pieces_apart
+from spineflow.tasks.topdown.checks.pieces import pieces_apart, sizes_of_checks
 from spineflow.tasks.topdown.checks.steps import (
     check_piece,
     check_release,
@@ -96,7 +96,6 @@ from spineflow.tasks.topdown.spine.redundant import (
     redundant_spending_of_run,
 )
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
-from spineflow.tasks.topdown.spine.sizes import sizes_of_calls
 from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
 from spineflow.tasks.topdown.workload.costs import costs
@@ -141,7 +140,7 @@ def topdown_stages(run_directory: str) -> str:
         show_budgets(settings)
         redundant = cache(partial(redundant_spending_of_run, run, settings))
         waves = announced(run, settings, order(run, settings), redundant)
-        for wave in submitted(run, waves, tracker_of(run, settings, order, sizes_of_calls)):
+        for wave in submitted(run, waves, tracker_of(run, settings, order, sizes_of_checks)):
             if any(stage.endswith(" spine") for stage in wave):
                 show_notes(
                     redundant(),
@@ -412,5 +411,5 @@ PRODUCT = Product(
     compare=write_comparison,
     needed=needed,
     refuse=refuse_settings,
-    sizes=sizes_of_calls,
+    sizes=sizes_of_checks,
 )

@@ -141,8 +141,11 @@ class Tracker:
         )
 
     def _sizes_of(self, calls: Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]) -> list[float]:
-        steps = {step for step, _, _ in calls}
-        sizes = None
-        if self._sizes is not None and len(steps) == 1:
-            sizes = self._sizes(steps.pop(), [keys for _, keys, _ in calls])
-        return sizes or [1.0] * len(calls)
+        """Sizes of a stage's calls, those of each step among each other; 1 while not known."""
+        sizes = [1.0] * len(calls)
+        for step in dict.fromkeys(step for step, _, _ in calls):
+            places = [place for place, call in enumerate(calls) if call[0] == step]
+            own = self._sizes and self._sizes(step, [calls[place][1] for place in places])
+            for place, size in zip(places, own or (), strict=False):
+                sizes[place] = size
+        return sizes

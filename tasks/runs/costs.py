@@ -22,26 +22,29 @@ class Rate:
 
 
 RATES: Mapping[str, Rate] = {
-    "ingest": Rate(3.0, 51.0),
-    "build spine": Rate(0.5, 7.6),
-    "charge ledger": Rate(1.0, 0.8, again=True),
-    "constrain": Rate(0.2, 6.5, again=True),
-    "measure": Rate(0.3, 0.065),
-    "estimate": Rate(0.16, 92.0),
-    "combine": Rate(0.16, 92.0),
-    "write microdata": Rate(0.5, 34.0),
-    "write tables": Rate(2.0, 72.0),
+    "read addresses": Rate(10.0, 0.0),
+    "count persons": Rate(0.9, 0.0),
+    "ingest": Rate(6.0, 8.5),
+    "build spine": Rate(0.1, 4.0),
+    "charge ledger": Rate(0.05, 0.9, again=True),
+    "constrain": Rate(0.2, 5.5, again=True),
+    "measure": Rate(0.22, 0.041),
+    "estimate": Rate(0.04, 66.0),
+    "combine": Rate(0.04, 21.0),
+    "write microdata": Rate(0.4, 26.0),
+    "write tables": Rate(2.0, 40.0),
     "write margins": Rate(2.0, 250.0),
-    "accuracy": Rate(2.0, 100.0, again=True),
-    "check": Rate(2.0, 430.0, again=True),
-    "release": Rate(0.5, 12.0, again=True),
-    "summarise spine": Rate(0.3, 4.0),
-    "report": Rate(0.4, 0.0, again=True),
+    "accuracy": Rate(0.5, 58.0, again=True),
+    "check piece": Rate(0.1, 82.0),
+    "check": Rate(0.1, 200.0, again=True),
+    "release": Rate(0.2, 12.0, again=True),
+    "summarise spine": Rate(0.1, 4.0),
+    "report": Rate(0.1, 1.5, again=True),
 }
-"""By step, of a fiftieth of a generated nation.
+"""By step, of a fiftieth and a third of a generated nation.
 
 `.venv/bin/python tests/benchmarks/rates.py RUN_DIR ...` fits them to finished runs; where
-those have tasks of one size alone, what every task takes is a guess. They only set proportions:
+those have no small tasks, what every task takes is a guess. They only set proportions:
 what a run's own tasks take rescales them."""
 
 REUSED = 0.05
