@@ -144,6 +144,7 @@ def _templates() -> Environment:
         templates.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     templates.filters["shown"] = _shown
     templates.filters["numeric_columns"] = _numeric_columns
+    templates.filters["classes"] = _classes
     templates.filters["drawing"] = Markup
     return templates
 
@@ -180,6 +181,19 @@ def _numeric_columns(table: Table) -> list[bool]:
         and all(_is_number(row[column]) or row[column] == NONE for row in table.rows)
         for column in range(len(table.headers))
     ]
+
+
+def _classes(is_number: bool, is_deciding: bool, text: str = "") -> Markup:
+    """The attribute with the classes of a cell, by its column and its text; empty without any."""
+    named = ["number"] if is_number else []
+    if is_deciding:
+        named.append("deciding")
+    if not is_number and len(text) > 16:
+        named.append("wrap" if len(text) > 40 else "words")
+    return Markup(f' class="{" ".join(named)}"') if named else _NO_CLASSES
+
+
+_NO_CLASSES = Markup()
 
 
 def _markdown_table(table: Table) -> str:
