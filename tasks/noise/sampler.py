@@ -66,6 +66,7 @@ def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSou
     return draw[mechanism](parameter, size, source)
 
 
+@lru_cache(maxsize=1024)
 def noise_variance(mechanism: str, parameter: Fraction) -> float:
     """Exact variance of the noise, as the nearest float up to rounding in the last digits.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,20 +38,37 @@ class CellAnswers:
         return intervals_of(self.estimate, self.variance, level, *bounds, self.mechanism)
 
 
+AnswerKinds = Sequence[tuple[np.ndarray, ProductAnswers]]
+"""The numbers of answers of a kind, and those answers; see `kinds_of_answers`."""
+
+
+def kinds_of_answers(found: RunPosterior, counted: sparse.csr_array) -> AnswerKinds:
+    """The answers of a 0/1 matrix (a, n_cells) by kind, for calls of `cell_answers`.
+
+    Raises ValueError for an answer that counts no product of sets of levels.
+    """
+    algebra = found.posterior.algebra
+    return [
+        (numbers, ProductAnswers.of_matrix(algebra, counted[numbers]))
+        for numbers in _kinds(algebra, counted)
+    ]
+
+
 def cell_answers(
-    found: RunPosterior, counted: sparse.csr_array, areas: BlockAreas
+    found: RunPosterior,
+    counted: sparse.csr_array,
+    areas: BlockAreas,
+    kinds: AnswerKinds | None = None,
 ) -> Iterator[tuple[int, CellAnswers]]:
     """Answers of runs of areas: the number of the first, and what is known of them.
 
     counted : (a, n_cells) 0/1 matrix, the cells of each answer, each a product of sets of levels.
+    kinds : the same answers by kind, where several calls ask for them.
 
     Raises ValueError for an answer that counts no product of sets.
     """
-    algebra = found.posterior.algebra
-    kinds = [
-        (numbers, ProductAnswers.of_matrix(algebra, counted[numbers]))
-        for numbers in _kinds(algebra, counted)
-    ]
+    if kinds is None:
+        kinds = kinds_of_answers(found, counted)
     for start in range(0, areas.n_areas, AREAS_AT_ONCE):
         part = areas.part(start, min(start + AREAS_AT_ONCE, areas.n_areas))
         shape = part.n_areas, counted.shape[0]

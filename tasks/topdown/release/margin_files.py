@@ -26,7 +26,11 @@ from spineflow.tasks.census.entities import described_columns, descriptions, ent
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from spineflow.tasks.topdown.intervals.areas import BlockAreas
-from spineflow.tasks.topdown.intervals.cells import CellAnswers, cell_answers
+from spineflow.tasks.topdown.intervals.cells import (
+    CellAnswers,
+    cell_answers,
+    kinds_of_answers,
+)
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.release.declared_files import (
     TABLES,
@@ -58,6 +62,9 @@ def write_table_margins(
     counted = {
         name: sparse.csr_array(variable_matrix(schema).T) for name, (_, schema) in found.items()
     }
+    kinds_of = {
+        name: kinds_of_answers(posterior, counted[name]) for name, (posterior, _) in found.items()
+    }
     variables = [name for _, schema in found.values() for name in variables_of(schema)]
     files = []
     for level in SUMMARY_LEVELS.values():
@@ -70,7 +77,7 @@ def write_table_margins(
             # Blocks that cannot hold anybody are on no spine.
             row = pd.Index(geography["block_geocode"]).get_indexer(posterior.spine.block_geocode)
             areas = _areas(of_level.block_entity[row], len(of_level))
-            answers.append(cell_answers(posterior, counted[name], areas))
+            answers.append(cell_answers(posterior, counted[name], areas, kinds_of[name]))
         batches = _table_batches(columns, variables, answers)
         files += _write(directory / TABLES / f"{level.stem}{SUFFIX}", kinds, batches, is_private)
     return files
