@@ -236,6 +236,7 @@ SABOTAGE = {
 """Ways to break the promise, each with the operations among which it shows."""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("sabotage", SABOTAGE, ids=lambda sabotage: sabotage.__name__)
 def test_a_broken_promise_is_noticed(
     office: Office, seed: str, sabotage, monkeypatch: pytest.MonkeyPatch
