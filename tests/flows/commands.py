@@ -1,7 +1,7 @@
 """The command as a process: started anew, or forked from one that has imported everything.
 
 A fork costs seconds less, and is a process like the other: of a group of its own, with its folder,
-environment, output and exit code. It finds the modules imported and has the kernels still to load.
+environment, output and exit code. It finds modules imported and kernels loaded; see `warmed`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ForkedCommand(Command):
         from spineflow.flows.registry import MODULES
 
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*MODULES.values(), "great_expectations"])
+        context.set_forkserver_preload([*MODULES.values(), "tests.flows.warmed"])
         told = (str(self.output), str(self.errors))
         process = context.Process(target=_run, args=(code, str(folder), environment, told))
         process.start()

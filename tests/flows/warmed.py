@@ -1,0 +1,42 @@
+"""Importing this makes a process ready to run: the smallest run has been through all stages.
+
+The process that commands are forked from imports it. Kernels are then loaded, pages' templates and
+the words of rules are there, and so are the modules that are imported where they are needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+
+SETTINGS = """
+preset = "pl94_2020_us"
+[input]
+persons = "persons.parquet"
+units = "units.parquet"
+geography = "grfc.txt"
+confidential = false
+[privacy]
+dataset = "warm"
+[release]
+margins = false
+"""
+
+
+def warm() -> None:
+    """Run a county, whatever it releases."""
+    with tempfile.TemporaryDirectory(prefix="spineflow-warm-") as name:
+        folder = Path(name)
+        generate_county(folder, persons=FEWEST_PERSONS, seed=1)
+        (folder / "settings.toml").write_text(SETTINGS)
+        settings = PRODUCT.load(folder / "settings.toml")
+        run_stages_here(PRODUCT, prepare(settings, folder / "run"), settings)
+
+
+with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+    warm()
