@@ -162,7 +162,7 @@ def public_settings() -> str:
 
 
 @pytest.fixture(scope="session")
-def state_without_noise(shared: Path, made_once, prefect_server):
+def state_without_noise(shared: Path, made_once):
     """A finished run of the real state with an infinite budget; not to be changed."""
     from spineflow.tasks.runs.directory import RunDirectory
 

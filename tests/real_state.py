@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spineflow.flows.running import prepare, run_stages
+from spineflow.flows.running import prepare, run_stages, run_stages_here
 from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.runs.directory import RunDirectory
 
@@ -16,8 +16,13 @@ def run_state(
     preset: str = "pl94_2020_us",
     geography: Path | None = None,
     overrides: Sequence[str] = (),
+    *,
+    in_flow: bool = False,
 ) -> RunDirectory:
-    """Run a state's tables, all stages; the geography is that beside them unless it is given."""
+    """Run a state's tables, all stages; the geography is that beside them unless it is given.
+
+    The stages run in this process, or in a flow run, which needs a Prefect server.
+    """
     settings_file = folder / "settings.toml"
     settings_file.write_text(
         f'preset = "{preset}"\n[input]\npersons = "{state / "persons.parquet"}"\n'
@@ -26,5 +31,5 @@ def run_state(
     )
     settings = PRODUCT.load(settings_file, overrides)
     run = prepare(settings, folder / "run")
-    run_stages(PRODUCT, run, settings)
+    (run_stages if in_flow else run_stages_here)(PRODUCT, run, settings)
     return run

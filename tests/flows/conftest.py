@@ -65,16 +65,29 @@ def no_server_of_commands_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def in_process() -> Iterator[None]:
-    """Have commands and `running.run_stages` run the stages in this process, without a flow run."""
+    """Have commands and `running.run_stages` run the stages in this process, without a flow run.
+
+    The input is sound, and so judged by our own code alone.
+    """
+    with stages_in_process(judged_twice=False):
+        yield
+
+
+@pytest.fixture
+def judged_in_process() -> Iterator[None]:
+    """The same of input that may be wrong: Great Expectations is asked as well."""
     with stages_in_process():
         yield
 
 
 @pytest.fixture(scope="session")
 def settings_text(county: Path) -> str:
-    """Settings of a private topdown run of the generated county, with its ledger beside them."""
+    """Settings of a private topdown run of the generated county, with its ledger beside them.
+
+    The last section is that on the release, which has no margins: they would be a third of the run.
+    """
     return (
         f'preset = "pl94_2020_us"\n[input]\npersons = "{county / "persons.parquet"}"\n'
         f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
-        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n'
+        '[privacy]\ndataset = "county"\nledger = "ledger.db"\n[release]\nmargins = false\n'
     )

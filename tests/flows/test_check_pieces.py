@@ -35,7 +35,7 @@ Unchecked = tuple[RunDirectory, TopdownSettings]
 def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchecked:
     """A run up to its checks, and its settings; not to be changed."""
     folder = tmp_path_factory.mktemp("unchecked")
-    (folder / "settings.toml").write_text(settings_text)
+    (folder / "settings.toml").write_text(settings_text.replace("margins = false\n", ""))
     settings = topdown.PRODUCT.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
     order = topdown.order(run, settings)

@@ -47,10 +47,20 @@ def test_generated_input_is_accepted_and_kept(flow: str, tmp_path: Path, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-@pytest.mark.parametrize("flow", ["detailed-groups", "group-sizes", "products", "trips"])
-def test_a_demonstration_runs(flow: str, tmp_path: Path, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize(
+    ("flow", "way"),
+    [
+        ("detailed-groups", "judged_in_process"),
+        ("group-sizes", "judged_in_process"),
+        ("products", "prefect_server"),
+        ("trips", "judged_in_process"),
+    ],
+)
+def test_a_demonstration_runs(
+    flow: str, way: str, tmp_path: Path, monkeypatch, capsys, request
+) -> None:
     """The two lines that a page begins with, in an empty folder."""
+    request.getfixturevalue(way)
     monkeypatch.chdir(tmp_path)
     for line in first_lines(flow):
         assert main(line.split()[1:]) == 0
@@ -96,7 +106,7 @@ def test_pages_begin_with_two_lines_that_run(flow: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("judged_in_process")
 def test_the_country_abroad_runs_and_keeps_what_it_declares(tmp_path: Path, monkeypatch) -> None:
     """The two lines of its page; what is exact is counted anew from input and release."""
     monkeypatch.chdir(tmp_path)

@@ -26,6 +26,7 @@ from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
 from spineflow.flows.form import SettingsForm, TopdownForm
 from spineflow.flows.registry import MODULES, TITLES, product
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
 
@@ -104,11 +105,13 @@ def postgres(folder: Path) -> Iterator[str]:
         yield f"postgresql+asyncpg://postgres@127.0.0.1:{port}/postgres"
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module")
 def server(
     request, real_server, spineflow, new_spineflow, tmp_path_factory
 ) -> Iterator[dict[str, str]]:
     """Environment in which a Prefect server, and a worker of the pool `spineflow`, are running.
+
+    The database is the fixture's parameter: sqlite or postgresql.
 
     On SQLite the flows are registered by the command as users start it.
     """
@@ -159,9 +162,24 @@ def run_deployment(server: dict[str, str], name: str, parameters: dict) -> dict:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("server", ["postgresql"], indirect=True)
+def test_a_worker_runs_a_deployment_on_postgresql(server, tmp_path: Path) -> None:
+    """What the database could get wrong depends on no product: this one takes least time."""
+    settings = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=8))
+    run = run_deployment(server, "group-sizes", {"settings_file": str(settings)})
+    assert run["state_type"] == "COMPLETED", run["state"]["message"]
+    assert len(list((tmp_path / "runs").glob("*/release/group_sizes.parquet"))) == 1
+    artifacts = asked(f"{server['PREFECT_API_URL']}/artifacts/filter", {})
+    keys = {artifact["key"] for artifact in artifacts}
+    assert {"checks", "progress", "result"} <= keys
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
 def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
-    settings.write_text(SETTINGS.replace("input/", f"{county}/"), encoding="utf-8")
+    text = SETTINGS.replace("input/", f"{county}/") + "[release]\nmargins = false\n"
+    settings.write_text(text, encoding="utf-8")
     run = run_deployment(server, "topdown", {"settings_file": str(settings)})
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
     releases = list((tmp_path / "runs").glob("demo-county-topdown-*/release/mdf_persons.parquet"))
@@ -179,6 +197,7 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
 def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
     run = run_deployment(server, "topdown", {"settings_file": str(missing)})

@@ -120,8 +120,9 @@ def test_commands_describe_a_run(groups_input: Path, tmp_path: Path, capsys) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_wanted_margins_set_the_budgets_that_a_run_keeps(
-    prefect_server, groups_input: Path, tmp_path: Path, capsys
+    groups_input: Path, tmp_path: Path, capsys
 ) -> None:
     """Shown by check and budget, frozen with the run, charged, and held against a given budget."""
     wanted = "[mechanism]", "run_pr = false", "[mechanism.margins.TRACT]", "2 = 7"
@@ -242,9 +243,10 @@ def test_parameters_are_refused_before_anything_is_written(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("judged_in_process")
 @pytest.mark.parametrize("case", AT_INGEST)
 def test_bad_input_is_refused_and_nothing_is_measured(
-    prefect_server, groups_input: Path, tmp_path: Path, capsys, case: str
+    groups_input: Path, tmp_path: Path, capsys, case: str
 ) -> None:
     change, sentence = AT_INGEST[case]
     write_settings(tmp_path, groups_input)

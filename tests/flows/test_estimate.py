@@ -141,7 +141,7 @@ def assert_released_again(
         assert settings.is_private and not list(again.root.glob("**/ledger.db*"))
 
 
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("in_process")
 def test_the_commands_of_the_page_run(
     county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.running import PRESETS, prepare, run_stages
+from spineflow.flows.running import PRESETS, prepare, run_stages, run_stages_here
 from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -17,7 +17,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def county_settings(folder: Path, county: Path, *overrides: str) -> TopdownSettings:
@@ -33,7 +33,7 @@ def county_settings(folder: Path, county: Path, *overrides: str) -> TopdownSetti
 def run_county(folder: Path, county: Path, name: str, *overrides: str) -> RunDirectory:
     settings = county_settings(folder, county, *overrides)
     run = prepare(settings, folder / name)
-    run_stages(PRODUCT, run, settings)
+    run_stages_here(PRODUCT, run, settings)
     return run
 
 
@@ -41,7 +41,8 @@ def run_county(folder: Path, county: Path, name: str, *overrides: str) -> RunDir
 def run(request, county: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A private run by another estimator."""
     folder = tmp_path_factory.mktemp(request.param)
-    return run_county(folder, county, request.param, f"run.estimator={request.param}")
+    overrides = (f"run.estimator={request.param}", "release.margins=false")
+    return run_county(folder, county, request.param, *overrides)
 
 
 def test_a_run_passes_all_checks_under_the_whole_budget(run: RunDirectory) -> None:
@@ -77,15 +78,21 @@ def test_estimates_are_made_again_without_the_confidential_folder(
 
 @pytest.fixture(scope="module")
 def by_one_worker(county: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Function from an estimator to a run on one thread, cut into many shards, and its settings."""
+    """Function from an estimator to a run without Prefect, cut into many shards, and its settings.
+
+    Margins are of no estimator; `test_runners` has them by several runners.
+    """
 
     @cache
     def run(estimator: str) -> tuple[RunDirectory, tuple[str, ...]]:
-        overrides = (f"run.estimator={estimator}", "input.confidential=false", "privacy.seed=11")
+        overrides = (
+            *(f"run.estimator={estimator}", "release.margins=false"),
+            *("input.confidential=false", "privacy.seed=11"),
+        )
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("spineflow.tasks.topdown.spine.shards.VALUES_PER_SHARD", 80_000)
             folder = tmp_path_factory.mktemp(estimator)
-            one = run_county(folder, county, "one", *overrides, "run.workers=1")
+            one = run_county(folder, county, "one", *overrides)
         assert len(list((one.root / "estimates").rglob("*.parquet"))) > 2 * 6
         return one, overrides
 
@@ -107,9 +114,9 @@ further = partial(pytest.param, marks=pytest.mark.soak)
     ],
 )
 def test_workers_and_runners_change_nothing(
-    by_one_worker, estimator: str, runner: str, county: Path, tmp_path: Path
+    prefect_server, by_one_worker, estimator: str, runner: str, county: Path, tmp_path: Path
 ) -> None:
-    """One worker, two threads or two processes: the same seed gives the same bytes.
+    """One process, two threads or two processes: the same seed gives the same bytes.
 
     The others find the shards laid out: processes would not know of the smaller limit.
     """

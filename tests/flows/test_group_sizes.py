@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.group_sizes import PRODUCT
-from spineflow.flows.running import prepare, run_stages
+from spineflow.flows.running import prepare
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -30,7 +31,7 @@ def generated(folder: Path, *, confidential: bool = True) -> Path:
 def run_settings(file: Path, folder: Path) -> RunDirectory:
     settings = PRODUCT.load(file)
     run = prepare(settings, folder)
-    run_stages(PRODUCT, run, settings)
+    running.run_stages(PRODUCT, run, settings)
     return run
 
 
@@ -108,9 +109,8 @@ def test_after_the_last_measurement_nothing_confidential_is_read(
     assert run.report.exists()
 
 
-def test_census_tables_release_households_of_every_size(
-    prefect_server, county: Path, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("in_process")
+def test_census_tables_release_households_of_every_size(county: Path, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(
         f'[input]\npersons = "{county / "persons.parquet"}"\nunits = "{county / "units.parquet"}"\n'
@@ -127,7 +127,8 @@ def test_census_tables_release_households_of_every_size(
     assert spent["rho"] == "1/8"
 
 
-def test_gaussian_noise_and_public_numbers_by_state(prefect_server, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("in_process")
+def test_gaussian_noise_and_public_numbers_by_state(tmp_path: Path) -> None:
     file = generated(tmp_path, confidential=False)
     text = file.read_text().replace('epsilon = "1"', 'rho = "1/2"')
     file.write_text(text.replace("groups = true", 'groups = true\nlevel = "state"'))
@@ -144,8 +145,9 @@ def test_gaussian_noise_and_public_numbers_by_state(prefect_server, tmp_path: Pa
     assert spent["rho"] == "2"
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("mechanism", ["hierarchical", "chain_dp", "topdown"])
-def test_other_mechanisms_run_through(prefect_server, tmp_path: Path, mechanism: str) -> None:
+def test_other_mechanisms_run_through(tmp_path: Path, mechanism: str) -> None:
     dataset = census_like(groups=3000, counties=8, states=3, largest=10)
     file = write_dataset(tmp_path, dataset)
     override = f"mechanism.name={mechanism}"
@@ -182,8 +184,9 @@ def test_commands_describe_a_run(tmp_path: Path, capsys) -> None:
         ("settings.toml", "groups = true", "groups = false", "declare it with invariants.groups"),
     ],
 )
+@pytest.mark.usefixtures("judged_in_process")
 def test_refusals_are_one_sentence_and_exit_code_two(
-    prefect_server, tmp_path: Path, capsys, file: str, old: str, new: str, sentence: str
+    tmp_path: Path, capsys, file: str, old: str, new: str, sentence: str
 ) -> None:
     settings = generated(tmp_path)
     pd.read_parquet(tmp_path / "sizes.parquet").to_csv(tmp_path / "sizes.csv", index=False)

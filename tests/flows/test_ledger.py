@@ -15,7 +15,7 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def is_unmeasured(directory: RunDirectory) -> bool:
     return not list(directory.root.rglob("dpqueries/*")) and not directory.release.exists()
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
     assert run(settings, "first")[0] == 0
     ledger = open_ledger(settings.parent / "ledger.db", must_exist=True)
@@ -100,6 +101,7 @@ def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: s
     assert "ledger" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) -> None:
     code, first = run(settings, "first")
     assert code == 0

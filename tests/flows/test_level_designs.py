@@ -33,7 +33,7 @@ margin = 40
 
 
 @pytest.mark.parametrize("product", ["group-sizes", "trips"])
-def test_designed_settings_run_to_a_release(prefect_server, tmp_path: Path, product: str) -> None:
+def test_designed_settings_run_to_a_release(in_process, tmp_path: Path, product: str) -> None:
     if product == "trips":
         generate_country(tmp_path, CountrySize(2, 4, 20, 100, 5_000))
     else:

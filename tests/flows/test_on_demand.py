@@ -31,7 +31,7 @@ def finished(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Ru
     """A private run on demand, with its ledger beside it."""
     folder = tmp_path_factory.mktemp("on-demand")
     file = folder / "settings.toml"
-    file.write_text(settings_text + ON_DEMAND)
+    file.write_text(settings_text.replace("margins = false\n", "") + ON_DEMAND)
     settings = topdown.PRODUCT.load(file)
     run = prepare(settings, folder / "run")
     run_stages_here(topdown.PRODUCT, run, settings)
@@ -114,7 +114,7 @@ def test_what_needs_every_answer_is_refused(
     settings_text: str, tmp_path: Path, overrides: tuple[str, ...], sentence: str
 ) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text(settings_text + ON_DEMAND)
+    file.write_text(settings_text.replace("margins = false\n", "") + ON_DEMAND)
     with pytest.raises(InputRefused, match=sentence):
         topdown.PRODUCT.load(file, overrides)
 

@@ -17,24 +17,29 @@ from spineflow.tasks.topdown.release.microdata import read_block_estimates
 
 from tests.real_state import run_state
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PERSONS = 1_052_567
 HOUSING_UNITS = 466_117
 FACILITIES = 326
+COUNTY = "001"
+"""Code of the smallest county, of fifty thousand people."""
 
 
-def assert_whole(run: RunDirectory) -> None:
+def assert_whole(
+    run: RunDirectory, persons: int = PERSONS, housing: int = HOUSING_UNITS, other: int = FACILITIES
+) -> None:
     assert json.loads((run.checks / "checks.json").read_text())["passed"]
-    assert pq.read_metadata(run.release / "mdf_persons.parquet").num_rows == PERSONS
+    assert pq.read_metadata(run.release / "mdf_persons.parquet").num_rows == persons
     rtype = pd.read_parquet(run.release / "mdf_units.parquet", columns=["RTYPE"])["RTYPE"]
-    assert rtype.value_counts().to_dict() == {"2": HOUSING_UNITS, "4": FACILITIES}
+    assert rtype.value_counts().to_dict() == {"2": housing, "4": other}
 
 
-def test_production_settings(shared: Path, tmp_path: Path) -> None:
+def test_production_settings(prefect_server, shared: Path, tmp_path: Path) -> None:
     """Every node is solved to its optimum, and the redistricting criterion holds off the spine."""
     state = shared / "data" / "ri2010"
-    run = run_state(tmp_path, state, overrides=["input.confidential=false", "privacy.seed=0"])
+    overrides = ["input.confidential=false", "privacy.seed=0"]
+    run = run_state(tmp_path, state, overrides=overrides, in_flow=True)
     assert_whole(run)
     solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
     assert (solves["status"] == "optimal").all()
@@ -59,15 +64,19 @@ def test_infinite_budget_reproduces_every_block(state_without_noise: RunDirector
         assert (found.to_numpy() == expected.to_numpy()).all()
 
 
-def test_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
+def test_a_county_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
     state = shared / "data" / "ri2010"
     geography = pd.read_csv(state / "grfc.txt", sep="|", dtype=str)
-    geography["TABBLKST"] = "72"
+    geography = geography[geography["TABBLKCOU"] == COUNTY].assign(TABBLKST="72")
     geography.to_csv(tmp_path / "grfc.txt", sep="|", index=False)
-    run = run_state(
-        tmp_path, state, "pl94_2020_pr", tmp_path / "grfc.txt", ["release.margins=false"]
-    )
-    assert_whole(run)
+    units, persons = (pd.read_parquet(state / f"{name}.parquet") for name in ("units", "persons"))
+    units = units[units["OIDTB"].astype(str).isin(geography["OIDTABBLK"])]
+    persons = persons[persons["MAFID"].isin(units["MAFID"])]
+    units.to_parquet(tmp_path / "units.parquet")
+    persons.to_parquet(tmp_path / "persons.parquet")
+    run = run_state(tmp_path, tmp_path, "pl94_2020_pr", overrides=["release.margins=false"])
+    of_type = units["RTYPE"].astype(str).value_counts()
+    assert_whole(run, len(persons), of_type["2"], of_type["4"])
     geounits = pd.read_parquet(spine_folder(run, "persons") / "geounits.parquet")
     geolevels = list(dict.fromkeys(geounits["geolevel"]))
     assert geolevels == ["State", "County", "Tract", "Block_Group", "Block"]

@@ -16,7 +16,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MAFID = "986420975"
 """An identifier that no unit of the county has."""
@@ -179,7 +179,7 @@ def as_texts(path: Path) -> pd.DataFrame:
 def refused(
     folder: Path, files: dict[str, str], *, confidential: bool, capfd: pytest.CaptureFixture
 ) -> str:
-    """Run the flow on these files; returns the message once nothing else is seen to be left."""
+    """Run the stages on these files; returns the message once nothing else is seen to be left."""
     settings = folder / "settings.toml"
     settings.write_text(
         'preset = "pl94_2020_us"\n[input]\n'
@@ -223,24 +223,42 @@ def assert_sentence(message: str, file: str, rule: str, count: int | None) -> No
     assert not set(re.findall(r"\w+", message)) & PLANTED
 
 
-@pytest.mark.parametrize("confidential", [True, False], ids=["confidential", "public"])
-@pytest.mark.parametrize("case", BROKEN_ROWS)
-def test_broken_rows(
-    case: str, confidential: bool, counties: dict[str, Path], tmp_path: Path, capfd
+def assert_rows_are_refused(
+    case: str, counties: dict[str, Path], folder: Path, capfd, *, confidential: bool
 ) -> None:
+    """Spoil rows of the county's tables, and hold what is told of them to what may be."""
     change, table, rule, count = BROKEN_ROWS[case]
     county = counties["delimited"]
     tables = Tables(*(as_texts(county / name) for name in ("persons.txt", "units.txt", "grfc.txt")))
     own = {*tables.units["MAFID"], *tables.geography["OIDTABBLK"]}
     change(tables)
-    files = tables.write(tmp_path, "parquet" if confidential else "delimited")
-    message = refused(tmp_path, files, confidential=confidential, capfd=capfd)
+    files = tables.write(folder, "parquet" if confidential else "delimited")
+    message = refused(folder, files, confidential=confidential, capfd=capfd)
     assert_sentence(message, files[table], rule, None if confidential else count)
     assert not set(re.findall(r"\w+", message)) & own
-    kept = json.loads((tmp_path / "run" / "confidential" / "findings.json").read_text())
+    kept = json.loads((folder / "run" / "confidential" / "findings.json").read_text())
     assert kept[0]["count"] == count
 
 
+@pytest.mark.usefixtures("judged_in_process")
+@pytest.mark.parametrize("confidential", [True, False], ids=["confidential", "public"])
+@pytest.mark.parametrize("case", BROKEN_ROWS)
+def test_broken_rows(
+    case: str, confidential: bool, counties: dict[str, Path], tmp_path: Path, capfd
+) -> None:
+    assert_rows_are_refused(case, counties, tmp_path, capfd, confidential=confidential)
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("confidential", [True, False], ids=["confidential", "public"])
+def test_broken_rows_in_a_flow(
+    confidential: bool, counties: dict[str, Path], tmp_path: Path, capfd
+) -> None:
+    """What is told and kept is no more where Prefect passes the refusal on."""
+    assert_rows_are_refused("QAGE 130", counties, tmp_path, capfd, confidential=confidential)
+
+
+@pytest.mark.usefixtures("judged_in_process")
 @pytest.mark.parametrize("case", BROKEN_FILES)
 def test_broken_files(case: str, counties: dict[str, Path], tmp_path: Path, capfd) -> None:
     layout, change, rule, count = BROKEN_FILES[case]

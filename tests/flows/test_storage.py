@@ -73,10 +73,11 @@ def upload(store: s3fs.S3FileSystem, county: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("in_process")
 def test_a_run_from_store_to_store(s3, county: Path, tmp_path: Path, capsys) -> None:
     upload(s3, county)
-    settings = write_settings(tmp_path, more='[release]\npublish_to = "s3://bucket/out"\n')
+    more = '[release]\nmargins = false\npublish_to = "s3://bucket/out"\n'
+    settings = write_settings(tmp_path, more=more)
     run = RunDirectory(tmp_path / "run")
     command = ["run", "topdown", str(settings), "--run-dir", str(run.root)]
     assert main(command) == 0, capsys.readouterr().err
@@ -122,14 +123,13 @@ def test_a_bucket_that_is_not_there_is_told_before_anything_is_spent(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("in_process")
 def test_a_release_whose_bucket_vanished_waits_in_the_run_directory(
     s3, county: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Prefix, "try_writing", lambda place, name: None)
-    settings = write_settings(
-        tmp_path, tables=str(county), more='[release]\npublish_to = "s3://to-be-made/out"\n'
-    )
+    more = '[run]\nuniverses = ["units"]\n[release]\npublish_to = "s3://to-be-made/out"\n'
+    settings = write_settings(tmp_path, tables=str(county), more=more)
     run = RunDirectory(tmp_path / "run")
     assert main(["run", "topdown", str(settings), "--run-dir", str(run.root)]) == 1
     error = capsys.readouterr().err

@@ -20,7 +20,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.topdown.paths import spine_folder
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def write_settings(folder: Path, county: Path, *, preset: str = "pl94_2020_us", **sections) -> Path:
@@ -70,7 +70,7 @@ def block_histogram(path: Path, **columns: str) -> pd.Series:
 
 @pytest.fixture(scope="module")
 def private_run(
-    county: Path, tmp_path_factory: pytest.TempPathFactory
+    prefect_server, county: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, RunDirectory]:
     folder = tmp_path_factory.mktemp("private")
     settings = write_settings(folder, county)
@@ -152,12 +152,19 @@ def test_other_settings_are_refused_in_the_same_directory(private_run, capsys) -
     assert "other settings" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_process")
 def test_finished_release_outlives_new_code_and_new_input(
     county: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     tables = tmp_path / "tables"
     shutil.copytree(county, tables)
-    settings = write_settings(tmp_path, tables, input={"confidential": False}, privacy={"seed": 4})
+    settings = write_settings(
+        tmp_path,
+        tables,
+        input={"confidential": False},
+        privacy={"seed": 4},
+        release={"margins": False},
+    )
     run = run_settings(settings, tmp_path / "run")
     before = contents(run.release)
     (tables / "persons.parquet").touch()
@@ -169,6 +176,7 @@ def test_finished_release_outlives_new_code_and_new_input(
     assert run.read_manifest()["status"] == "complete"
 
 
+@pytest.mark.usefixtures("in_process")
 def test_edited_frozen_settings_are_refused(private_run, tmp_path: Path, capsys) -> None:
     _, finished = private_run
     run = RunDirectory(tmp_path / "run")
@@ -178,6 +186,7 @@ def test_edited_frozen_settings_are_refused(private_run, tmp_path: Path, capsys)
     assert "settings" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_process")
 def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path: Path) -> None:
     """Everything after the last measurement is made again without `confidential/`."""
     _, finished = private_run
@@ -195,6 +204,7 @@ def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path:
         assert contents(run.release / name) == contents(finished.release / name)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_failed_check_withholds_the_release(private_run, tmp_path: Path, capsys) -> None:
     _, finished = private_run
     run = RunDirectory(tmp_path / "run")

@@ -85,13 +85,13 @@ def test_release_depends_on_measurements_alone(country: Path, tmp_path: Path, ca
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
     "overrides",
     [
         ("mechanism.name=inftda_full_information",),
         ("mechanism.name=inftda_full_information", "mechanism.most_nodes=1"),
-        ("mechanism.name=stability_histogram", "run.runner=processes"),
+        ("mechanism.name=stability_histogram",),
         ("privacy.neighbors=unbounded", "mechanism.tree=origin"),
     ],
     ids=" ".join,
