@@ -30,6 +30,8 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 
 Unchecked = tuple[RunDirectory, TopdownSettings]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchecked:

@@ -25,6 +25,8 @@ from tests.flows.in_process import stages_in_process
 UNIVERSES = ("persons", "units")
 ON_DEMAND = "".join(f"[workload.{name}]\non_demand = true\n" for name in UNIVERSES)
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:

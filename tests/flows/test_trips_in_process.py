@@ -49,6 +49,8 @@ from spineflow.validation.trips.run_files import read_tree as read_public_tree
 
 SMALL = CountrySize(regions=3, provinces=8, municipalities=40, pairs=500, commuters=60_000)
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def country(tmp_path_factory: pytest.TempPathFactory) -> Path:

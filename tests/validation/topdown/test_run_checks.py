@@ -25,6 +25,8 @@ from spineflow.validation.topdown.spine_structure import check_spine
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 BYPASSED_BLOCK = "4400103010022000"
 
+pytestmark = pytest.mark.slow
+
 
 def where(column: str, key, **conditions) -> Callable[[pd.DataFrame], None]:
     """A change of one row: `column` becomes `key(old value)` where all conditions hold."""
@@ -536,7 +538,6 @@ def test_outcomes_are_written_as_json(right_runs, tmp_path):
     assert content["checks"][-1]["detail"] == "two things are wrong; 2 failures in all"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -100,6 +100,7 @@ def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Pat
             assert variance / float(budget.total) == pytest.approx(exact, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_design_is_written_as_settings_that_are_ready_to_run(county: Path, capsys) -> None:
     found = designed(county, capsys, "ready", TARGETS)
     again = load_settings(TopdownSettings, county / "ready-designed.toml", presets=PRESETS)
@@ -136,6 +137,7 @@ towns = { query = "votingage", level = "county subdivision" }
     assert state["largest_error"].tolist() == [0]
 
 
+@pytest.mark.slow
 def test_the_smallest_rho_meets_the_wanted_margins_and_no_more(county: Path, capsys) -> None:
     targets = """\
 [design.persons]
@@ -152,6 +154,7 @@ towns = { query = "cenrace", level = "county subdivision", margin = "7.5" }
     assert "however it is split" in design["certificate"]
 
 
+@pytest.mark.slow
 def test_limits_are_held_by_what_is_written(county: Path, capsys) -> None:
     limits = """\
 [design.persons]

@@ -34,6 +34,7 @@ def margins_of(settings: TopdownSettings) -> dict[tuple[str, str], dict[str, flo
     return {(row.query, row.level): row.margins for row in forecasts(settings, *addresses)}
 
 
+@pytest.mark.slow
 def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(
     tmp_path: Path, settings: TopdownSettings
 ) -> None:

@@ -61,6 +61,7 @@ def test_variances_are_those_of_one_dense_matrix(name: str, seed: int) -> None:
         assert value.sum() == pytest.approx(dense, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10_000))

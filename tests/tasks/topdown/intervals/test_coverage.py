@@ -40,6 +40,7 @@ def test_intervals_cover_as_often_as_they_say(tmp_path: Path):
     assert len(many) and (many["band"] < 0.01).all()
 
 
+@pytest.mark.slow
 def test_a_small_study_covers_as_often_as_it_says(tmp_path: Path):
     table = covered(tmp_path, 600, 12)
     assert_all_were_asked(table)
