@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 from pathlib import Path
+from typing import Any
 
 from spineflow.tasks.topdown.estimation import active_set, admm, interior_point, network_flow
 
@@ -40,6 +41,6 @@ def wait_until_compiled() -> None:
         fcntl.flock(opened, fcntl.LOCK_SH)
 
 
-def _index_of(kernel) -> Path:
+def _index_of(kernel: Any) -> Path:
     """Where numba notes what it keeps of a kernel."""
     return Path(kernel._cache._cache_file._index_path)

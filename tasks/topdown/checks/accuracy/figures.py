@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -108,7 +109,7 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
             parts = _compared(run, settings, universe, quantities)
         whole = _Tallied({}, {})
         for tallied in _side_by_side(
-            lambda compared, of=quantities: _tallied(compared, of, census),
+            partial(_tallied, quantities=quantities, census=census),
             parts,
             min(settings.run.workers, os.cpu_count() or 1, MOST_STRETCHES_AT_ONCE),
         ):
