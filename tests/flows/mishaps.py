@@ -169,6 +169,9 @@ def spoil(path: Path) -> None:
     if path.suffix == ".parquet":
         pq.write_table(pq.read_table(path), path, compression="gzip")
         return
+    if path.suffix == ".arrow":
+        path.write_bytes(path.read_bytes() + bytes(1))
+        return
     text = path.read_text(encoding="utf-8")
     if path.name == "settings.toml":
         text = text.replace("confidential = true", "confidential = false")
