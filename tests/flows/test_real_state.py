@@ -1,4 +1,4 @@
-"""The whole DAG on a real state: production settings, no noise, and relabelled as Puerto Rico."""
+"""The whole DAG on a real state: production settings, no noise; a county of it as Puerto Rico."""
 
 from __future__ import annotations
 
