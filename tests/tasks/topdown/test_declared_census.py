@@ -20,6 +20,8 @@ from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 
 from tests.tasks.topdown.declared import load, run_declared
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
 PEOPLE = """
