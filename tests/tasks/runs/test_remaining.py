@@ -156,12 +156,12 @@ LEDGER = 2
 """The wave after those of the spines."""
 
 
-@pytest.mark.parametrize(("workers", "least"), [(1, 0.8), (2, 0.8), (4, 0.65)])
+@pytest.mark.parametrize(("workers", "least"), [(1, 0.7), (2, 0.8), (4, 0.8)])
 @pytest.mark.parametrize("slowness", [1.1, 4.0])
 def test_the_time_left_of_a_recorded_run_is_right_within_a_fifth(
     workers: int, least: float, slowness: float
 ) -> None:
-    """Single tasks weigh most on four workers, and the rates are those of runs of two sizes."""
+    """The rates are not of this run alone, but of one that is seventeen times larger as well."""
     tasks = on_an_idle_machine(recorded("nation_50.json"), workers, slowness)
     told, good = told_and_good(tasks, workers, Costs())
     assert told > 0.9
