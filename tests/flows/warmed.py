@@ -10,30 +10,18 @@ import contextlib
 import tempfile
 from pathlib import Path
 
+from spineflow.flows.demo import SETTINGS
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-
-SETTINGS = """
-preset = "pl94_2020_us"
-[input]
-persons = "persons.parquet"
-units = "units.parquet"
-geography = "grfc.txt"
-confidential = false
-[privacy]
-dataset = "warm"
-[release]
-margins = false
-"""
 
 
 def warm() -> None:
     """Run a county, whatever it releases."""
     with tempfile.TemporaryDirectory(prefix="spineflow-warm-") as name:
         folder = Path(name)
-        generate_county(folder, persons=FEWEST_PERSONS, seed=1)
-        (folder / "settings.toml").write_text(SETTINGS)
+        generate_county(folder / "input", persons=FEWEST_PERSONS, seed=1)
+        (folder / "settings.toml").write_text(SETTINGS + "[release]\nmargins = false\n")
         settings = PRODUCT.load(folder / "settings.toml")
         run_stages_here(PRODUCT, prepare(settings, folder / "run"), settings)
 
