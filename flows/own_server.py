@@ -7,16 +7,23 @@ command holds the other end of its standard input.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import threading
+import time
 
 import uvicorn
+
+SECONDS_BETWEEN_COLLECTIONS = 1.0
+COLLECTIONS_UNTIL_ALL = 30
+"""Of so many collections of garbage one looks at the oldest objects too."""
 
 
 def main(socket_number: int) -> None:
     """Serve Prefect's API at an inherited, listening socket until standard input is closed."""
+    collect_garbage_aside()
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     uvicorn.run(
         "prefect.server.api.server:create_app",
@@ -25,6 +32,27 @@ def main(socket_number: int) -> None:
         log_level="error",
         lifespan="on",
     )
+
+
+def collect_garbage_aside() -> None:
+    """From now on, collect this process's garbage in a thread of its own.
+
+    Among the garbage of a server on SQLite are cursors, which wait for their connection when they
+    are finalised. Another request may use that connection by then, and wait for the database until
+    a third commits, for which the event loop must run. Where Python collects garbage in the event
+    loop, as it does by itself, all three wait until SQLite gives up: the server does not answer for
+    a minute.
+    """
+    gc.disable()
+    threading.Thread(target=_collect_garbage, daemon=True).start()
+
+
+def _collect_garbage() -> None:
+    n_collections = 0
+    while True:
+        time.sleep(SECONDS_BETWEEN_COLLECTIONS)
+        n_collections += 1
+        gc.collect(1 if n_collections % COLLECTIONS_UNTIL_ALL else 2)
 
 
 def _end_with_the_command() -> None:

@@ -177,6 +177,15 @@ def state_without_noise(shared: Path, made_once):
 NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 
 
+SERVER = """
+from prefect.cli import app
+from spineflow.flows.own_server import collect_garbage_aside
+collect_garbage_aside()
+app()
+"""
+"""The command `prefect`, which serves as a server of our own does: without minutes of silence."""
+
+
 class PrefectServer:
     """A Prefect server in a process of its own; it can be stopped and started again."""
 
@@ -226,7 +235,7 @@ class PrefectServer:
         environment = {"PREFECT_HOME": str(self.folder)} | NO_TELEMETRY | WITHOUT_EVENTS
         with (self.folder / "server.log").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "prefect", "--no-prompt", "server", "start"]
+                [sys.executable, "-c", SERVER, "--no-prompt", "server", "start"]
                 + ["--port", str(self.port)],
                 env=os.environ | environment,
                 stdout=log,

@@ -134,3 +134,27 @@ def test_a_server_of_our_own_serves_and_ends_with_its_command(
         time.sleep(0.1)
     else:
         pytest.fail("the server outlived its command by ten seconds")
+
+
+COLLECTS = """
+import gc, threading, time
+from spineflow.flows import own_server
+own_server.SECONDS_BETWEEN_COLLECTIONS = 0.01
+own_server.collect_garbage_aside()
+collected_in = []
+class InACycle:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        collected_in.append(threading.get_ident())
+while not collected_in:
+    [InACycle() for _ in range(1000)]
+    time.sleep(0.01)
+print(gc.isenabled(), threading.get_ident() in collected_in)
+"""
+
+
+def test_garbage_is_not_collected_where_requests_are_answered() -> None:
+    asked = [sys.executable, "-c", COLLECTS]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout == "False False\n"
