@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from prefect import Task
@@ -19,14 +21,19 @@ from spineflow.flows.progress import finish_stage, unknown
 from spineflow.flows.tracking import Described, Tracker, name_of
 from spineflow.tasks.ledger.charging import first_run_notice
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.handles import Artifact, found
+from spineflow.tasks.runs.opening import artifact_of
 from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.steps import made_before
 
 INGEST = "ingest"
 """The stage whose facts are the digests of the input."""
 
 LEDGER = "ledger"
 """The stage that charges; noise is drawn after it."""
+
+MOST_FOUND_BY_TASKS = 32
+"""Files of earlier attempts that the tasks of a wave find themselves, for all to see in the UI."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +96,12 @@ def submitted(
 
     An `Aside` is yielded when it has begun. What was made is entered in the manifest, and in the
     record of work that a tracker keeps. Raises the error of the first step of a wave that failed.
+
+    Where earlier attempts have made more than `MOST_FOUND_BY_TASKS` files of a wave, no tasks are
+    started to find them: Prefect takes a tenth of a second for each.
     """
     futures: dict[Call, PrefectFuture] = {}
+    there: dict[Call, Artifact] = {}
     names: dict[PrefectFuture, str] = {}
     stage_of_ended: dict[Call, str] = {}
 
@@ -101,29 +112,58 @@ def submitted(
     for wave in order:
         if tracker is not None:
             tracker.begin(described(wave), aside=isinstance(wave, Aside))
-        for one in (one for calls in wave.values() for one in calls if one not in futures):
-            wait_for = [futures[before] for before in awaited(one, stage_of_ended)]
+        every = [one for calls in wave.values() for one in calls]
+        new = [one for one in every if one not in futures and one not in there]
+        found_now = found_here(run, new)
+        there |= found_now
+        for one, artifact in found_now.items():
+            if tracker is not None:
+                tracker.ended(name_of(one.step.name, one.keys), artifact)
+        for one in (one for one in new if one not in there):
+            needed = (before for before in one.after if before not in there)
+            wait_for = [futures[before] for before in awaited(needed, stage_of_ended)]
             futures[one] = one.step.submit(str(run.root), *one.keys, wait_for=wait_for)
             names[futures[one]] = name_of(one.step.name, one.keys)
         if not isinstance(wave, Aside):
-            waited = {stage: [futures[one] for one in calls] for stage, calls in wave.items()}
-            finish(run, waited, ended, tracker.left if tracker is not None else unknown)
+            finish_stage(
+                {s: [futures[one] for one in calls if one in futures] for s, calls in wave.items()},
+                ended,
+                tracker.left if tracker is not None else unknown,
+                {stage: sum(one in there for one in calls) for stage, calls in wave.items()},
+            )
+            made = {one: there[one] if one in there else futures[one].result() for one in every}
+            record(run, {stage: [made[one] for one in calls] for stage, calls in wave.items()})
             stage_of_ended |= {one: stage for stage, calls in wave.items() for one in calls}
         yield wave
 
 
-def awaited(one: Call, stage_of_ended: Mapping[Call, str]) -> list[Call]:
-    """The calls that Prefect is told a call waits for.
+def found_here(run: RunDirectory, calls: Sequence[Call]) -> dict[Call, Artifact]:
+    """What earlier attempts have left of some calls; nothing unless it is much."""
+    paths: dict[Call, Path] = {}
+    for step in dict.fromkeys(one.step for one in calls):
+        own = [one for one in calls if one.step is step]
+        left = made_before(step, str(run.root), [one.keys for one in own])
+        paths |= {one: path for one, path in zip(own, left, strict=True) if path is not None}
+    if len(paths) <= MOST_FOUND_BY_TASKS:
+        return {}
+    with ThreadPoolExecutor() as threads:
+        artifacts = threads.map(lambda path: artifact_of(run, found(path), 0.0), paths.values())
+        return dict(zip(paths, artifacts, strict=True))
+
+
+def awaited(after: Iterable[Call], stage_of_ended: Mapping[Call, str]) -> list[Call]:
+    """Those that Prefect is told a call waits for, of the calls that it waits for.
 
     Of each stage that has ended one is enough to draw the arrow between the two. A worker looks at
     every one that it is told of, which among hundreds of shards takes longer than their work.
     """
+    every = list(after)
     first = {
-        stage_of_ended[before]: before for before in reversed(one.after) if before in stage_of_ended
+        stage_of_ended[before]: before for before in reversed(every) if before in stage_of_ended
     }
     return [
         before
-        for before in one.after
+        for before in every
         if before not in stage_of_ended or first[stage_of_ended[before]] is before
     ]
 
@@ -175,14 +215,9 @@ def call_here(run: RunDirectory, one: Call) -> Artifact:
     return made if isinstance(made, Artifact) else made.data
 
 
-def finish(
-    run: RunDirectory,
-    stages: Mapping[str, Sequence[PrefectFuture]],
-    ended: Callable[[PrefectFuture, object], None] = lambda future, outcome: None,
-    left: Callable[[], float | None] = unknown,
-) -> None:
-    """Wait for stages and enter them in the manifest; `ended`, `left` and errors as there."""
-    finish_stage(stages, ended, left)
+def finish(run: RunDirectory, stages: Mapping[str, Sequence[PrefectFuture]]) -> None:
+    """Wait for stages and enter them in the manifest; errors as `finish_stage`."""
+    finish_stage(stages)
     record(run, {stage: [future.result() for future in made] for stage, made in stages.items()})
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
@@ -83,29 +84,34 @@ def finish_stage(
     stages: Mapping[str, Sequence[PrefectFuture]],
     ended: Callable[[PrefectFuture, object], None] = lambda future, outcome: None,
     left: Callable[[], float | None] = unknown,
+    before: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Wait until every task of the named stages has ended, telling the listeners as they do.
 
     `ended` is called with every future as it ends, and what it returned or raised; `left` gives the
-    seconds that are left of the whole run.
+    seconds that are left of the whole run; `before` counts what stages need no task for, since it
+    is there.
 
     Raises the error of the first task that failed, in order of submission.
     """
     owner = {future: stage for stage, futures in stages.items() for future in futures}
-    done = dict.fromkeys(stages, 0)
+    done = {stage: before.get(stage, 0) for stage in stages}
+    all_of = {stage: done[stage] + len(futures) for stage, futures in stages.items()}
     failed: set[str] = set()
     picture = _picture()
     picture.left = left
-    for stage, futures in stages.items():
-        _tell(stage, 0, len(futures))
-        picture.draw(stage, 0, len(futures), 0.0)
+    for stage, planned in all_of.items():
+        _tell(stage, done[stage], planned)
+        picture.draw(stage, done[stage], planned, 0.0)
+        if done[stage] == planned:
+            _log(stage, planned, 0.0)
     with stopwatch() as elapsed:
         for future in _completed(list(owner), picture.look_ahead):
             stage = owner[future]
             done[stage] += 1
             outcome = _outcome(future)
             ended(future, outcome)
-            planned = len(stages[stage])
+            planned = all_of[stage]
             _tell(stage, done[stage], planned)
             picture.draw(stage, done[stage], planned, elapsed())
             failed |= {stage} if isinstance(outcome, BaseException) else set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from prefect import Task, task
@@ -33,6 +34,9 @@ Files of this machine are tried again after the first `OF_A_DISK` alone: a full 
 
 OF_A_DISK = 2
 
+_MADE_BEFORE = "made_before"
+"""Attribute of a task's function: the model of its settings, and what tells where its file is."""
+
 
 def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:
     error = state.result(raise_on_failure=False)
@@ -42,14 +46,21 @@ def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:
 
 
 def step(
-    name: str, model: type[ProductSettings] | None, *, run_name: str, retried: bool = True
+    name: str,
+    model: type[ProductSettings] | None,
+    *,
+    run_name: str,
+    retried: bool = True,
+    made_at: Callable[..., Path] | None = None,
 ) -> Callable[[Callable[..., Made]], Task]:
     """Decorator that makes the task of a stage from the part that is the stage's own.
 
     That part is a function `(run, settings, *keys)` of the run directory, its frozen settings, read
     as `model`, and what names one piece of work (universe, level, shard). It returns what it has
     `made`, or `found` from an earlier attempt. Without a `model` it is a function `(run, *keys)`.
-    The task is called with the root of the run directory and the keys, and returns an Artifact.
+    Where `made_at` of the same arguments is the file that it makes, it is not called if that file
+    stands. The task is called with the root of the run directory and the keys, and returns an
+    Artifact.
 
     Prefect caches and persists nothing: artifacts in the run directory are the cache, and a step
     that finds its own says so by ending in the state Reused. Steps with `retried` are tried again
@@ -64,9 +75,11 @@ def step(
         @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
             with metered() as work, stopwatch() as seconds:
-                run, settings = opened(run_root, model)
-                made = function(run, *(() if model is None else (settings,)), *keys)
-                artifact = artifact_of(run, made, seconds())
+                arguments = (*_opened(run_root, model), *keys)
+                path = None if made_at is None else made_at(*arguments)
+                is_made = path is not None and path.exists()
+                made = found(path or "") if is_made else function(*arguments)
+                artifact = artifact_of(arguments[0], made, seconds())
                 return replace(artifact, work=work() if is_public else confined_work(work()))
 
         @functools.wraps(function)
@@ -76,6 +89,7 @@ def step(
                 return Completed(name="Reused", message="made by an earlier attempt", data=artifact)
             return artifact
 
+        run_step.__dict__[_MADE_BEFORE] = (model, made_at)
         run_step.__dict__["__signature__"] = _signature(function, given=1 if model is None else 2)
         as_task = task(
             name=name,
@@ -89,6 +103,26 @@ def step(
         return as_task(run_step)
 
     return decorate
+
+
+def made_before(step: Task, run_root: str, keys: Sequence[tuple[Any, ...]]) -> list[Path | None]:
+    """Of calls of a step, by their keys, the file that an earlier attempt has made; None if none
+    has, or if the step does not say where that would be.
+
+    Raises as `opened`.
+    """
+    model, made_at = step.fn.__dict__[_MADE_BEFORE]
+    if made_at is None:
+        return [None] * len(keys)
+    own = _opened(run_root, model)
+    paths = (made_at(*own, *one) for one in keys)
+    return [path if path.exists() else None for path in paths]
+
+
+def _opened(run_root: str, model: type[ProductSettings] | None) -> tuple[Any, ...]:
+    """The run, and its settings if there is a model of them."""
+    run, settings = opened(run_root, model)
+    return (run,) if model is None else (run, settings)
 
 
 def _signature(function: Callable[..., Made], given: int) -> inspect.Signature:

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows import running
+from prefect import Task
+from spineflow.flows import order, running
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
 from spineflow.flows.topdown import PRODUCT
@@ -202,6 +203,41 @@ def test_estimation_and_release_need_no_confidential_file(private_run, tmp_path:
         assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
     for name in ("tables", "pl94171"):
         assert contents(run.release / name) == contents(finished.release / name)
+
+
+def test_much_that_was_made_before_is_found_without_tasks(
+    private_run, tmp_path: Path, monkeypatch
+) -> None:
+    _, finished = private_run
+    run = RunDirectory(tmp_path / "run")
+    shutil.copytree(finished.root, run.root)
+    for name in ("release", "validation", "report"):
+        shutil.rmtree(run.root / name)
+    shutil.rmtree(run.estimates("units", "Block", "").parent)
+    monkeypatch.setattr(order, "MOST_FOUND_BY_TASKS", 0)
+    begun = []
+    submit = Task.submit
+
+    def noted(task: Task, *arguments, **options):
+        begun.append((task.name, *arguments[1:3]))
+        return submit(task, *arguments, **options)
+
+    monkeypatch.setattr(Task, "submit", noted)
+    assert main(["resume", str(run.root)]) == 0
+    assert [call for call in begun if call[0] in ("measure", "estimate")] == [
+        ("estimate", "units", "Block")
+    ]
+    assert ("write microdata", "persons") in [call[:2] for call in begun]
+    stages, before = (one.read_manifest()["stages"] for one in (run, finished))
+    assert list(stages) == list(before)
+    for name, stage in stages.items():
+        if "measure" in name or "estimate" in name:
+            assert stage["digests"] == before[name]["digests"]
+    assert contents(run.estimates("units", "Block", "").parent) == contents(
+        finished.estimates("units", "Block", "").parent
+    )
+    for name in ("mdf_persons.csv", "mdf_units.csv"):
+        assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
 
 
 @pytest.mark.usefixtures("in_process")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
+from spineflow.tasks.runs.handles import Made, made
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.estimation.estimators import estimator_of
 from spineflow.tasks.topdown.estimation.kernels import wait_until_compiled
@@ -15,34 +16,53 @@ from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shard_of
 
 
-@step("estimate", TopdownSettings, run_name="estimate-{universe}-{geolevel}-{shard}")
+def _estimated_at(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
+) -> Path:
+    return run.estimates(universe, geolevel, shard)
+
+
+def _combined_at(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
+) -> Path:
+    return combined_file(run, universe, geolevel, shard)
+
+
+@step(
+    "estimate",
+    TopdownSettings,
+    run_name="estimate-{universe}-{geolevel}-{shard}",
+    made_at=_estimated_at,
+)
 def estimate(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Estimate a shard by the estimator that the settings ask for."""
-    path = run.estimates(universe, geolevel, shard)
-    if path.exists():
-        return found(path)
     spine = read_spine(spine_folder(run, universe))
     part = shard_of(spine_folder(run, universe), geolevel, shard)
     wait_until_compiled()
     records = estimator_of(settings).estimate(run, settings, universe, spine, part)
     solved = Counter(f"{record.stage}: {record.solver}" for record in records)
-    return made(path, {**solved, "relaxed": sum(record.relaxed for record in records)})
+    return made(
+        run.estimates(universe, geolevel, shard),
+        {**solved, "relaxed": sum(record.relaxed for record in records)},
+    )
 
 
-@step("combine", TopdownSettings, run_name="combine-{universe}-{geolevel}-{shard}")
+@step(
+    "combine",
+    TopdownSettings,
+    run_name="combine-{universe}-{geolevel}-{shard}",
+    made_at=_combined_at,
+)
 def combine(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Combine a shard's measurements with those below it, for estimators that need it."""
-    path = combined_file(run, universe, geolevel, shard)
-    if path.exists():
-        return found(path)
     spine = read_spine(spine_folder(run, universe))
     part = shard_of(spine_folder(run, universe), geolevel, shard)
     combine_shard = estimator_of(settings).combine
     if combine_shard is None:
         raise ValueError("this estimator combines no measurements")
     combine_shard(run, settings, universe, spine, part)
-    return made(path)
+    return made(combined_file(run, universe, geolevel, shard))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from spineflow.tasks.ledger.charging import is_settled
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, found, made
@@ -35,17 +37,27 @@ def constrain(run: RunDirectory, settings: TopdownSettings, universe: str) -> Ma
     return made(run.root / "measurements" / universe, {"constraint files": written})
 
 
-@step("measure", TopdownSettings, run_name="measure-{universe}-{geolevel}-{shard}", retried=False)
+def _measured_at(
+    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
+) -> Path:
+    part = shard_of(spine_folder(run, universe), geolevel, shard)
+    return measurement_file(run, settings, universe, part)
+
+
+@step(
+    "measure",
+    TopdownSettings,
+    run_name="measure-{universe}-{geolevel}-{shard}",
+    retried=False,
+    made_at=_measured_at,
+)
 def measure(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
     """Publish a shard's noisy measurements; what is published is never drawn again."""
     part = shard_of(spine_folder(run, universe), geolevel, shard)
-    path = measurement_file(run, settings, universe, part)
-    if path.exists():
-        return found(path)
     if settings.is_on_demand(universe):
         measure_on_demand_once(run, settings, universe, part)
     else:
         measure_once(run, settings, universe, part)
-    return made(path)
+    return made(measurement_file(run, settings, universe, part))
