@@ -194,6 +194,7 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     for wave in later:
         yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
         estimated |= yield from estimates(run, settings, measured, {}, wave)
+    # One task, and of a nation the longest of its wave.
     compared = {"accuracy": [call(compare_with_truth, after=chain(*estimated.values()))]}
     released = yield from release_of(run, settings, estimated, compared)
     yield summaries
@@ -260,7 +261,7 @@ def release_of(
 ) -> Generator[Wave, None, Call]:
     """Microdata and tables, the checks of them and of everything before, and the release.
 
-    `beside` are stages that go side by side with the former.
+    `beside` are stages that go side by side with the former, and are begun before them.
     """
     written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
     wave: dict[str, Sequence[Call]] = {
@@ -275,7 +276,7 @@ def release_of(
             for piece in table_pieces(run, settings)
         ]
     made = [one for calls in wave.values() for one in calls]
-    yield {**wave, **beside}
+    yield {**beside, **wave}
     pieces = [
         call(check_piece, piece.kind, piece.subject, piece.number, piece.of, after=made)
         for piece in pieces_apart(run, settings)
