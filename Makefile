@@ -3,8 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 TYPED := build/typing/spineflow
 INSTALLED := $(VENV)/.installed
-# Two workers; each takes whole files, so that what the tests of a file share is made once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+# Three workers for two cores, since kill tests wait for processes that start; each takes whole
+# files, so that what the tests of a file share is made once.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 # The tests start many processes, each of which imports the same modules: whatever the environment
 # says of it, these are compiled once.
