@@ -138,7 +138,10 @@ def submitted(
 
 
 def found_here(run: RunDirectory, calls: Sequence[Call]) -> dict[Call, Artifact]:
-    """What earlier attempts have left of some calls; nothing unless it is much."""
+    """What earlier attempts have left of some calls; nothing unless it is much.
+
+    What the manifest has the digest of is not read for it again.
+    """
     paths: dict[Call, Path] = {}
     for step in dict.fromkeys(one.step for one in calls):
         own = [one for one in calls if one.step is step]
@@ -146,9 +149,17 @@ def found_here(run: RunDirectory, calls: Sequence[Call]) -> dict[Call, Artifact]
         paths |= {one: path for one, path in zip(own, left, strict=True) if path is not None}
     if len(paths) <= MOST_FOUND_BY_TASKS:
         return {}
+    stages = run.read_manifest()["stages"].values()
+    digests = {path: digest for stage in stages for path, digest in stage["digests"].items()}
+
+    def artifact(path: Path) -> Artifact:
+        name = path.relative_to(run.root).as_posix()
+        if name not in digests:
+            return artifact_of(run, found(path), 0.0)
+        return Artifact(name, digests[name], reused=True)
+
     with ThreadPoolExecutor() as threads:
-        artifacts = threads.map(lambda path: artifact_of(run, found(path), 0.0), paths.values())
-        return dict(zip(paths, artifacts, strict=True))
+        return dict(zip(paths, threads.map(artifact, paths.values()), strict=True))
 
 
 def awaited(after: Iterable[Call], stage_of_ended: Mapping[Call, str]) -> list[Call]:

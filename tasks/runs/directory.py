@@ -240,6 +240,8 @@ def start_run(
         if run.release.exists():
             return
         if manifest["code_version"] != code_version():
+            # Before their files: what is made under the same names has other digests.
+            run.update_manifest(stages=_not_derived(manifest["stages"]))
             remove_derived(run)
         run.update_manifest(code_version=code_version(), status="running")
         return
@@ -344,6 +346,17 @@ def remove_derived(run: RunDirectory) -> None:
         shutil.rmtree(run.root / name, ignore_errors=True)
         with suppress(OSError):
             (run.root / name).unlink()
+
+
+def _not_derived(stages: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The stages of a manifest that have made nothing of what `remove_derived` removes."""
+    return {
+        name: stage
+        for name, stage in stages.items()
+        if not any(
+            Path(path).is_relative_to(derived) for path in stage["digests"] for derived in DERIVED
+        )
+    }
 
 
 def settings_digest(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def sha256_of_file(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes; for public files only."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_of_files(paths: Iterable[Path]) -> list[str]:
+    """The same of many files, several at a time."""
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(sha256_of_file, paths))
 
 
 def sync(path: Path) -> None:

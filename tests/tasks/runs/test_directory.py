@@ -22,6 +22,7 @@ from spineflow.tasks.runs.directory import (
     start_run,
 )
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+from spineflow.tasks.runs.handles import Artifact
 
 HOLDER = """
 import sys, time
@@ -132,3 +133,16 @@ def test_outcomes_of_the_input_outlive_what_is_derived(run: RunDirectory) -> Non
     remove_derived(run)
     assert [path.name for path in run.checks.iterdir()] == ["rules.json"]
     assert not (run.root / "estimates").exists()
+
+
+def test_digests_of_what_another_version_derived_are_forgotten(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_run(run, product="topdown", settings_text="")
+    made = {"persons measure US": "measurements/persons/US/a", "persons estimate US": "estimates/a"}
+    run.record_stages({stage: [Artifact(path, "0f")] for stage, path in made.items()})
+    start_run(run, product="topdown", settings_text="")
+    assert set(run.read_manifest()["stages"]) == set(made)
+    monkeypatch.setattr("spineflow.tasks.runs.directory.code_version", lambda: "another")
+    start_run(run, product="topdown", settings_text="")
+    assert set(run.read_manifest()["stages"]) == {"persons measure US"}
