@@ -15,14 +15,13 @@ from typing import Any
 from prefect import flow
 from spineflow.flows import topdown
 from spineflow.flows.console import page
-from spineflow.flows.form import NO_DESIGN, DesignForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import DesignForm
 from spineflow.flows.order import Order, call, submitted
 from spineflow.flows.results import show_result
 from spineflow.flows.running import (
     Product,
     entered,
-    run_settings_file,
-    settings_run_name,
     stages_run_name,
     tracker_of,
 )
@@ -38,36 +37,17 @@ from spineflow.tasks.topdown.design.steps import (
     report_comparison,
 )
 
-
-@flow(
-    name="design",
-    description=(
+design = settings_flow(
+    __name__,
+    "design",
+    lambda: PRODUCT,
+    DesignForm(),
+    (
         "Finds the best split of a topdown budget for declared targets, and compares it with the "
         "settings' own and with an even one, by every estimator, on data that may be disclosed. It "
         "releases no data, but settings that are ready to run."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def design(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: DesignForm = NO_DESIGN,
-) -> str:
-    """Design a budget and compare it with others, on data that are not confidential.
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings file
-            or, without one, beside the ledger.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="design-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -128,7 +108,7 @@ def report(run: RunDirectory, settings: ComparisonSettings) -> Path:
     return write_report(run, settings)
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=ComparisonSettings,
     flow=design,
     stages=design_stages,

@@ -20,7 +20,8 @@ from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_notes, print_rules
-from spineflow.flows.form import NO_DETAILEDGROUPS, DetailedGroupsForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import DetailedGroupsForm
 from spineflow.flows.order import Call, Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import show_notes
 from spineflow.flows.results import show_outcome, show_table
@@ -28,8 +29,6 @@ from spineflow.flows.running import (
     Errors,
     Product,
     entered,
-    run_settings_file,
-    settings_run_name,
     stages_run_name,
     tracker_of,
 )
@@ -83,36 +82,17 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import UnreadableInput
 
-
-@flow(
-    name="detailed-groups",
-    description=(
+detailed_groups = settings_flow(
+    __name__,
+    "detailed-groups",
+    lambda: PRODUCT,
+    DetailedGroupsForm(),
+    (
         "Releases adaptive tables for detailed race and ethnicity groups, by "
         "SafeTab-P. Every draw of noise is charged to the dataset's ledger first; the "
         "release appears once every check has passed."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def detailed_groups(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: DetailedGroupsForm = NO_DETAILEDGROUPS,
-) -> str:
-    """Release adaptive tables for detailed race and ethnicity groups (SafeTab-P).
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings file
-            or, without one, beside the ledger.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="detailed-groups-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -316,7 +296,7 @@ def errors(run: RunDirectory, settings: DetailedGroupsSettings) -> Errors:
     return Errors(compared(run, settings).errors, KEYS, FIGURES)
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=DetailedGroupsSettings,
     flow=detailed_groups,
     stages=detailed_groups_stages,

@@ -16,7 +16,8 @@ from prefect import flow
 from pyarrow import parquet
 from spineflow.flows import topdown
 from spineflow.flows.console import print_finished
-from spineflow.flows.form import NO_ESTIMATE, EstimateForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import EstimateForm
 from spineflow.flows.order import Aside, Order, call, submitted
 from spineflow.flows.public_tables import (
     show_budgets,
@@ -27,8 +28,6 @@ from spineflow.flows.results import show_outcome
 from spineflow.flows.running import (
     Product,
     entered,
-    run_settings_file,
-    settings_run_name,
     stages_run_name,
     tracker_of,
 )
@@ -52,35 +51,16 @@ from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
 from spineflow.tasks.topdown.spine.steps import summarise_spine
 from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
 
-
-@flow(
-    name="estimate",
-    description=(
+estimate = settings_flow(
+    __name__,
+    "estimate",
+    lambda: PRODUCT,
+    EstimateForm(),
+    (
         "Releases microdata and redistricting tables from published noisy measurements alone. It "
         "reads nothing confidential and spends nothing."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def estimate(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: EstimateForm = NO_ESTIMATE,
-) -> str:
-    """Run a settings file on this machine; what a deployment calls.
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings
-            file; needed where there is none.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="estimate-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -161,7 +141,7 @@ def refuse(settings: TopdownSettings) -> None:
     refuse_missing_folder(settings)
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=EstimateSettings,
     flow=estimate,
     stages=estimate_stages,

@@ -228,14 +228,3 @@ class TuneForm(CensusForm):
     replicates: int | None = setting(
         "search.replicates", "Replicates", "Runs per trial, with noise of their own.", ge=1
     )
-
-
-# Empty forms, with which flows are called that are given none.
-NO_CENSUS = CensusForm()
-NO_DESIGN = DesignForm()
-NO_DETAILEDGROUPS = DetailedGroupsForm()
-NO_ESTIMATE = EstimateForm()
-NO_GROUPSIZES = GroupSizesForm()
-NO_TOPDOWN = TopdownForm()
-NO_TRIPS = TripsForm()
-NO_TUNE = TuneForm()

@@ -14,15 +14,14 @@ from pathlib import Path
 from prefect import flow
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
-from spineflow.flows.form import NO_GROUPSIZES, GroupSizesForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import GroupSizesForm
 from spineflow.flows.order import Order, announced, call, submitted
 from spineflow.flows.results import show_outcome, show_table
 from spineflow.flows.running import (
     Errors,
     Product,
     entered,
-    run_settings_file,
-    settings_run_name,
     stages_run_name,
     tracker_of,
 )
@@ -49,36 +48,17 @@ from spineflow.tasks.group_sizes.workload.costs import budget_report, needed_bud
 from spineflow.tasks.runs.comparison import write_comparison
 from spineflow.tasks.runs.directory import RunDirectory
 
-
-@flow(
-    name="group-sizes",
-    description=(
+group_sizes = settings_flow(
+    __name__,
+    "group-sizes",
+    lambda: PRODUCT,
+    GroupSizesForm(),
+    (
         "Releases how many groups, such as households, there are of every size in "
         "every region. Every draw of noise is charged to the dataset's ledger first; "
         "the release appears once every check has passed."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def group_sizes(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: GroupSizesForm = NO_GROUPSIZES,
-) -> str:
-    """Release the number of groups of every size in every region.
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings file
-            or, without one, beside the ledger.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="group-sizes-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -181,7 +161,7 @@ def errors(run: RunDirectory, settings: GroupSizesSettings) -> Errors:
     return Errors(compared(run, settings).errors, KEYS, FIGURES)
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=GroupSizesSettings,
     flow=group_sizes,
     stages=group_sizes_stages,

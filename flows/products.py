@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from spineflow.flows.form import NO_CENSUS, CensusForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import CensusForm
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.registry import TOGETHER, product
 from spineflow.flows.results import show_result
@@ -21,9 +22,7 @@ from spineflow.flows.running import (
     Product,
     entered,
     prepare,
-    run_settings_file,
     run_stages,
-    settings_run_name,
     stages_run_name,
 )
 from spineflow.tasks.certificates.products import write_products_certificate
@@ -37,36 +36,17 @@ from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.timing import stopwatch
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-
-@flow(
-    name="products",
-    description=(
+products = settings_flow(
+    __name__,
+    "products",
+    lambda: PRODUCT,
+    CensusForm(),
+    (
         "Releases several products of one dataset, one after the other, all charged "
         "to one ledger. The products and their own settings stand in the settings "
         "file."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def products(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: CensusForm = NO_CENSUS,
-) -> str:
-    """Run several products of one dataset, all charged to one ledger.
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings file
-            or, without one, beside the ledger.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="products-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -186,7 +166,7 @@ def report(run: RunDirectory, settings: ProductsSettings) -> Path:
     return write_products_report(run, settings, tuple(settings.products.chosen()))
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=ProductsSettings,
     flow=products,
     stages=products_stages,

@@ -23,7 +23,6 @@ from spineflow.flows.cancelling import (
     watched,
 )
 from spineflow.flows.endings import Interrupted, explained
-from spineflow.flows.form import SettingsForm
 from spineflow.flows.kernels import compile_beside
 from spineflow.flows.order import (
     LEDGER,
@@ -40,7 +39,7 @@ from spineflow.flows.order import (
 from spineflow.flows.progress import begin_run, run_id
 from spineflow.flows.registry import PRESETS
 from spineflow.flows.registry import product as product_named
-from spineflow.flows.results import show_failed_rules, show_result
+from spineflow.flows.results import show_failed_rules
 from spineflow.flows.runners import dead_scheduler, one_server, task_runner
 from spineflow.flows.tracking import Described, Tracker
 from spineflow.tasks.certificates.certificate import Facts
@@ -296,29 +295,6 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
             del _IN_FORCE[run.root]
 
 
-def run_settings_file(
-    product: Product,
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: Sequence[str] = (),
-    form: SettingsForm | None = None,
-) -> str:
-    """Run a settings file, a form, or both, from start to release; what deployments call.
-
-    Without a run directory the run goes where `default_run_directory` says, with the ledger in the
-    place of a settings file that there is not.
-    """
-    own = [*(form.overrides() if form is not None else ()), *overrides]
-    settings = product.load(settings_file or None, own)
-    folder = run_directory or default_run_directory(
-        settings, settings_file or settings.privacy.ledger
-    )
-    run = prepare(settings, folder)
-    released = run_stages(product, run, settings)
-    show_result(run, settings)
-    return released
-
-
 def tracker_of(
     run: RunDirectory,
     settings: Settings,
@@ -336,15 +312,6 @@ def tracker_of(
 
     of_stage = None if sizes is None else partial(sizes, run, settings)
     return Tracker(run, settings.run, of_stage, known)
-
-
-def settings_run_name() -> str:
-    """Name of the flow run of a settings file or a form: the flow, and the file or the dataset."""
-    file, form = (flow_run.parameters.get(name) for name in ("settings_file", "settings"))
-    if file:
-        return f"{flow_run.flow_name}-{Path(file).stem}"
-    dataset = form.get("dataset") if isinstance(form, Mapping) else getattr(form, "dataset", None)
-    return f"{flow_run.flow_name}-{dataset or 'form'}"
 
 
 def stages_run_name() -> str:

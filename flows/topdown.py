@@ -24,7 +24,8 @@ from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import decimal, page, print_finished, print_notes, print_rules
-from spineflow.flows.form import NO_TOPDOWN, TopdownForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import TopdownForm
 from spineflow.flows.order import Aside, Call, Order, Wave, announced, call, submitted
 from spineflow.flows.public_tables import (
     errors_by_level,
@@ -38,8 +39,6 @@ from spineflow.flows.results import show_outcome
 from spineflow.flows.running import (
     Product,
     entered,
-    run_settings_file,
-    settings_run_name,
     stages_run_name,
     tracker_of,
 )
@@ -101,36 +100,17 @@ from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
 from spineflow.tasks.topdown.workload.costs import costs
 from spineflow.tasks.topdown.workload.margins import total_for_margin
 
-
-@flow(
-    name="topdown",
-    description=(
+topdown = settings_flow(
+    __name__,
+    "topdown",
+    lambda: PRODUCT,
+    TopdownForm(),
+    (
         "Releases microdata of persons and housing units, and redistricting tables, "
         "by the TopDown Algorithm. Every draw of noise is charged to the dataset's "
         "ledger first; the release appears once every check has passed."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def topdown(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: TopdownForm = NO_TOPDOWN,
-) -> str:
-    """Run a settings file on this machine; what a deployment calls.
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings file
-            or, without one, beside the ledger.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="topdown-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -397,7 +377,7 @@ def refuse(settings: TopdownSettings) -> None:
     refuse_unfit_geometry(settings.input.geometry)
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=TopdownSettings,
     flow=topdown,
     stages=topdown_stages,

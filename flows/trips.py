@@ -18,15 +18,14 @@ from prefect import Task, flow
 from pyarrow import parquet
 from rich.table import Table
 from spineflow.flows.console import page, print_finished, print_rules
-from spineflow.flows.form import NO_TRIPS, TripsForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import TripsForm
 from spineflow.flows.order import Order, Wave, announced, call, submitted
 from spineflow.flows.results import show_outcome, show_table
 from spineflow.flows.running import (
     Errors,
     Product,
     entered,
-    run_settings_file,
-    settings_run_name,
     stages_run_name,
     tracker_of,
 )
@@ -63,36 +62,17 @@ from spineflow.tasks.trips.workload.costs import budget_report, needed_budget, n
 from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
 from spineflow.tasks.trips.workload.plan import Plan, make_plan
 
-
-@flow(
-    name="trips",
-    description=(
+trips = settings_flow(
+    __name__,
+    "trips",
+    lambda: PRODUCT,
+    TripsForm(),
+    (
         "Releases origin/destination tables, or any table that forms a tree, by "
         "InfTDA. Every draw of noise is charged to the dataset's ledger first; the "
         "release appears once every check has passed."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def trips(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: TripsForm = NO_TRIPS,
-) -> str:
-    """Release origin/destination tables, or any table as a tree, that add up (InfTDA).
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings file
-            or, without one, beside the ledger.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="trips-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -233,7 +213,7 @@ def errors(run: RunDirectory, settings: TripsSettings) -> Errors:
     return Errors(compared(run, settings).errors, KEYS, FIGURES)
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=TripsSettings,
     flow=trips,
     stages=trips_stages,

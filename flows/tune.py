@@ -20,15 +20,14 @@ import pandas as pd
 from prefect import flow
 from rich.table import Table
 from spineflow.flows.console import page
-from spineflow.flows.form import NO_TUNE, TuneForm
+from spineflow.flows.entry import settings_flow
+from spineflow.flows.form import TuneForm
 from spineflow.flows.order import finish
 from spineflow.flows.registry import product
 from spineflow.flows.results import show_result
 from spineflow.flows.running import (
     Product,
     entered,
-    run_settings_file,
-    settings_run_name,
     stages_run_name,
 )
 from spineflow.flows.tune_settings import AnyTuneSettings
@@ -48,35 +47,16 @@ from spineflow.tasks.tune.settings import Criterion, TuneSettings
 from spineflow.tasks.tune.steps import prepare, read_tuning_data, replicate
 from spineflow.tasks.tune.trials import TrialOutcome, new_trial, values_of
 
-
-@flow(
-    name="tune",
-    description=(
+tune = settings_flow(
+    __name__,
+    "tune",
+    lambda: PRODUCT,
+    TuneForm(),
+    (
         "Searches for the smallest budget that meets a criterion, on data that may be "
         "disclosed. It releases no data, but settings that are ready to run."
     ),
-    flow_run_name=settings_run_name,
-    persist_result=False,
 )
-def tune(
-    settings_file: str = "",
-    run_directory: str = "",
-    overrides: tuple[str, ...] = (),
-    settings: TuneForm = NO_TUNE,
-) -> str:
-    """Search for the smallest budget that meets a criterion, on data that are not confidential.
-
-    Args:
-        settings_file: Full path of the TOML settings, as the worker sees it; left out, all
-            settings are those below.
-        run_directory: Folder of the run; a started run with the same settings is continued. Left
-            out, it is named after the dataset and the settings, in runs/ beside the settings file
-            or, without one, beside the ledger.
-        overrides: Settings that win over the file and the form, each written as section.key=value.
-        settings: Settings that win over the file; what is left empty is as the file, its preset or
-            the default has it.
-    """
-    return run_settings_file(PRODUCT, settings_file, run_directory, overrides, settings)
 
 
 @flow(name="tune-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -250,7 +230,7 @@ def report(run: RunDirectory, settings: TuneSettings) -> Path:
     return run.report
 
 
-PRODUCT = Product(
+PRODUCT: Product = Product(
     settings=AnyTuneSettings,
     flow=tune,
     stages=tune_stages,
