@@ -18,9 +18,10 @@ from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.topdown.checks.tabulated import tabulated
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
-from spineflow.tasks.topdown.release.tabulations.legacy import write_legacy
-from spineflow.tasks.topdown.release.tabulations.tables import tabulate, write_tables
+from spineflow.tasks.topdown.release.tabulations.tables import write_tables
 from spineflow.validation.topdown.tabulations import Tabulated, check_tabulations
+
+from tests.tabulated import tabulate, write_legacy
 
 
 def cells(histogram: sparse.csr_array, block_geocode) -> pa.Table:
@@ -41,7 +42,7 @@ def right(tmp_path_factory) -> Tabulated:
     units = cells(result.histograms["units"], geocode)
     write_microdata(units, UNITS, directory, result.invariants)
     tabulation = tabulate(directory, result.geography, ("persons", "units"))
-    write_tables(tabulation, directory)
+    write_tables([tabulation], directory)
     write_legacy(tabulation, directory)
     schemas = (PERSONS, UNITS)
     return tabulated(directory, result.geography, schemas, has_legacy=True, is_private=True)
@@ -189,7 +190,7 @@ def test_tables_of_a_smaller_schema(right: Tabulated, tmp_path: Path) -> None:
     histogram = sparse.csr_array(rng.integers(3, size=(len(right.geography), schema.n_cells)))
     write_microdata(cells(histogram, right.geography["block_geocode"]), schema, tmp_path)
     tabulation = tabulate(tmp_path, right.geography, ("persons",))
-    write_tables(tabulation, tmp_path, is_private=False)
+    write_tables([tabulation], tmp_path, is_private=False)
     facts = tabulated(tmp_path, right.geography, [schema], has_legacy=False, is_private=False)
     outcomes = check_tabulations(facts)
     assert [outcome.name for outcome in outcomes] == ["tables_count_the_microdata"]

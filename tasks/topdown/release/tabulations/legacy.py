@@ -65,12 +65,6 @@ def segment_variables(segment: str) -> tuple[str, ...]:
     return tuple(name for prefix in prefixes for name in variables if name.startswith(prefix))
 
 
-def is_complete(tabulation: Tabulation) -> bool:
-    """Whether a tabulation has every variable that the segments need."""
-    needed = {*variables_of(PERSONS), *variables_of(UNITS)}
-    return needed <= set(tabulation.variables)
-
-
 def legacy_files(directory: Path, states: Sequence[str], *, is_private: bool = True) -> list[Path]:
     """The files of each state (FIPS codes), four a state, header first."""
     folder = directory / LEGACY_FORMAT
@@ -82,25 +76,6 @@ def legacy_files(directory: Path, states: Sequence[str], *, is_private: bool = T
         files += [
             place / f"{state}{part}{YEAR}{stamp}.pl" for part in (GEOGRAPHIC_HEADER, *SEGMENTS)
         ]
-    return files
-
-
-def states_of(tabulation: Tabulation) -> list[str]:
-    """FIPS codes of the states of a tabulation, ascending."""
-    return sorted(set(tabulation.geography["block_geocode"].str[:2]))
-
-
-def write_legacy(tabulation: Tabulation, directory: Path, *, is_private: bool = True) -> list[Path]:
-    """Write the files of every state below `directory`; returns them.
-
-    Raises ValueError where the tabulation lacks a table; see `is_complete`.
-    """
-    if not is_complete(tabulation):
-        raise ValueError("a P.L. 94-171 release needs the tables P1 to P5 and H1")
-    states = states_of(tabulation)
-    files = legacy_files(directory, states, is_private=is_private)
-    for i, fips in enumerate(states):
-        write_state(tabulation.of_state(fips), fips, files[4 * i : 4 * i + 4])
     return files
 
 

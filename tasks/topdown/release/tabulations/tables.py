@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numba
@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from spineflow.tasks.topdown.release.tabulations.levels import (
     SUMMARY_LEVELS,
@@ -32,7 +31,6 @@ from spineflow.tasks.topdown.release.tabulations.levels import (
     entities_of,
 )
 from spineflow.tasks.topdown.release.tabulations.names import NAME, named_columns
-from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
 from spineflow.tasks.topdown.release.text_rows import numbered_rows
 
 TABLES = "tables"
@@ -116,35 +114,6 @@ class Tabulation:
         sums = tuple(entities.sums(histogram) for histogram in self.histograms)
         return LevelTable(entities, self.variables, sums, self.matrices)
 
-    def of_state(self, fips: str) -> Tabulation:
-        """The blocks of one state, which stand together."""
-        rows = np.flatnonzero(self.geography["block_geocode"].str.startswith(fips))
-        part = slice(rows[0], rows[-1] + 1)
-        return replace(
-            self,
-            geography=self.geography.iloc[part].reset_index(drop=True),
-            histograms=tuple(histogram[part] for histogram in self.histograms),
-        )
-
-
-def tabulate(directory: Path, geography: pd.DataFrame, universes: Sequence[str]) -> Tabulation:
-    """Count the microdata of a release directory.
-
-    `geography` is the geography frame, sorted by block_geocode; every block of it is tabulated,
-    those without records as zeros. Tables whose attributes the microdata do not have are left out.
-    """
-    block_geocode = geography["block_geocode"].to_numpy(dtype=object)
-    counted = [
-        count_microdata(directory / f"mdf_{universe}.parquet", block_geocode, universe)
-        for universe in universes
-    ]
-    return Tabulation(
-        geography,
-        tuple(name for _, schema in counted for name in variables_of(schema)),
-        tuple(histogram for histogram, _ in counted),
-        tuple(variable_matrix(schema) for _, schema in counted),
-    )
-
 
 def table_files(directory: Path) -> list[Path]:
     """Paths of the tables below a release directory, in the order in which they are written."""
@@ -159,7 +128,7 @@ def level_file(directory: Path, level: SummaryLevel, ending: str) -> Path:
 
 
 def write_tables(
-    tabulations: Tabulation | Iterable[Tabulation],
+    tabulations: Iterable[Tabulation],
     directory: Path,
     *,
     is_private: bool = True,
@@ -170,17 +139,16 @@ def write_tables(
     Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), NAME, INTPTLAT
     and INTPTLON where the geography tells them, then the variables (int64).
 
-    Several tabulations are those of successive states, each in memory while it is written. They
-    give the files that one of all of them gives, if they all tell the same of block groups.
+    The tabulations are those of successive states, each in memory while it is written. They give
+    the files that one of all of them gives, if they all tell the same of block groups.
     """
-    parts = [tabulations] if isinstance(tabulations, Tabulation) else tabulations
     files = [level_file(directory, level, end) for level in levels for end in ENDINGS]
     with ExitStack() as stack:
         writers = [
             _LevelWriter(stack, parquet, text, is_private)
             for parquet, text in zip(files[::2], files[1::2], strict=True)
         ]
-        for tabulation in parts:
+        for tabulation in tabulations:
             for level, writer in zip(levels, writers, strict=True):
                 table = tabulation.level(level)
                 codes = entity_columns(table.entities)

@@ -14,7 +14,9 @@ from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
-from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, tabulate
+from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
+
+from tests.tabulated import tabulate
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.tabulations.header import HEADER_FIELDS
-from spineflow.tasks.topdown.release.tabulations.legacy import segment_variables, write_legacy
+from spineflow.tasks.topdown.release.tabulations.legacy import segment_variables
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.published import read_published
-from spineflow.tasks.topdown.release.tabulations.tables import tabulate
+
+from tests.tabulated import write_legacy
 
 SAMPLE = "pl94171_2018_prototype"
 N_FIELDS = {"geo": 97, "00001": 149, "00002": 152, "00003": 15}
@@ -226,12 +227,6 @@ def test_states_have_a_folder_each(exact, tmp_path: Path) -> None:
     assert states[0].header["STUSAB"].iloc[0] == states[0].header["NAME"].iloc[0] == "98"
     total = sum(int(state.counts["P0010001"].iloc[0]) for state in states)
     assert total == tabulation.histograms[0].sum()
-
-
-def test_missing_tables_are_refused(exact, tmp_path: Path) -> None:
-    persons = tabulate(exact.directory, exact.geography, ("persons",))
-    with pytest.raises(ValueError, match="P1 to P5 and H1"):
-        write_legacy(persons, tmp_path)
 
 
 def test_columns_that_a_record_cannot_hold_are_left_empty(exact, tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ from spineflow.flows.cli import main
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.release.tabulations.input_tables import write_input_tables
-from spineflow.tasks.topdown.release.tabulations.legacy import write_legacy
 from spineflow.tasks.topdown.release.tabulations.published import (
     PUBLISHED_PERSONS,
     PublishedBlocks,
     published_blocks,
     read_published,
 )
+
+from tests.tabulated import write_legacy
 
 SAMPLE = "pl94171_2018_prototype"
 

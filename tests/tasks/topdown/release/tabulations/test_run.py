@@ -14,7 +14,6 @@ from spineflow.tasks.topdown.release.tabulations import estimated as estimated_t
 from spineflow.tasks.topdown.release.tabulations import run as tabulations_run
 from spineflow.tasks.topdown.release.tabulations import tables
 from spineflow.tasks.topdown.release.tabulations.estimated import States, state_tabulations
-from spineflow.tasks.topdown.release.tabulations.legacy import write_legacy
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import (
     has_legacy,
@@ -23,9 +22,10 @@ from spineflow.tasks.topdown.release.tabulations.run import (
     write_release_tables,
     written_tables,
 )
-from spineflow.tasks.topdown.release.tabulations.tables import tabulate, write_tables
+from spineflow.tasks.topdown.release.tabulations.tables import write_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+from tests.tabulated import tabulate, write_legacy
 from tests.tasks.topdown.checks.accuracy.conftest import make_run
 
 SETTINGS = """\
@@ -88,7 +88,7 @@ def counted_from_microdata(estimated, folder: Path) -> dict[str, bytes]:
     tabulation = tabulate(
         run.unchecked_release, read_geography(geography_file(run)), settings.run.universes
     )
-    write_tables(tabulation, folder)
+    write_tables([tabulation], folder)
     write_legacy(tabulation, folder)
     return contents(folder)
 
@@ -132,7 +132,7 @@ def test_stretches_of_blocks_give_the_tables_of_the_whole(
     whole = tabulate(
         run.unchecked_release, read_geography(geography_file(run)), settings.run.universes
     )
-    write_tables(whole, tmp_path / "whole", levels=within_counties)
+    write_tables([whole], tmp_path / "whole", levels=within_counties)
     monkeypatch.setattr(estimated_tabulations, "_STATE", (0, 5))
     counties = States.read(run)
     assert len(counties.fips) == 2 and sum(counties.n_blocks) == len(whole.geography)

@@ -10,12 +10,14 @@ import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
-from spineflow.tasks.topdown.release.tabulations.tables import table_files, tabulate, write_tables
+from spineflow.tasks.topdown.release.tabulations.tables import table_files, write_tables
 from spineflow.tasks.topdown.release.tabulations.variables import (
     tables_of,
     variable_matrix,
     variables_of,
 )
+
+from tests.tabulated import tabulate
 
 STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
 
@@ -23,7 +25,7 @@ STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
 @pytest.fixture(scope="module")
 def written(exact, tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("tables")
-    assert write_tables(exact.tabulation, directory) == table_files(directory)
+    assert write_tables([exact.tabulation], directory) == table_files(directory)
     return directory / "tables"
 
 
@@ -58,7 +60,7 @@ def test_text_and_parquet_hold_the_same(written, stem: str) -> None:
 
 
 def test_run_that_is_not_private_is_stamped(exact, written, tmp_path: Path) -> None:
-    write_tables(exact.tabulation, tmp_path, is_private=False)
+    write_tables([exact.tabulation], tmp_path, is_private=False)
     for path in table_files(tmp_path):
         private = written / path.name
         if path.suffix == ".csv":
