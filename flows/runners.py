@@ -6,15 +6,15 @@ import logging
 import multiprocessing
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 from prefect.context import SyncClientContext, refresh_global_settings_context
-from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 from spineflow.tasks.runs.settings import RunnerSettings
 
@@ -91,21 +91,3 @@ def dead_scheduler(settings: RunnerSettings) -> str | None:
             return None
     except OSError:
         return address
-
-
-@contextmanager
-def one_server(settings: RunnerSettings) -> Iterator[None]:
-    """Have the workers of a local Dask cluster report to the embedded server of this process.
-
-    Left alone, each of them would start a server of its own. With a server at PREFECT_API_URL, and
-    with other runners, there is nothing to do.
-    """
-    if settings.runner != "dask" or PREFECT_API_URL.value() is not None:
-        yield
-        return
-    from prefect.server.api.server import SubprocessASGIServer  # Slow to import.
-
-    server = SubprocessASGIServer()
-    server.start()
-    with temporary_settings({PREFECT_API_URL: server.api_url}):
-        yield

@@ -40,7 +40,8 @@ from spineflow.flows.progress import begin_run, run_id
 from spineflow.flows.registry import PRESETS
 from spineflow.flows.registry import product as product_named
 from spineflow.flows.results import show_failed_rules
-from spineflow.flows.runners import dead_scheduler, one_server, task_runner
+from spineflow.flows.runners import dead_scheduler, task_runner
+from spineflow.flows.servers import server_for_runs
 from spineflow.flows.tracking import Described, Tracker
 from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.pages.document import Table
@@ -276,7 +277,6 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     """
     compile_beside(product.name)
     _IN_FORCE[run.root] = settings
-    stages = product.stages.with_options(task_runner=task_runner(settings.run))
     # Prefect waits up to a second for a flow run's heartbeat to end; the flow run that a deployment
     # starts around the stages has its own.
     with (
@@ -284,8 +284,11 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         try:
-            with one_server(settings.run):
-                return stages(str(run.root))
+            with server_for_runs() as server:
+                server.wait()
+                # Its workers are told what is set now, the server among it.
+                runner = task_runner(settings.run)
+                return product.stages.with_options(task_runner=runner)(str(run.root))
         except RunCancelled:
             mark_cancelled(run_id(str(run.root)))
             raise

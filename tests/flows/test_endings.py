@@ -9,7 +9,6 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from spineflow.flows.endings import Interrupted, explained
-from spineflow.flows.runners import one_server
 from spineflow.tasks.runs.confinement import StorageFailed
 from spineflow.tasks.runs.errors import CheckFailed, SpineflowError
 from spineflow.tasks.runs.settings import RunnerSettings
@@ -54,16 +53,3 @@ def test_the_server_is_named_by_its_setting(tmp_path: Path) -> None:
         public = explained(httpx.ConnectError("x"), str(tmp_path), THREADS)
     assert "The Prefect server (PREFECT_API_URL) does not answer" in str(public)
     assert SECRET not in str(public)
-
-
-@pytest.mark.parametrize("runner", ["threads", "processes"])
-def test_runners_without_workers_of_their_own_need_no_server_address(runner: str) -> None:
-    with temporary_settings({PREFECT_API_URL: None}), one_server(RunnerSettings(runner=runner)):
-        assert PREFECT_API_URL.value() is None
-
-
-def test_dask_workers_use_the_server_that_there_is() -> None:
-    url = "http://127.0.0.1:9/api"
-    settings = RunnerSettings(runner="dask")
-    with temporary_settings({PREFECT_API_URL: url}), one_server(settings):
-        assert PREFECT_API_URL.value() == url

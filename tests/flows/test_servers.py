@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -19,6 +22,7 @@ from prefect.settings import (
     PREFECT_UI_URL,
     temporary_settings,
 )
+from spineflow.flows import running
 from spineflow.flows.servers import (
     LOOKS_FOR_SERVER,
     OWN_SERVER,
@@ -27,6 +31,8 @@ from spineflow.flows.servers import (
     local_server,
     server_for_runs,
 )
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings import RunnerSettings
 
 RUN = "00000000-0000-0000-0000-000000000001"
 
@@ -95,6 +101,21 @@ def test_runs_of_a_server_of_our_own_have_that_address_too(monkeypatch: pytest.M
         assert address_of(RUN) == f"http://127.0.0.1:4200/runs/flow-run/{RUN}"
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:2/api"}):
         assert not is_embedded()
+
+
+def test_stages_begin_once_there_is_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are told of it when their runner is made."""
+    done: list[str] = []
+    server = SimpleNamespace(wait=lambda: done.append("server"))
+    monkeypatch.setattr(running, "server_for_runs", lambda: nullcontext(server))
+    monkeypatch.setattr(running, "compile_beside", lambda name: None)
+    monkeypatch.setattr(running, "task_runner", lambda settings: done.append("workers"))
+    stages = SimpleNamespace(with_options=lambda **_: lambda root: done.append("stages") or root)
+    settings = SimpleNamespace(privacy=SimpleNamespace(dataset="d"), run=RunnerSettings())
+    product = cast(Any, SimpleNamespace(name="p", stages=stages))
+    run = RunDirectory(Path("run"))
+    assert running.run_stages(product, run, cast(Any, settings)) == "run"
+    assert done == ["server", "workers", "stages"]
 
 
 WAITS = """
