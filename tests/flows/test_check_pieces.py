@@ -19,7 +19,6 @@ from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.topdown.checks import pieces
 from spineflow.tasks.topdown.checks.check import check_run
 from spineflow.tasks.topdown.checks.pieces import (
-    checked_piece,
     findings_file,
     outcomes_of_pieces,
     pieces_apart,
@@ -46,12 +45,6 @@ def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchec
     return run, settings
 
 
-def nothing_below(run: RunDirectory, settings: TopdownSettings, piece: pieces.Piece):
-    """The findings of a piece that has nothing, since the spine is one part; of no other."""
-    assert piece.kind == pieces.BELOW
-    return checked_piece(run, settings, piece)
-
-
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces and parts of a few blocks, so that a county has several."""
@@ -71,22 +64,6 @@ def unchecked(made: Unchecked, small_pieces: None, tmp_path: Path) -> Unchecked:
 
 def test_a_small_run_has_no_pieces(made: Unchecked) -> None:
     assert pieces_apart(*made) == []
-
-
-def test_a_state_is_checked_by_a_task_of_each_kind(
-    made: Unchecked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(made[0].root, run.root)
-    whole = outcomes_of_pieces(run, made[1])
-    monkeypatch.setattr(pieces, "BLOCKS_APART", 1)
-    apart = pieces_apart(run, made[1])
-    assert [piece.name for piece in apart[:2]] == ["tables-states-0-of-1", "persons-top-0-of-1"]
-    assert {piece.kind for piece in apart} == {pieces.TOP, pieces.ROWS, pieces.FILES, pieces.STATES}
-    for piece in apart:
-        write_findings(run, made[1], piece)
-    monkeypatch.setattr(pieces, "checked_piece", nothing_below)
-    assert outcomes_of_pieces(run, made[1]) == whole
 
 
 def test_pieces_find_what_the_whole_does(

@@ -49,9 +49,6 @@ BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8
 """Pieces of one kind: each reads what is common to all of them, which is seconds for a nation."""
 
-BLOCKS_APART = 1 << 13
-"""Blocks from which kinds of checks are tasks of their own, even if each is one piece."""
-
 TOP, BELOW, ROWS, FILES, STATES = "top", "below", "rows", "files", "states"
 TABLES = "tables"
 
@@ -88,13 +85,12 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
     """All pieces of the checks of a run, in the order in which their findings are put together."""
     every = []
     for universe in settings.run.universes:
-        n_pieces = _n_pieces(_n_blocks(run, universe))
+        n_pieces = _n_pieces(spine_folder(run, universe) / "blocks.parquet")
         every.append(Piece(TOP, universe))
         every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
         every += [Piece(ROWS, universe, number, n_pieces) for number in range(n_pieces)]
     if tabulated_universes(settings):
-        n_blocks = pq.read_metadata(geography_file(run)).num_rows
-        n_pieces = min(_n_pieces(n_blocks), len(_states(run)))
+        n_pieces = min(_n_pieces(geography_file(run)), len(_states(run)))
         every.append(Piece(FILES, TABLES))
         every += [Piece(STATES, TABLES, number, n_pieces) for number in range(n_pieces)]
     return every
@@ -106,11 +102,9 @@ def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
         return []
     every = pieces(run, settings)
     if all(piece.of == 1 for piece in every):
-        if max(_n_blocks(run, universe) for universe in settings.run.universes) < BLOCKS_APART:
-            return []
-        # Such a spine is checked from its top to its blocks at once.
-        every = [piece for piece in every if piece.kind != BELOW]
-    return sorted(every, key=lambda piece: _size(run, piece), reverse=True)
+        return []
+    kinds = (FILES, STATES, ROWS, BELOW, TOP)
+    return sorted(every, key=lambda piece: kinds.index(piece.kind))
 
 
 def sizes_of_checks(
@@ -128,11 +122,8 @@ def sizes_of_checks(
 def _size(run: RunDirectory, piece: Piece) -> float:
     universe = "persons" if piece.subject == TABLES else piece.subject
     blocks = spine_folder(run, universe) / "blocks.parquet"
-    n_blocks = pq.read_metadata(blocks if blocks.exists() else geography_file(run)).num_rows
-    weight = _WEIGHTS[piece.kind, piece.subject]
-    if piece.kind == TOP and _n_pieces(n_blocks) == 1:
-        weight += _WEIGHTS[BELOW, piece.subject]
-    return n_blocks * weight / piece.of
+    path = blocks if blocks.exists() else geography_file(run)
+    return pq.read_metadata(path).num_rows * _WEIGHTS[piece.kind, piece.subject] / piece.of
 
 
 def findings_file(run: RunDirectory, piece: Piece) -> Path:
@@ -293,12 +284,9 @@ def _share(states: Mapping[str, int], number: int, of: int) -> list[str]:
     return own
 
 
-def _n_blocks(run: RunDirectory, universe: str) -> int:
-    return pq.read_metadata(spine_folder(run, universe) / "blocks.parquet").num_rows
-
-
-def _n_pieces(n_blocks: int) -> int:
-    """Pieces of a kind for so many blocks."""
+def _n_pieces(path: Path) -> int:
+    """Pieces for a file with a row for every block."""
+    n_blocks = pq.read_metadata(path).num_rows
     return max(1, min(MOST_PIECES, -(-n_blocks // BLOCKS_PER_PIECE)))
 
 
