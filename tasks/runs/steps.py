@@ -75,11 +75,12 @@ def step(
         @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
             with metered() as work, stopwatch() as seconds:
-                arguments = (*_opened(run_root, model), *keys)
+                run, settings = opened(run_root, model)
+                arguments = (run, *(() if model is None else (settings,)), *keys)
                 path = None if made_at is None else made_at(*arguments)
                 is_made = path is not None and path.exists()
                 made = found(path or "") if is_made else function(*arguments)
-                artifact = artifact_of(arguments[0], made, seconds())
+                artifact = artifact_of(run, made, seconds())
                 return replace(artifact, work=work() if is_public else confined_work(work()))
 
         @functools.wraps(function)
@@ -114,15 +115,10 @@ def made_before(step: Task, run_root: str, keys: Sequence[tuple[Any, ...]]) -> l
     model, made_at = step.fn.__dict__[_MADE_BEFORE]
     if made_at is None:
         return [None] * len(keys)
-    own = _opened(run_root, model)
+    run, settings = opened(run_root, model)
+    own = (run,) if model is None else (run, settings)
     paths = (made_at(*own, *one) for one in keys)
     return [path if path.exists() else None for path in paths]
-
-
-def _opened(run_root: str, model: type[ProductSettings] | None) -> tuple[Any, ...]:
-    """The run, and its settings if there is a model of them."""
-    run, settings = opened(run_root, model)
-    return (run,) if model is None else (run, settings)
 
 
 def _signature(function: Callable[..., Made], given: int) -> inspect.Signature:

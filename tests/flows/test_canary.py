@@ -63,7 +63,7 @@ def ended(*arguments):
 
 def failing_for(step, original):
     def opened(*arguments):
-        if sys._getframe(1).f_locals["function"] is step:
+        if sys._getframe(1).f_locals.get("function") is step:
             raise ValueError(quoted)
         return original(*arguments)
     return opened
