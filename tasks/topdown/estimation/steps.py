@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.handles import Made, made
@@ -16,23 +15,11 @@ from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shard_of
 
 
-def _estimated_at(
-    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
-) -> Path:
-    return run.estimates(universe, geolevel, shard)
-
-
-def _combined_at(
-    run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
-) -> Path:
-    return combined_file(run, universe, geolevel, shard)
-
-
 @step(
     "estimate",
     TopdownSettings,
     run_name="estimate-{universe}-{geolevel}-{shard}",
-    made_at=_estimated_at,
+    made_at=lambda run, _settings, *shard: run.estimates(*shard),
 )
 def estimate(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
@@ -53,7 +40,7 @@ def estimate(
     "combine",
     TopdownSettings,
     run_name="combine-{universe}-{geolevel}-{shard}",
-    made_at=_combined_at,
+    made_at=lambda run, _settings, *shard: combined_file(run, *shard),
 )
 def combine(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
