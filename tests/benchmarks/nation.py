@@ -143,14 +143,23 @@ def _write(folder: Path, state: str, columns: Mapping[str, np.ndarray | pa.Array
 def _geography(
     rng: np.random.Generator, blocks: Mapping[str, np.ndarray], first: int, n_empty: int
 ) -> dict[str, np.ndarray]:
-    """The geography table of a state, with blocks that hold nobody beside others of their group."""
-    beside = np.sort(rng.integers(len(blocks["block_geocode"]), size=n_empty))
-    group = blocks["block_geocode"][beside] // 1000
-    start_of_group = np.searchsorted(group, group)
-    empty = group * 1000 + 999 - (np.arange(n_empty) - start_of_group)
+    """The geography table of a state, with blocks that hold nobody beside others of their group.
+
+    They have the last numbers that their group has left, of a thousand.
+    """
+    group, number = np.divmod(blocks["block_geocode"], 1000)
+    last = np.searchsorted(group, group, side="right") - 1
+    free = 999 - number[last]
+    beside = np.sort(rng.integers(len(group), size=n_empty))
+    while True:
+        rank = np.arange(n_empty) - np.searchsorted(group[beside], group[beside])
+        has_number = rank < free[beside]
+        if has_number.all():
+            break
+        elsewhere = rng.integers(len(group), size=n_empty - int(has_number.sum()))
+        beside = np.sort(np.r_[beside[has_number], elsewhere])
+    empty = group[beside] * 1000 + 999 - rank
     geocode = np.r_[blocks["block_geocode"], empty]
-    if np.unique(geocode).size < len(geocode):
-        raise ValueError("a block group has more blocks than numbers")
     rows = np.r_[np.arange(len(blocks["block_geocode"])), beside]
     parts = {"TABBLKST": 14, "TABBLKCOU": 11, "TABTRACTCE": 5, "TABBLKGRPCE": 4, "TABBLK": 0}
     columns = {"OIDTABBLK": first + np.arange(len(geocode))}

@@ -18,11 +18,16 @@ from spineflow.tasks.topdown.estimation.kernels import (
     wait_until_compiled,
 )
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
-from spineflow.tasks.topdown.estimation.problem import QueryMeasurement, SiblingProblem
+from spineflow.tasks.topdown.estimation.problem import (
+    QueryMeasurement,
+    SiblingProblem,
+    rows_on_support,
+)
+from spineflow.tasks.topdown.estimation.rounder import RoundingPass, round_by_flow
 
 
 def test_examples_compile_what_estimation_calls() -> None:
-    """Siblings of another schema, without a parent, under several passes: no further types."""
+    """Siblings of another schema and arrays by columns compile no further types."""
     for call in example.CALLS:
         call()
     compiled = [list(kernel.signatures) for kernel in KERNELS]
@@ -38,14 +43,19 @@ def test_examples_compile_what_estimation_calls() -> None:
     problem = SiblingProblem(
         ("1", "2", "3"),
         cells,
-        np.zeros(40, dtype=np.int64),
+        np.repeat([0, 1], 20),
         rng.integers(0, 6, 40),
-        np.zeros((3, 1), dtype=np.int64),
-        np.full((3, 1), 10**12),
+        np.zeros((3, 2), dtype=np.int64, order="F"),
+        np.full((3, 2), 10**12, order="F"),
     )
     chain = (tuple(queries[name] for name in ("total", "detailed")),)
     x, _ = estimate_children("0", problem, measurements, Passes((names[:1], names[1:]), chain))
     assert (x.sum(axis=0) == problem.parent_counts).all()
+    asked = tuple(rows_on_support(query, cells) for query in chain[0])
+    rounded = RoundingPass(
+        problem, np.asfortranarray(problem.parent_counts / 3 * np.ones((3, 1))), asked
+    )
+    round_by_flow(rounded)
     assert [list(kernel.signatures) for kernel in KERNELS] == compiled
 
 

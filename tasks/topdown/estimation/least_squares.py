@@ -421,8 +421,8 @@ class PassProblem:
             self.group_of_child,
             self.targets,
             self.type_starts,
-            lower.astype(np.float64),
-            upper.astype(np.float64),
+            lower.astype(np.float64, order="C"),
+            upper.astype(np.float64, order="C"),
             self._allowed,
         )
 

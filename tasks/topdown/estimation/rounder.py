@@ -194,7 +194,7 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
         if level.low is not None and level.high is not None:
             low[start:stop], high[start:stop] = level.low.ravel(), level.high.ravel()
     return network_flow.Network(
-        np.rint((target - base) * UNIT).astype(np.int64),
+        np.rint((target - base) * UNIT).astype(np.int64, order="C"),
         labels,
         level_starts,
         np.array([level.is_counted for level in levels]),
