@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from spineflow.tasks.topdown.paths import (
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import universe_spine
 from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 from spineflow.tasks.topdown.workload.settled_types import (
     SETTLED,
     settled_labels,
@@ -57,7 +58,18 @@ def check_declared_spines(settings: TopdownSettings, areas: pd.DataFrame) -> Non
         declared_resolution(spine, settings.compiled_census.universes[universe], units)
 
 
-def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+def unconstrained_shards(run: RunDirectory, universe: str) -> list[Shard]:
+    """The shards of a universe's spine that have no constraint file yet."""
+    return [
+        shard
+        for shard in read_shards(spine_folder(run, universe))
+        if not constraints_file(run, universe, shard.geolevel, shard.name).exists()
+    ]
+
+
+def constrain_declared(
+    run: RunDirectory, settings: TopdownSettings, universe: str, shards: Iterable[Shard]
+) -> None:
     """`constrain_universe` for a declared census; earlier universes must have been estimated."""
     spine = read_spine(spine_folder(run, universe))
     declared = settings.compiled_census.universes[universe]
@@ -68,7 +80,6 @@ def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: s
     held = read_held(run, settings, universe, len(areas))
     resolved = declared_resolution(spine, declared, units)
     totals = read_declared_totals(state_totals_file(run))[universe]
-    shards = read_shards(spine_folder(run, universe))
     for shard in shards:
         rows = declared_constraints(
             spine,
@@ -85,7 +96,6 @@ def constrain_declared(run: RunDirectory, settings: TopdownSettings, universe: s
             held=held,
         )
         write_constraints(constraints_file(run, universe, shard.geolevel, shard.name), rows)
-    return len(shards)
 
 
 def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:

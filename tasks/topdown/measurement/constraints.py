@@ -19,7 +19,10 @@ from spineflow.tasks.census.invariants import (
 from spineflow.tasks.census.queries import TOTAL, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.constrain_declared import constrain_declared
+from spineflow.tasks.topdown.measurement.constrain_declared import (
+    constrain_declared,
+    unconstrained_shards,
+)
 from spineflow.tasks.topdown.paths import (
     constraints_file,
     invariants_file,
@@ -28,7 +31,7 @@ from spineflow.tasks.topdown.paths import (
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+from spineflow.tasks.topdown.spine.shards import Shard
 
 UNITS, FACILITIES = "units", "facilities"
 """Universes of the Census Edited File whose records in every block are public."""
@@ -169,16 +172,19 @@ def state_of(state_geocode: np.ndarray) -> np.ndarray:
 
 
 def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
-    """Write the constraints of every geolevel; returns the number of files."""
+    """Write the constraints of every geolevel; returns the number of files that were not there."""
+    shards = unconstrained_shards(run, universe)
+    if not shards:
+        return 0
     if settings.is_declared:
-        return constrain_declared(run, settings, universe)
+        constrain_declared(run, settings, universe, shards)
+        return len(shards)
     spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
     invariants = read_invariants(invariants_file(run), with_geocodes=False)
     row_of_block = np.flatnonzero(inhabitable(invariants))[spine.block_row]
     totals = read_state_totals(state_totals_file(run))
     zeros = [zero.name for zero in settings.zeros_of(universe)]
-    shards = read_shards(spine_folder(run, universe))
     for shard in shards:
         blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
         below = invariants.iloc[row_of_block[blocks]]

@@ -34,7 +34,8 @@ def charge_ledger(run: RunDirectory, settings: TopdownSettings) -> Made:
 def constrain(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Write the constraints that the declared invariants put on every geounit."""
     written = constrain_universe(run, settings, universe)
-    return made(run.root / "measurements" / universe, {"constraint files": written})
+    folder = run.root / "measurements" / universe
+    return made(folder, {"constraint files": written}) if written else found(folder)
 
 
 def _measured_at(

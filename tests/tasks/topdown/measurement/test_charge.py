@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,8 +13,10 @@ import pytest
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.topdown.measurement.charge import check_cuts_of_spine
+from spineflow.tasks.topdown.measurement.constraints import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.spine.files import read_spine
@@ -103,6 +107,21 @@ def test_constraints_of_shards_add_up_the_invariants_of_their_blocks(
         assert found.holds.all()
         values = found.values[:, -len(columns) :]
         np.testing.assert_array_equal(values, sums[shard.start : shard.stop])
+
+
+def test_constraints_that_are_missing_are_written_and_the_others_not_again(
+    cut_county, tmp_path: Path
+) -> None:
+    run, settings = cut_county
+    copy = RunDirectory(Path(shutil.copytree(run.root, tmp_path / "run")))
+    shard = read_shards(spine_folder(copy, "units"))[-1]
+    path = constraints_file(copy, "units", shard.geolevel, shard.name)
+    written = path.read_bytes()
+    path.unlink()
+    assert constrain_universe(copy, settings, "units") == 1
+    assert path.read_bytes() == written
+    invariants_file(copy).unlink()
+    assert constrain_universe(copy, settings, "units") == 0, "nothing is read for what stands"
 
 
 def test_what_would_be_measured_twice_is_refused(cut_county) -> None:
