@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -66,10 +67,9 @@ from spineflow.tasks.runs.steps import copy_checked_release
 PUBLICATION = "publication"
 """The stage that copies a release to where the settings say."""
 
-_IN_FORCE: dict[Path, ProductSettings] = {}
-"""The settings with which this process runs the stages of a run; their runner may be another than
-the run has frozen."""
-
+_IN_FORCE: ContextVar[tuple[Path, ProductSettings] | None] = ContextVar("_IN_FORCE", default=None)
+"""The folder of the run whose stages are run here, and its settings; their runner may be another
+than the run has frozen."""
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 
@@ -276,7 +276,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     product and the runner.
     """
     compile_beside(product.name)
-    _IN_FORCE[run.root] = settings
+    before = _IN_FORCE.set((run.root, settings))
     # Prefect waits up to a second for a flow run's heartbeat to end; the flow run that a deployment
     # starts around the stages has its own.
     with (
@@ -295,7 +295,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
         except Exception as error:
             raise explained(error, str(run.root), settings.run) from None
         finally:
-            del _IN_FORCE[run.root]
+            _IN_FORCE.reset(before)
 
 
 def tracker_of(
@@ -374,8 +374,12 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
     with run.locked():
         run.refuse_edited_settings()
         settings = frozen_settings(model, run.settings)
-        in_force = _IN_FORCE.get(run.root)
-        if isinstance(in_force, model) and have_same_release(settings, in_force):
+        root, in_force = _IN_FORCE.get() or (None, None)
+        if (
+            root == run.root
+            and isinstance(in_force, model)
+            and have_same_release(settings, in_force)
+        ):
             settings = in_force
         try:
             yield run, settings
