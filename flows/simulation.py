@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -18,51 +17,6 @@ if TYPE_CHECKING:
 MEGABYTE = 1e6
 
 STAGES_SHOWN = 8
-
-Add = Callable[..., argparse.ArgumentParser]
-"""Adds a command: its name, function, help and description."""
-
-
-def add_simulate(add: Add, run_dir: str) -> None:
-    """Add the command to the parser of the command line."""
-    sub = add(
-        "simulate",
-        simulate,
-        "tell what a finished run would take on other workers",
-        "Replay the recorded tasks of a finished run on so many workers: seconds, how busy the "
-        "workers are, and the bytes a second that the storage must give. Reads the run's "
-        "work.jsonl, and runs nothing.",
-    )
-    sub.add_argument("run_directory", metavar="RUN_DIR", help=run_dir)
-    sub.add_argument("--workers", type=_positive, nargs="+", default=[1, 2, 4, 8, 32, 128])
-    sub.add_argument(
-        "--cores", type=_positive, metavar="N", help="processors (default: one for each worker)"
-    )
-    sub.add_argument(
-        "--times",
-        type=_positive,
-        default=1,
-        metavar="N",
-        help="a run that is N times as large: stages of several tasks have N times as many, others "
-        "take N times as long (default: %(default)s)",
-    )
-    sub.add_argument(
-        "--storage", type=float, metavar="MB/s", help="what the storage gives (default: all)"
-    )
-    sub.add_argument(
-        "--computing",
-        action="store_true",
-        help="processor seconds of the tasks instead of seconds, as on machines with nothing else "
-        "to do",
-    )
-    sub.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
 
 
 def simulate(options: argparse.Namespace) -> int:
