@@ -171,7 +171,7 @@ def check_states(release: Tabulated, failures: TableFailures) -> None:
     """What is checked state by state, of the states in `release.geography`: entities, counts of
     the microdata, sums over blocks, and P.L. 94-171 files.
     """
-    states = list(dict.fromkeys(release.geography["block_geocode"].str[:2]))
+    states = release.geography["block_geocode"].str[:2].unique().tolist()
     with unusable_files_fail(failures.count):
         _check_counts(release, states, failures.count)
     if failures.repeat is not None:
