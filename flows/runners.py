@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import multiprocessing
 import os
@@ -43,12 +44,13 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
 
 
 def begin_worker(environment: Mapping[str, str]) -> None:
-    """Prepare this worker process: Prefect's settings, one client of its server, its end.
+    """Prepare this worker process: Prefect's settings, a client of its server, its memory, its end.
 
     Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
     does so again where the server does not answer yet.
     """
     end_with_parent()
+    keep_freed_memory()
     os.environ.update(environment)
     refresh_global_settings_context()
     if PREFECT_API_URL.value() is not None:
@@ -72,6 +74,26 @@ def end_with_parent() -> None:
         os._exit(1)
 
     Thread(target=end, name="end-with-parent", daemon=True).start()
+
+
+KEPT_BYTES = 1 << 29
+"""What a worker process keeps of the memory that its arrays have freed."""
+LARGEST_KEPT_ARRAY = 1 << 25
+"""Larger arrays are given back, however much is kept; glibc takes no larger number."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""What glibc's <malloc.h> calls these two."""
+
+
+def keep_freed_memory() -> None:
+    """Have this process keep the memory that arrays free for those that follow.
+
+    Left alone, glibc gives it back at once, and the system clears every page of the next array
+    before it hands them out: a tenth of the time of measuring. Other C libraries are left alone.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_ARRAY)
 
 
 PATIENCE_WITH_A_SCHEDULER = 10.0

@@ -14,7 +14,7 @@ from spineflow.tasks.certificates.spent import spent_section
 from spineflow.tasks.certificates.statement import Statement, guarantee_section
 from spineflow.tasks.pages.document import Document, Section, Table, to_html, to_markdown
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing, sha256_of_file
+from spineflow.tasks.runs.files import replacing, sha256_of_files
 from spineflow.tasks.runs.gate import CERTIFICATE
 from spineflow.tasks.runs.reports import checks_table
 from spineflow.tasks.runs.settings import ProductSettings
@@ -126,9 +126,10 @@ def files_section(folder: Path) -> Section:
 
 def files_table(root: Path, files: Iterable[Path]) -> Table:
     """Names below `root`, sizes and digests of files."""
+    ordered = sorted(files)
     rows = tuple(
-        (path.relative_to(root).as_posix(), path.stat().st_size, sha256_of_file(path))
-        for path in sorted(files)
+        (path.relative_to(root).as_posix(), path.stat().st_size, digest)
+        for path, digest in zip(ordered, sha256_of_files(ordered), strict=True)
     )
     return Table(("file", "bytes", "SHA-256"), rows)
 

@@ -18,15 +18,15 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
     or the parent. Where totals and the parent's counts are both fixed this is necessary only; see
     `conflicting_constraint`.
     """
-    crossed = np.argwhere(problem.lower > problem.upper)
-    if crossed.size:
-        child, kind = crossed[0]
+    is_crossed = problem.lower > problem.upper
+    if is_crossed.any():
+        child, kind = np.argwhere(is_crossed)[0]
         return f"the bounds of type {kind} at geounit {problem.geocodes[child]}"
     n_types = problem.lower.shape[1]
     in_support = np.bincount(problem.type_of_cell, minlength=n_types) > 0
-    absent = np.argwhere((problem.lower > 0) & ~in_support)
-    if absent.size:
-        child, kind = absent[0]
+    is_absent = (problem.lower > 0) & ~in_support
+    if is_absent.any():
+        child, kind = np.argwhere(is_absent)[0]
         return (
             f"the lower bound of type {kind} at geounit {problem.geocodes[child]}, a type that "
             "the parent has no records of"

@@ -310,9 +310,7 @@ class _Pass:
             if weight == 0.0 or ((sums.exact >= 0).all() and is_refined(label, sums.exact)):
                 continue
             size = np.bincount(label)
-            row = np.empty(size.size, dtype=np.int64)
-            row[label] = measurement.query.row_of_cell[cells]
-            linear += weight * measurement.answers(row).astype(np.float64)[:, label]
+            linear += weight * measurement.answers(cells).astype(np.float64)
             is_alone = size[label] == 1
             diagonal[is_alone] += weight
             several = np.flatnonzero(size > 1)

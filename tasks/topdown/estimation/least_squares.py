@@ -222,10 +222,8 @@ class PassProblem:
         answers = np.empty((c, starts[-1]))
         columns = np.empty((len(asked), k), dtype=np.int64)
         for q, (measurement, label) in enumerate(zip(asked, labels, strict=True)):
-            row = np.empty(starts[q + 1] - starts[q], dtype=np.int64)
-            row[label] = measurement.query.row_of_cell[problem.cells]
-            answers[:, starts[q] : starts[q + 1]] = measurement.answers(row)
             columns[q] = label + starts[q]
+            answers[:, columns[q]] = measurement.answers(problem.cells)
         weights, profile, scale = profiles(np.array([m.precision for m in asked], dtype=float))
         if covariance is not None:
             scale = covariance.scales()

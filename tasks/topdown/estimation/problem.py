@@ -36,10 +36,11 @@ class QueryMeasurement:
     def of_family(self, family: Family) -> QueryMeasurement:
         """The answers of a family's children, from those of a shard."""
         part = slice(family.start, family.stop)
-        return replace(self, values=self.values[part], precision=self.precision[part])
+        return QueryMeasurement(self.query, self.values[part], self.precision[part], self.rows)
 
-    def answers(self, rows: np.ndarray) -> np.ndarray:
-        """Answers `(c, len(rows))` of rows of the query, which were measured."""
+    def answers(self, cells: np.ndarray) -> np.ndarray:
+        """The answer `(c, k)` of the row that holds each of `cells` (k,), which was measured."""
+        rows = self.query.row_of_cell[cells]
         return self.values[:, rows if self.rows is None else np.searchsorted(self.rows, rows)]
 
 
@@ -175,10 +176,17 @@ def is_refined(coarse: np.ndarray, fine: np.ndarray) -> bool:
 
 def sum_rows(x: np.ndarray, label: np.ndarray, n_rows: int | None = None) -> np.ndarray:
     """Answers `(c, n_rows)` of a query to `x` (c, k), given the row of each of the k columns."""
-    c = x.shape[0]
     n = int(label.max(initial=-1)) + 1 if n_rows is None else n_rows
-    row = (np.arange(c)[:, None] * n + label[None, :]).ravel()
-    return np.bincount(row, x.ravel(), c * n).reshape(c, n)
+    return _sums(np.ascontiguousarray(x, dtype=np.float64), label, n)
+
+
+@njit(cache=True, nogil=True)
+def _sums(x: np.ndarray, label: np.ndarray, n_rows: int) -> np.ndarray:
+    sums = np.zeros((x.shape[0], n_rows))
+    for i in range(x.shape[0]):
+        for j in range(label.size):
+            sums[i, label[j]] += x[i, j]
+    return sums
 
 
 Measurements = Mapping[str, QueryMeasurement]

@@ -102,7 +102,7 @@ def solve_passes(
     held: list[tuple[np.ndarray, np.ndarray]] = []
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
     objective, iterations, solver = 0.0, 0, "flow"
-    for queries in passes:
+    for number, queries in enumerate(passes, 1):
         labels = [rows_on_support(query, problem.cells) for query in queries]
         rounding = RoundingPass(problem, target, labels, tuple(held))
         result = round_by_flow(rounding) or round_by_highs(rounding)
@@ -113,7 +113,8 @@ def solve_passes(
             return replace(anywhere, iterations=iterations + anywhere.iterations)
         if result.solver == "highs":
             solver = "highs"
-        held += [(label, sum_rows(result.x, label).astype(np.int64)) for label in labels]
+        if number < len(passes):
+            held += [(label, sum_rows(result.x, label).astype(np.int64)) for label in labels]
     return replace(result, objective=objective, iterations=iterations, solver=solver)
 
 

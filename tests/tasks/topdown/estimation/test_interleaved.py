@@ -63,9 +63,9 @@ def gap_of(one, x):
     """
     gradient, objective = np.zeros_like(x), 1.0
     for measurement, label in zip(one.asked, one.labels, strict=True):
-        rows = np.empty(label.max() + 1, dtype=np.int64)
-        rows[label] = measurement.query.row_of_cell[one.problem.cells]
-        residual = sum_rows(x, label) - measurement.answers(rows)
+        noisy = np.empty((len(x), label.max() + 1))
+        noisy[:, label] = measurement.answers(one.problem.cells)
+        residual = sum_rows(x, label) - noisy
         objective += 0.5 * float((measurement.precision[:, None] * residual**2).sum())
         gradient += (measurement.precision[:, None] * residual)[:, label]
     program = LinearProgram(x.size)
