@@ -9,8 +9,9 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from threading import Thread
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,14 +21,17 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 from spineflow.tasks.runs.settings import RunnerSettings
 
 
-def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
-    """The runner that the settings name; ImportError if Dask is not installed."""
+def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[Any]:
+    """The runner that the settings name; ImportError if Dask is not installed.
+
+    Worker processes import `module`, which has the flow, before they are given anything.
+    """
     if settings.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=settings.workers)
     if settings.runner == "processes":
         known = get_current_settings().to_environment_variables(exclude_unset=True)
-        return ProcessPoolTaskRunner(
-            max_workers=settings.workers, initializer=begin_worker, initargs=(known,)
+        return _Processes(
+            max_workers=settings.workers, initializer=begin_worker, initargs=(known, module)
         )
     from prefect_dask import DaskTaskRunner  # An extra; settings that need it are checked first.
 
@@ -43,8 +47,22 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
     )
 
 
-def begin_worker(environment: Mapping[str, str]) -> None:
-    """Prepare this worker process: Prefect's settings, a client of its server, its memory, its end.
+class _Processes(ProcessPoolTaskRunner):
+    """Worker processes that all start with the flow, rather than each with a task that waits.
+
+    In a worker Prefect enters a copy of the runner for every task, which has nothing to start.
+    """
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self._executor is not None and multiprocessing.parent_process() is None:
+            for _ in range(self._max_workers):
+                self._executor.submit(os.getpid)
+        return self
+
+
+def begin_worker(environment: Mapping[str, str], module: str) -> None:
+    """Prepare this worker process: Prefect's settings, a client of its server, memory, flow, end.
 
     Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
     does so again where the server does not answer yet.
@@ -56,6 +74,7 @@ def begin_worker(environment: Mapping[str, str]) -> None:
     if PREFECT_API_URL.value() is not None:
         with suppress(httpx.HTTPError, RuntimeError):
             SyncClientContext().__enter__()
+    import_module(module)
 
 
 def end_with_parent() -> None:

@@ -287,7 +287,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
             with server_for_runs() as server:
                 server.wait()
                 # Its workers are told what is set now, the server among it.
-                runner = task_runner(settings.run)
+                runner = task_runner(settings.run, product.stages.fn.__module__)
                 return product.stages.with_options(task_runner=runner)(str(run.root))
         except RunCancelled:
             mark_cancelled(run_id(str(run.root)))
