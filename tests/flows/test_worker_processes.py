@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+from spineflow.flows.runners import task_runner
+from spineflow.tasks.runs.settings import RunnerSettings
 
 PATIENCE = 60
 COMMAND = """
@@ -52,3 +55,17 @@ def test_workers_end_with_a_killed_command(workers: str) -> None:
     if still_there:
         subprocess.run(["kill", "-9", worker], check=True)
     assert still_there == (workers != "ours")
+
+
+def n_started_by_a_runner() -> int:
+    """Processes that entering a runner of two workers starts in this one."""
+    before = len(active_children())
+    with task_runner(RunnerSettings(runner="processes", workers=2)):
+        return len(active_children()) - before
+
+
+def test_workers_start_with_the_flow_and_none_for_copies_of_its_runner() -> None:
+    """Prefect enters a copy in every task."""
+    assert n_started_by_a_runner() == 2
+    with task_runner(RunnerSettings(runner="processes", workers=1)) as runner:
+        assert runner._executor.submit(n_started_by_a_runner).result() == 0
