@@ -161,7 +161,7 @@ LEDGER = 2
 def test_the_time_left_of_a_recorded_run_is_right_within_a_fifth(
     workers: int, least: float, slowness: float
 ) -> None:
-    """The rates are not of this run alone, but of one that is seventeen times larger as well."""
+    """The rates are not of this run alone, but of one that is fifty times larger as well."""
     tasks = on_an_idle_machine(recorded("nation_50.json"), workers, slowness)
     told, good = told_and_good(tasks, workers, Costs())
     assert told > 0.9
