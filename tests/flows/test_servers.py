@@ -109,8 +109,13 @@ def test_stages_begin_once_there_is_a_server(monkeypatch: pytest.MonkeyPatch) ->
     server = SimpleNamespace(wait=lambda: done.append("server"))
     monkeypatch.setattr(running, "server_for_runs", lambda: nullcontext(server))
     monkeypatch.setattr(running, "compile_beside", lambda name: None)
-    monkeypatch.setattr(running, "task_runner", lambda settings: done.append("workers"))
-    stages = SimpleNamespace(with_options=lambda **_: lambda root: done.append("stages") or root)
+    monkeypatch.setattr(running, "task_runner", lambda settings, module: done.append("workers"))
+
+    def begin(root: str) -> str:
+        done.append("stages")
+        return root
+
+    stages = SimpleNamespace(with_options=lambda **_: begin, fn=begin)
     settings = SimpleNamespace(privacy=SimpleNamespace(dataset="d"), run=RunnerSettings())
     product = cast(Any, SimpleNamespace(name="p", stages=stages))
     run = RunDirectory(Path("run"))

@@ -6,7 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from spineflow.flows.cli import main, parser
+from spineflow.flows.arguments import parser
+from spineflow.flows.cli import COMMANDS, main
 
 pytestmark = pytest.mark.slow
 
@@ -25,5 +26,5 @@ def test_the_settings_of_the_page_fit_the_tables(tmp_path: Path, capsys) -> None
     assert "in order" in capsys.readouterr().out
     ours = [line.partition("bin/spineflow ")[2] for line in commands.splitlines()]
     for arguments in filter(None, ours):
-        parser().parse_args(arguments.split())
+        parser(COMMANDS).parse_args(arguments.split())
     assert len(ours) == 5
