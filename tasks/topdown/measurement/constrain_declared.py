@@ -58,15 +58,6 @@ def check_declared_spines(settings: TopdownSettings, areas: pd.DataFrame) -> Non
         declared_resolution(spine, settings.compiled_census.universes[universe], units)
 
 
-def unconstrained_shards(run: RunDirectory, universe: str) -> list[Shard]:
-    """The shards of a universe's spine that have no constraint file yet."""
-    return [
-        shard
-        for shard in read_shards(spine_folder(run, universe))
-        if not constraints_file(run, universe, shard.geolevel, shard.name).exists()
-    ]
-
-
 def constrain_declared(
     run: RunDirectory, settings: TopdownSettings, universe: str, shards: Iterable[Shard]
 ) -> None:

@@ -19,10 +19,7 @@ from spineflow.tasks.census.invariants import (
 from spineflow.tasks.census.queries import TOTAL, marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.constrain_declared import (
-    constrain_declared,
-    unconstrained_shards,
-)
+from spineflow.tasks.topdown.measurement.constrain_declared import constrain_declared
 from spineflow.tasks.topdown.paths import (
     constraints_file,
     invariants_file,
@@ -31,7 +28,7 @@ from spineflow.tasks.topdown.paths import (
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 
 UNITS, FACILITIES = "units", "facilities"
 """Universes of the Census Edited File whose records in every block are public."""
@@ -173,7 +170,11 @@ def state_of(state_geocode: np.ndarray) -> np.ndarray:
 
 def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
     """Write the constraints of every geolevel; returns the number of files that were not there."""
-    shards = unconstrained_shards(run, universe)
+    shards = [
+        shard
+        for shard in read_shards(spine_folder(run, universe))
+        if not constraints_file(run, universe, shard.geolevel, shard.name).exists()
+    ]
     if not shards:
         return 0
     if settings.is_declared:
