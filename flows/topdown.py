@@ -56,7 +56,7 @@ from spineflow.tasks.topdown.checks.accuracy.run import (
     write_run_accuracy,
 )
 from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
-from spineflow.tasks.topdown.checks.pieces import pieces_apart, sizes_of_checks
+from spineflow.tasks.topdown.checks.pieces import pieces_apart, sizes_of_pieces
 from spineflow.tasks.topdown.checks.steps import (
     check_piece,
     check_release,
@@ -120,7 +120,7 @@ def topdown_stages(run_directory: str) -> str:
         show_budgets(settings)
         redundant = cache(partial(redundant_spending_of_run, run, settings))
         waves = announced(run, settings, order(run, settings), redundant)
-        for wave in submitted(run, waves, tracker_of(run, settings, order, sizes_of_checks)):
+        for wave in submitted(run, waves, tracker_of(run, settings, order, sizes_of_pieces)):
             if any(stage.endswith(" spine") for stage in wave):
                 show_notes(
                     redundant(),
@@ -392,5 +392,5 @@ PRODUCT: Product = Product(
     compare=write_comparison,
     needed=needed,
     refuse=refuse_settings,
-    sizes=sizes_of_checks,
+    sizes=sizes_of_pieces,
 )

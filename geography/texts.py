@@ -6,6 +6,7 @@ it takes its characters and 4 bytes, and none of them are touched until somebody
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -85,6 +86,42 @@ class Texts:
         return self._array.to_pylist()
 
 
+class TextIndex:
+    """Finds texts again among distinct ones, without a Python object for any of them.
+
+    >>> index = TextIndex(np.array(["c", "a", "b"], dtype=object))
+    >>> index.positions(pa.array(["a", "d"])).tolist()
+    [1, -1]
+    >>> index.between("b", "z").positions(pa.array(["a", "b", "c"])).tolist()
+    [-1, 2, 0]
+    """
+
+    def __init__(self, texts: Any) -> None:
+        array = pa.array(texts, pa.string())
+        order = pc.sort_indices(array)
+        self._ascending, self._position = array.take(order), order.to_numpy().astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ascending)
+
+    def between(self, lowest: str, highest: str) -> TextIndex:
+        """Those from one text to another, both included; no text is copied."""
+        first = bisect_left(self._ascending, lowest, key=_text)
+        last = bisect_right(self._ascending, highest, lo=first, key=_text)
+        part = TextIndex.__new__(TextIndex)
+        part._ascending = self._ascending.slice(first, last - first)
+        part._position = self._position[first:last]
+        return part
+
+    def positions(self, texts: pa.Array) -> np.ndarray:
+        """Where each text stands among those indexed, shape `(n_texts,)`; -1 for none."""
+        place = pc.index_in(texts, value_set=self._ascending)
+        found = np.full(len(texts), -1, dtype=np.int64)
+        is_known = place.is_valid().to_numpy(zero_copy_only=False)
+        found[is_known] = self._position[place.drop_null().to_numpy()]
+        return found
+
+
 _AT_ONCE = 1 << 16
 """Texts that are made at a time where they are gone through."""
 
@@ -96,6 +133,10 @@ def texts_of(array: pa.Array) -> np.ndarray:
     if array.null_count:
         raise ValueError("a column of texts has gaps")
     return cast("np.ndarray", Texts(pc.cast(array, pa.string())))
+
+
+def _text(scalar: pa.StringScalar) -> str:
+    return scalar.as_py()
 
 
 def _objects(array: pa.Array) -> np.ndarray:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spineflow.geography.texts import TextIndex
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
 from spineflow.tasks.runs.writing import write_once
 
@@ -217,10 +217,7 @@ def _runs(
     Yields the rows, the query name, the position of each row's geounit in `geocodes`, and the
     values (n, n_rows).
     """
-    wanted = pd.Index(np.asarray(geocodes, dtype=object))
-    if wanted.empty:
-        return
-    first, last = wanted.min(), wanted.max()
+    wanted = TextIndex(geocodes)
     texts = [field.name for field in schema if field.type == pa.string()]
     for path in [paths] if isinstance(paths, str | Path) else paths:
         with pq.ParquetFile(path, read_dictionary=texts) as file:
@@ -228,20 +225,21 @@ def _runs(
                 statistics = file.metadata.row_group(number).column(0).statistics
                 if statistics is None:
                     continue  # A shard whose geounits were all bypassed has no rows.
-                if statistics.has_min_max and (statistics.min > last or statistics.max < first):
+                is_told = statistics.has_min_max
+                near = wanted.between(statistics.min, statistics.max) if is_told else wanted
+                if not len(near):
                     continue
                 table = file.read_row_group(number, columns=schema.names).combine_chunks()
-                yield from _runs_of_row_group(table, wanted)
+                yield from _runs_of_row_group(table, near)
 
 
 def _runs_of_row_group(
-    table: pa.Table, wanted: pd.Index
+    table: pa.Table, wanted: TextIndex
 ) -> Iterator[tuple[pa.Table, str, np.ndarray, np.ndarray]]:
     if not table.num_rows:
         return
     geocode, query = table["geocode"].chunk(0), table["query_name"].chunk(0)
-    in_wanted = wanted.get_indexer(geocode.dictionary.to_pylist())
-    positions = in_wanted[geocode.indices.to_numpy()]
+    positions = wanted.positions(geocode.dictionary)[geocode.indices.to_numpy()]
     query_code = query.indices.to_numpy()
     starts = np.flatnonzero(np.diff(query_code, prepend=-1))
     for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
+from spineflow.geography.texts import TextIndex
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.tables.mapped import GrowingArray
 
@@ -231,17 +231,18 @@ def sum_histogram(
     not read; without, a block with records that is not asked for raises ValueError, as a cell of
     another schema always does.
     """
-    wanted = pd.Index(np.asarray(block_geocode, dtype=object))
-    ascending = sorted(wanted) if among_others else []
+    wanted = TextIndex(block_geocode)
     sums = HistogramSum(n_groups, n_cells)
     footer = _footer_of(path)
     with pq.ParquetFile(path, read_dictionary=["block_geocode"], metadata=footer.metadata) as file:
         for number, (n_rows, lowest, highest) in enumerate(footer.row_groups):
-            if not n_rows or (among_others and not _may_hold(lowest, highest, ascending)):
+            is_told = lowest is not None and highest is not None
+            near = wanted.between(lowest, highest) if is_told else wanted
+            if not n_rows or (among_others and not len(near)):
                 continue
             row_group = file.read_row_group(number).combine_chunks()
             code, cell = row_group["block_geocode"].chunk(0), row_group["cell"].to_numpy()
-            position = wanted.get_indexer(code.dictionary.to_pylist())[code.indices.to_numpy()]
+            position = near.positions(code.dictionary)[code.indices.to_numpy()]
             known = position >= 0
             if (cell >= n_cells).any() or not (among_others or known.all()):
                 raise ValueError(
@@ -279,11 +280,3 @@ def _read_footer(path: Path, _changed: tuple[int, ...]) -> _Footer:
         ends = (statistics.min, statistics.max) if is_told else (None, None)
         row_groups.append((group.num_rows, *ends))
     return _Footer(metadata, tuple(row_groups))
-
-
-def _may_hold(lowest: str | None, highest: str | None, ascending: list[str]) -> bool:
-    """Whether the range of a row group's blocks has one of those asked for."""
-    if lowest is None or highest is None:
-        return True
-    first = bisect_left(ascending, lowest)
-    return first < len(ascending) and ascending[first] <= highest

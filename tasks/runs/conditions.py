@@ -9,7 +9,9 @@ with the ledger's own.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,6 +35,13 @@ def digest_of(path: Path) -> str:
     return _digest_of(path, changed)
 
 
+def _digest_if_there(path: Path) -> str | None:
+    try:
+        return digest_of(path)
+    except FileNotFoundError:
+        return None
+
+
 def write_charged(run: RunDirectory, conditions: Mapping[str, str]) -> None:
     """Keep in the run what its draws were charged with."""
     with replacing(_charged_file(run)) as part:
@@ -45,20 +54,21 @@ def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = Non
     `conditions` are those of the ledger, by default those kept in the run; a run that has not
     been charged has none.
     """
-    for name, digest in (_charged(run) if conditions is None else conditions).items():
-        path = run.root / name
-        try:
-            is_same = digest_of(path) == digest
-        except FileNotFoundError:
-            raise InputRefused(
-                f"{path} is missing, and the run was charged with it; put it back, or start a new "
-                "run."
-            ) from None
-        if not is_same:
-            raise InputRefused(
-                f"{path} has been edited since the run was charged; put it back, or start a new "
-                "run."
-            )
+    charged = _charged(run) if conditions is None else conditions
+    paths = [run.root / name for name in charged]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        found = threads.map(_digest_if_there, paths)
+        for path, digest, wanted in zip(paths, found, charged.values(), strict=True):
+            if digest is None:
+                raise InputRefused(
+                    f"{path} is missing, and the run was charged with it; put it back, or start a "
+                    "new run."
+                )
+            if digest != wanted:
+                raise InputRefused(
+                    f"{path} has been edited since the run was charged; put it back, or start a "
+                    "new run."
+                )
 
 
 def is_left_out(spines: Path, name: str) -> bool:

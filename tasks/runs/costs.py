@@ -100,7 +100,8 @@ class Costs:
             self._seen["all"].add(size, expected, work)
         fading = 0.5 ** (seconds / HALF_LIFE)
         wall, computing = self._recent
-        self._recent = (wall * fading + seconds, computing * fading + work)
+        # Threads of a task can compute for longer than it takes.
+        self._recent = (wall * fading + seconds, computing * fading + min(work, seconds))
 
     def seconds(self, stage: str, step: str, size: float) -> float:
         """What a task of this size is expected to take."""

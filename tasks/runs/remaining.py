@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from statistics import median
 
 from spineflow.tasks.runs.costs import REUSED, Costs
 from spineflow.tasks.runs.metering import Work
@@ -20,21 +22,21 @@ PER_WAVE = 0.5
 PER_TASK = 0.05
 """Seconds between two tasks of a worker, until a run's own have been seen."""
 
+N_SEEN = 20
+"""How many pauses, and how many gaps, are remembered."""
+
 
 @dataclass
-class _Mean:
-    """Mean of what was seen, of which the last counts most, and of a guess to begin with."""
+class _Seen:
+    """What was seen between tasks, the last of it, and a guess to begin with."""
 
     guess: float
-    sum: float = 0.0
-    weight: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.sum, self.weight = 0.9 * self.sum + value, 0.9 * self.weight + 1.0
+    last: deque[float] = field(default_factory=lambda: deque(maxlen=N_SEEN))
 
     @property
     def value(self) -> float:
-        return (self.sum + self.guess) / (self.weight + 1.0)
+        """The median: now and then a worker waits for something else."""
+        return median([self.guess, *self.last])
 
 
 @dataclass
@@ -52,8 +54,8 @@ class Remaining:
     _started: dict[str, float] = field(default_factory=dict)
     _done: dict[str, float] = field(default_factory=dict)
     _since: dict[int, float] = field(default_factory=dict)
-    _pauses: _Mean = field(default_factory=lambda: _Mean(PER_WAVE))
-    _gaps: _Mean = field(default_factory=lambda: _Mean(PER_TASK))
+    _pauses: _Seen = field(default_factory=lambda: _Seen(PER_WAVE))
+    _gaps: _Seen = field(default_factory=lambda: _Seen(PER_TASK))
     _last: dict[str, tuple[int, float]] = field(default_factory=dict)
     _unsized: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     _pending: dict[str, Planned] = field(default_factory=dict)
@@ -157,8 +159,8 @@ class Remaining:
     def _see_gap(self, task: Planned, work: Work, seconds: float) -> None:
         """Learn how long a worker waited for its next task of a wave."""
         wave, ended = self._last.get(work.worker, (None, 0.0))
-        if wave == task.wave and work.started >= ended:
-            self._gaps.add(work.started - ended)
+        if wave == task.wave and work.started >= ended and not task.after:
+            self._gaps.last.append(work.started - ended)
         self._last[work.worker] = task.wave, work.started + seconds
 
     def _end_waves(self, at: float) -> None:
@@ -170,4 +172,4 @@ class Remaining:
                 wall = at - self._since.pop(number)
                 if not any(task.aside for task in tasks):
                     made = schedule(jobs, self.workers, per_task=self._gaps.value)
-                    self._pauses.add(max(0.0, wall - made.makespan))
+                    self._pauses.last.append(max(0.0, wall - made.makespan))

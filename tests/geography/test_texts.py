@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from spineflow.geography.texts import Texts, texts_of
+from hypothesis import given
+from hypothesis import strategies as st
+from spineflow.geography.texts import TextIndex, Texts, texts_of
 
 WORDS = ["b", "", "ccc", "a", "b", "ñandú"]
 
@@ -54,3 +56,18 @@ def test_numpy_pandas_and_arrow_take_it_as_an_array() -> None:
 def test_texts_with_gaps_are_refused() -> None:
     with pytest.raises(ValueError, match="gaps"):
         texts_of(pa.array(["a", None]))
+
+
+@given(st.lists(st.text("aé z", max_size=3), unique=True), st.data())
+def test_texts_are_found_again_wherever_they_stand(known, data) -> None:
+    ends = st.text("aé z", max_size=3)
+    lowest, highest = sorted([data.draw(ends), data.draw(ends)])
+    asked = data.draw(st.lists(st.text("aé z", max_size=3)))
+    index = TextIndex(np.array(known, dtype=object))
+    expected = [known.index(text) if text in known else -1 for text in asked]
+    assert index.positions(pa.array(asked, pa.string())).tolist() == expected
+    near = index.between(lowest, highest)
+    inside = [text for text in known if lowest <= text <= highest]
+    assert len(near) == len(inside)
+    expected = [known.index(text) if text in inside else -1 for text in asked]
+    assert near.positions(pa.array(asked, pa.string())).tolist() == expected

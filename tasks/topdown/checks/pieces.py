@@ -25,7 +25,11 @@ from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.topdown.checks.expectations import expected_universe
 from spineflow.tasks.topdown.checks.tabulated import tabulated
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
+from spineflow.tasks.topdown.release.tabulations.run import (
+    has_legacy,
+    shares_of_pieces,
+    tabulated_universes,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.sizes import sizes_of_calls
 from spineflow.validation.outcome import Failures, Outcome
@@ -55,12 +59,12 @@ TABLES = "tables"
 _WEIGHTS = {
     (TOP, "persons"): 0.1,
     (TOP, "units"): 0.1,
-    (BELOW, "persons"): 1.1,
-    (BELOW, "units"): 0.3,
-    (ROWS, "persons"): 0.5,
-    (ROWS, "units"): 0.2,
-    (FILES, TABLES): 0.9,
-    (STATES, TABLES): 1.5,
+    (BELOW, "persons"): 1.4,
+    (BELOW, "units"): 0.4,
+    (ROWS, "persons"): 0.6,
+    (ROWS, "units"): 0.25,
+    (FILES, TABLES): 0.5,
+    (STATES, TABLES): 1.4,
 }
 """What kinds of pieces take beside each other: ten seconds of processor time for 100,000 blocks of
 a third of a generated nation are 1."""
@@ -107,16 +111,23 @@ def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
     return sorted(every, key=lambda piece: kinds.index(piece.kind))
 
 
-def sizes_of_checks(
+def sizes_of_pieces(
     run: RunDirectory, settings: TopdownSettings, step: str, keys: Sequence[tuple[Any, ...]]
 ) -> list[float] | None:
-    """Sizes of calls as `sizes_of_calls` has them, and of the pieces of the checks: the blocks that
-    a piece has, as often as its kind takes longer. What puts their findings together has none."""
+    """Sizes of calls as `sizes_of_calls` has them, but for what is cut in pieces.
+
+    Pieces of the tables share the blocks as long as each takes; a piece of the checks has the
+    blocks that it looks at, as often as its kind takes longer, and what puts their findings
+    together has none.
+    """
     if step == "check piece":
         return [_size(run, Piece(*own)) for own in keys]
     if step == "check" and pieces_apart(run, settings):
         return [0.0] * len(keys)
-    return sizes_of_calls(run, settings, step, keys)
+    sizes = sizes_of_calls(run, settings, step, keys)
+    if step == "write tables" and sizes is not None:
+        return [sum(sizes) * share for share in shares_of_pieces([piece for (piece,) in keys])]
+    return sizes
 
 
 def _size(run: RunDirectory, piece: Piece) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,15 +122,23 @@ def _write_ingested(
     if isinstance(result, DeclaredInput):
         _write_declared(run, settings, result, held_answers(settings, result))
         return
-    store_identity(run, settings, lambda key: input_digests(result, key))
     geography_file(run).parent.mkdir(parents=True, exist_ok=True)
-    run.histogram("persons").parent.mkdir(parents=True, exist_ok=True)
-    for universe, histogram in result.histograms.items():
-        write_histogram(run.histogram(universe), histogram, result.geography["block_geocode"])
+    with ThreadPoolExecutor(1) as other:
+        # Hashing and compressing take about as long, and neither holds the interpreter.
+        written = other.submit(_write_histograms, run, result)
+        store_identity(run, settings, lambda key: input_digests(result, key))
+        written.result()
     with replacing(geography_file(run)) as part:
         pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
     write_invariants(invariants_file(run), result.invariants)
     write_state_totals(state_totals_file(run), {} if settings.blocks_only else result.state_totals)
+
+
+def _write_histograms(run: RunDirectory, result: IngestResult) -> None:
+    for universe, histogram in result.histograms.items():
+        path = run.histogram(universe)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_histogram(path, histogram, result.geography["block_geocode"])
 
 
 def largest_universe(result: IngestResult | DeclaredInput) -> int:

@@ -118,6 +118,11 @@ def shards_by_geolevel(folder: Path) -> dict[str, list[Shard]]:
     return shards
 
 
+def n_geounits(shards: Sequence[Shard]) -> int:
+    """How many geounits a geolevel has, given its shards."""
+    return max((shard.stop for shard in shards), default=0)
+
+
 def shard_of(folder: Path, geolevel: str, name: str) -> Shard:
     """The stored shard of this geolevel and name; StopIteration if there is none."""
     return next(s for s in read_shards(folder) if (s.geolevel, s.name) == (geolevel, name))

@@ -9,7 +9,10 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import Shard, shards_by_geolevel
+from spineflow.tasks.topdown.spine.shards import Shard, n_geounits, shards_by_geolevel
+
+ANSWERS_PER_BLOCK = 30
+"""Noisy answers that take as long to draw as a block takes to be added to a geounit."""
 
 
 def sizes_of_calls(
@@ -17,9 +20,9 @@ def sizes_of_calls(
 ) -> list[float] | None:
     """Sizes of the calls of one step that make up a stage, given their keys.
 
-    A shard that is measured has the size of its noisy answers, any other that of its geounits,
-    each of which counts as `_weight` has it. What is no shard has the blocks of its universe, or
-    of all, and calls of the same stage share them. None as long as the spines are not built.
+    A shard that is measured has the size that `_answers` gives its geounits, any other that of
+    `_estimates`. What is no shard has the blocks of its universe, or of all, and calls of the same
+    stage share them. None as long as the spines are not built.
     """
     try:
         spines = {
@@ -39,39 +42,40 @@ def sizes_of_calls(
         universes = {own[0] for own in keys if own and own[0] in spines} or set(spines)
         n_blocks = sum(_n_blocks(spines[universe]) for universe in universes)
         return [n_blocks / len(keys)] * len(keys)
-    weigh = _n_answers if step == "measure" else _weight
-    weights = {
-        (universe, geolevel): weigh(settings, universe, geolevel, [*spines[universe]])
+    weigh = _answers if step == "measure" else _estimates
+    sizes = {
+        (universe, geolevel): weigh(settings, universe, geolevel, spines[universe])
         for universe, geolevel, _ in {own[:3] for own in keys}
     }
     return [
-        float((shard.stop - shard.start) * weights[own[0], own[1]])
+        float((shard.stop - shard.start) * sizes[own[0], own[1]])
         for own, shard in zip(keys, shards, strict=True)
         if shard is not None
     ]
 
 
 def _n_blocks(shards: Mapping[str, list[Shard]]) -> int:
-    return max((shard.stop for shard in list(shards.values())[-1]), default=0)
+    return n_geounits([*shards.values()][-1])
 
 
-def _n_answers(
-    settings: TopdownSettings, universe: str, geolevel: str, _geolevels: Sequence[str]
+def _answers(
+    settings: TopdownSettings, universe: str, geolevel: str, shards: Mapping[str, list[Shard]]
 ) -> float:
-    """Noisy answers of a geounit."""
+    """How long a geounit takes to measure: its noisy answers, and to sum the blocks below it."""
     schema = settings.schema_of(universe)
     names = settings.budget_of(universe).query_shares.get(geolevel, {})
-    return float(max(1, sum(marginal_query(schema, name).n_rows for name in names)))
+    n_answers = max(1, sum(marginal_query(schema, name).n_rows for name in names))
+    return n_answers + ANSWERS_PER_BLOCK * _n_blocks(shards) / n_geounits(shards[geolevel])
 
 
-def _weight(
-    settings: TopdownSettings, universe: str, geolevel: str, geolevels: Sequence[str]
+def _estimates(
+    settings: TopdownSettings, universe: str, geolevel: str, shards: Mapping[str, list[Shard]]
 ) -> float:
-    """How long a geounit takes to estimate, beside a finest one of a schema of one cell.
+    """How long a geounit takes to estimate, beside a block of a schema of one cell.
 
-    Fitted to a fiftieth of a generated nation, whose persons have 2,016 cells and whose units two:
-    the support of a parent, on which its children are solved, grows far slower than its schema,
-    and is larger above the finest geolevel.
+    The support of its parent, on which it is solved, grows far slower than the schema and the
+    number of blocks below; the exponents are fitted to a generated nation and a fiftieth of it,
+    whose persons have 2,016 cells and whose units two.
     """
-    of_schema = settings.schema_of(universe).n_cells ** 0.15
-    return float(of_schema if geolevel == geolevels[-1] else 3.5 * of_schema)
+    blocks = _n_blocks(shards) / n_geounits(shards[geolevel])
+    return float(settings.schema_of(universe).n_cells ** 0.15 * blocks**0.4)

@@ -8,8 +8,8 @@ from spineflow.tasks.runs.steps import step
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.spine.files import BLOCKS, read_spine
-from spineflow.tasks.topdown.spine.shards import SHARDS
+from spineflow.tasks.topdown.spine.files import BLOCKS
+from spineflow.tasks.topdown.spine.shards import SHARDS, n_geounits, shards_by_geolevel
 from spineflow.tasks.topdown.spine.summary import has_summary, summary_folder, write_summary
 
 
@@ -20,7 +20,7 @@ def build_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> 
     is_there = (folder / SHARDS).exists()
     if not is_there:
         write_universe_spine(run, settings, universe)
-    sizes = {level.name: len(level) for level in read_spine(folder).geolevels}
+    sizes = {level: n_geounits(own) for level, own in shards_by_geolevel(folder).items()}
     return (found if is_there else made)(folder / BLOCKS, sizes)
 
 

@@ -22,6 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
+from spineflow.geography.texts import TextIndex
 from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.histograms import read_histogram, sum_histogram
 from spineflow.tasks.census.invariants import (
@@ -290,7 +291,8 @@ def _known_sums(
 
 
 def _block_estimates(table: pa.Table, stretch: Stretch, schema: Schema) -> sparse.csr_array:
-    row = pd.Index(stretch.spine.block_geocode).get_indexer(table["block_geocode"].to_numpy())
+    blocks = TextIndex(stretch.spine.block_geocode)
+    row = blocks.positions(table["block_geocode"].combine_chunks())
     inside = row >= 0
     where = (row[inside], table["cell"].to_numpy()[inside])
     shape = (stretch.spine.n_blocks, schema.n_cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,15 @@ def table_pieces(run: RunDirectory, settings: TopdownSettings) -> list[str]:
     n = -(-_n_blocks(run, settings) // BLOCKS_PER_PIECE)
     legacy = [f"{LEGACY} {number} of {n}" for number in range(1, n + 1)]
     return [BLOCK_TABLES, AREA_TABLES, *(legacy if has_legacy(settings) else [])]
+
+
+def shares_of_pieces(pieces: Sequence[str]) -> list[float]:
+    """How long each piece of the tables takes, as a share of them all; fitted to a nation's."""
+    n_legacy = sum(piece.startswith(LEGACY) for piece in pieces)
+    weights = [
+        {BLOCK_TABLES: 3.0, AREA_TABLES: 1.0}.get(own, 3.0 / max(n_legacy, 1)) for own in pieces
+    ]
+    return [weight / sum(weights) for weight in weights]
 
 
 def write_release_tables(
