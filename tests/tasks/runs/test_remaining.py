@@ -55,6 +55,32 @@ def test_a_task_that_is_late_has_something_left() -> None:
     assert remaining.left(50.0) == pytest.approx(5.0, abs=0.3)
 
 
+def test_waiting_for_something_else_is_no_gap_between_tasks_and_no_pause_between_waves() -> None:
+    remaining = Remaining(1, Costs({"a": Rate(0.0, 10.0)}))
+    waits_for_another = replace(planned("last", 0), after=("8",))
+    waves = [[*(planned(str(n), 0) for n in range(9)), waits_for_another]]
+    waves += [[planned(f"alone {number}", number)] for number in range(1, 4)]
+    to_come = [planned(f"to come {n}", 4) for n in range(20)]
+    remaining.plan([one for wave in [*waves, to_come] for one in wave])
+    at = 0.0
+    for number, wave in enumerate(waves):
+        remaining.begin(wave, at)
+        at += 300.0 if number == 2 else 0.1
+        for one in wave:
+            at += 60.0 if one is waits_for_another else 0.1
+            work = Work(at, 10.0, "worker")
+            at += 10.0
+            remaining.ended(one.name, at, 10.0, work=work)
+    remaining.begin(to_come, at)
+    assert remaining.left(at) == pytest.approx(20 * 10.1, abs=1.0)
+
+
+def test_threads_of_a_task_do_not_make_the_machine_fast() -> None:
+    costs = Costs({"a": Rate(0.0, 10.0)})
+    costs.observe("stage a", "a", 2e6, 10.0, 20.0)
+    assert costs.seconds("stage b", "a", 1e6) == pytest.approx(10.0)
+
+
 def test_a_step_that_the_table_lacks_costs_what_tasks_cost() -> None:
     costs = Costs({"a": Rate(0.0, 10.0)})
     costs.observe("stage a", "a", 1e6, 8.0)
