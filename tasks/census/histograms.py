@@ -236,8 +236,9 @@ def sum_histogram(
     footer = _footer_of(path)
     with pq.ParquetFile(path, read_dictionary=["block_geocode"], metadata=footer.metadata) as file:
         for number, (n_rows, lowest, highest) in enumerate(footer.row_groups):
-            is_told = lowest is not None and highest is not None
-            near = wanted.between(lowest, highest) if is_told else wanted
+            near = wanted
+            if lowest is not None and highest is not None:
+                near = wanted.between(lowest, highest)
             if not n_rows or (among_others and not len(near)):
                 continue
             row_group = file.read_row_group(number).combine_chunks()
