@@ -23,6 +23,9 @@ PATIENCE = 900
 
 RUNS = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
 
+NO_CAP = ("warning: there is no ledger", "warning: nothing caps")
+"""How the sentences begin that tell, when a run is charged, that nothing caps what it spends."""
+
 DEADLY = """
 import importlib, os, signal, sys
 
