@@ -66,8 +66,8 @@ _WEIGHTS = {
     (FILES, TABLES): 0.5,
     (STATES, TABLES): 1.4,
 }
-"""What kinds of pieces take beside each other: ten seconds of processor time for 100,000 blocks of
-a third of a generated nation are 1."""
+"""What kinds of pieces take beside each other: seven seconds of processor time for 100,000 blocks
+of a generated nation are 1."""
 
 
 @dataclass(frozen=True)
