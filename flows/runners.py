@@ -10,7 +10,9 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ import httpx
 from prefect.context import SyncClientContext, refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+from spineflow.tasks.runs.conditions import State, know_digests, known_digests
 from spineflow.tasks.runs.settings import RunnerSettings
 
 
@@ -31,7 +34,9 @@ def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[
     if settings.runner == "processes":
         known = get_current_settings().to_environment_variables(exclude_unset=True)
         return _Processes(
-            max_workers=settings.workers, initializer=begin_worker, initargs=(known, module)
+            max_workers=settings.workers,
+            initializer=begin_worker,
+            initargs=(known, module, known_digests()),
         )
     from prefect_dask import DaskTaskRunner  # An extra; settings that need it are checked first.
 
@@ -61,14 +66,21 @@ class _Processes(ProcessPoolTaskRunner):
         return self
 
 
-def begin_worker(environment: Mapping[str, str], module: str) -> None:
+def begin_worker(
+    environment: Mapping[str, str],
+    module: str,
+    digests: Mapping[Path, tuple[State, str]] = MappingProxyType({}),
+) -> None:
     """Prepare this worker process: Prefect's settings, a client of its server, memory, flow, end.
+
+    `digests` are those that the process of the flow has made of the run's files already.
 
     Left alone, Prefect makes two clients for every task, and reads all certificates for each. It
     does so again where the server does not answer yet.
     """
     end_with_parent()
     keep_freed_memory()
+    know_digests(digests)
     os.environ.update(environment)
     refresh_global_settings_context()
     if PREFECT_API_URL.value() is not None:

@@ -34,6 +34,7 @@ from spineflow.flows.order import (
     call_here,
     described,
     finish,
+    has_measured_much,
     record,
     run_in_process,
 )
@@ -46,6 +47,7 @@ from spineflow.flows.servers import server_for_runs
 from spineflow.flows.tracking import Described, Tracker
 from spineflow.tasks.certificates.certificate import Facts
 from spineflow.tasks.pages.document import Table
+from spineflow.tasks.runs.conditions import hash_ahead
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     refuse_other_folders,
@@ -191,7 +193,10 @@ def parts_of(
 
 
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
-    """Start or continue the run of these settings in a directory; nothing is measured yet."""
+    """Start or continue the run of these settings in a directory; nothing is measured yet.
+
+    What a run that goes on is held against is begun to be hashed.
+    """
     run = RunDirectory(Path(run_directory).resolve())
     _refuse_dead_scheduler(settings.run)
     # Before the lock, which leaves a file; it also tells what is wrong with a disk.
@@ -207,6 +212,8 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
             raise explained(error, str(run.root), settings.run) from None
+    if has_measured_much(run):
+        hash_ahead(run)
     return run
 
 

@@ -29,12 +29,13 @@ from spineflow.tasks.noise.randomness import RandomSource, SeededRandom, SystemR
 from spineflow.tasks.runs.conditions import (
     conditions_of,
     digest_of,
+    digests_of,
     refuse_altered,
     write_charged,
 )
 from spineflow.tasks.runs.directory import RunDirectory, identity_of
 from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.runs.files import sha256_of_file, sha256_of_files
+from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.writing import name_recorded
 
@@ -148,7 +149,7 @@ def _hold_against_ledger(
     ledger, run_id = ledger_at(Path(settings.privacy.ledger)), run.read_manifest()["run_id"]
     names = {path.relative_to(run.root).as_posix(): path for path in files}
     there = {name: path for name, path in names.items() if path.exists()}
-    found = dict(zip(there, sha256_of_files(there.values()), strict=True))
+    found = dict(zip(there, digests_of(there.values()), strict=True))
     missing = hold_files(ledger, run_id, identity_of(run), found, names)
     for name, digest in missing.items():
         if not name_recorded(names[name], digest):

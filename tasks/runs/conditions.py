@@ -4,6 +4,9 @@ When a run is charged, the digests of its settings, its spine or tree, its plan 
 are entered in the ledger, and kept in the run beside them (`charged.json`), so that every step can
 compare what it reads without asking the ledger. Whatever draws, checks or reports also compares
 with the ledger's own.
+
+A run that goes on has all of these to hash again, and all noisy measurements, which of a nation are
+17 GB. That begins in threads when the run is opened, while the server and the workers come up.
 """
 
 from __future__ import annotations
@@ -12,12 +15,22 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing, sha256_of_file
+
+State = tuple[int, ...]
+"""What tells that a file stands unchanged; no program can set the time at which its inode last
+changed."""
+
+_known: dict[Path, tuple[State, str]] = {}
+"""Digests of files, and the states that they had."""
+_ahead: list[Thread] = []
+"""What hashes files whose digests will be asked for."""
 
 
 def conditions_of(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
@@ -31,8 +44,45 @@ def conditions_of(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
 def digest_of(path: Path) -> str:
     """SHA-256 of a public file; kept in memory while the file stands unchanged."""
     status = path.stat()
-    changed = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return _digest_of(path, changed)
+    state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    before, digest = _known.get(path, ((), ""))
+    if before != state:
+        digest = sha256_of_file(path)
+        _known[path] = state, digest
+    return digest
+
+
+def digests_of(paths: Iterable[Path]) -> list[str]:
+    """The same of many files, as many at a time as there are processors."""
+    for thread in _ahead:
+        thread.join()
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(digest_of, paths))
+
+
+def hash_ahead(run: RunDirectory) -> None:
+    """Begin to hash what a charged run is held against, in threads that end with the process."""
+    measured = sorted((run.root / "measurements").rglob("*.parquet"))
+    paths = iter([*(run.root / name for name in _charged(run)), *measured])
+
+    def work() -> None:
+        for path in paths:
+            with suppress(OSError):
+                digest_of(path)
+
+    _ahead[:] = [Thread(target=work, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for thread in _ahead:
+        thread.start()
+
+
+def known_digests() -> dict[Path, tuple[State, str]]:
+    """What this process knows, for another one of the same run; see `know_digests`."""
+    return dict(_known)
+
+
+def know_digests(known: Mapping[Path, tuple[State, str]]) -> None:
+    """Take the word of the process that has started this one."""
+    _known.update(known)
 
 
 def _digest_if_there(path: Path) -> str | None:
@@ -94,8 +144,3 @@ def _charged(run: RunDirectory) -> dict[str, str]:
 
 def _charged_file(run: RunDirectory) -> Path:
     return run.root / "spine" / "charged.json"
-
-
-@lru_cache(maxsize=64)
-def _digest_of(path: Path, _changed: tuple[int, ...]) -> str:
-    return sha256_of_file(path)

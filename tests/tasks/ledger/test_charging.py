@@ -24,6 +24,7 @@ from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
+from spineflow.tasks.runs import conditions
 from spineflow.tasks.runs.directory import (
     RunDirectory,
     identity_of,
@@ -308,6 +309,36 @@ def test_an_altered_measurement_stops_a_run_that_has_measured(run: RunDirectory,
     assert is_settled(run, settings, files)
     first.unlink()
     assert not is_settled(run, settings, files)
+
+
+@pytest.mark.parametrize("is_altered", [False, True])
+def test_what_was_hashed_ahead_is_not_read_again_unless_it_was_altered(
+    run: RunDirectory, settings, monkeypatch, is_altered: bool
+) -> None:
+    charged(run, settings)
+    files = files_of(run)
+    for path in files:
+        measured(run, settings, path)
+    entered(run)
+    conditions.hash_ahead(run)
+    for thread in conditions._ahead:
+        thread.join()
+    read = []
+    monkeypatch.setattr(
+        conditions, "sha256_of_file", lambda path: read.append(path) or sha256_of_file(path)
+    )
+    if not is_altered:
+        assert is_settled(run, settings, files)
+        assert not read
+        return
+    altered = bytearray(files[1].read_bytes())
+    altered[0] ^= 1
+    times = files[1].stat().st_atime_ns, files[1].stat().st_mtime_ns
+    files[1].write_bytes(altered)
+    os.utime(files[1], ns=times)
+    with pytest.raises(BudgetRefused, match="is not the measurement"):
+        is_settled(run, settings, files)
+    assert read == [files[1]]
 
 
 def test_a_measurement_that_nobody_recorded_stops_the_run(run: RunDirectory, settings) -> None:
