@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from spineflow.tasks.census.queries import MarginalQuery
@@ -53,7 +53,7 @@ class ExactWeights:
         """For a pass on these `cells` (k,) of the histogram, each standing for all that the
         `queries` do not tell from it; without, for itself alone.
         """
-        sums = Sums.of(self.algebra, queries)
+        sums = sums_of(self.algebra, None if queries is None else tuple(queries))
         levels, classes = sums.level_of_cell[cells], sums.class_of_cell[cells]
         variance, diffuse = sums.covariance(self.variance), sums.covariance(self.diffuse)
         precision = inverses(variance, diffuse, sums.possible(self.possible))
@@ -82,24 +82,6 @@ class Sums:
 
     algebra: QueryAlgebra
     query: MarginalQuery
-
-    @classmethod
-    def of(cls, algebra: QueryAlgebra, queries: Sequence[MarginalQuery] | None) -> Sums:
-        """The common refinement of the queries and of the types; without, the cells themselves."""
-        if queries is None:
-            return cls(
-                algebra, MarginalQuery("", tuple(map(tuple, map(range, algebra.schema.shape))))
-            )
-        types = algebra.cell_type.reshape([algebra.schema.shape[axis] for axis in algebra.core])
-        factors = []
-        for axis in range(len(algebra.schema.shape)):
-            told_apart = np.array([query.factors[axis] for query in queries]).T
-            if axis in algebra.core:
-                lines = np.moveaxis(types, algebra.core.index(axis), 0)
-                told_apart = np.hstack([told_apart, lines.reshape(len(lines), -1)])
-            number = np.unique(told_apart, axis=0, return_inverse=True)[1]
-            factors.append(tuple(number.reshape(-1).tolist()))
-        return cls(algebra, MarginalQuery("", tuple(factors)))
 
     @cached_property
     def core(self) -> np.ndarray:
@@ -148,12 +130,7 @@ class Sums:
         halves = []
         for is_contrast in (0, 1) if self._sizes else (0,):
             half = np.zeros((len(matrices), n_classes, n_classes))
-            for code in range(1 << len(others)):
-                projector = np.ones((1, 1))
-                for place, size in enumerate(others):
-                    mean = np.full((size, size), 1.0 / size)
-                    part = np.eye(size) - mean if code >> place & 1 else mean
-                    projector = np.kron(projector, part)
+            for code, projector in enumerate(self._projectors):
                 component = matrices[:, code | is_contrast << len(others)]
                 product = component[:, :, None, :, None] * projector[None, None, :, None, :]
                 half += product.reshape(half.shape)
@@ -161,6 +138,20 @@ class Sums:
         if len(halves) == 1:
             return halves[0], np.zeros_like(halves[0])
         return halves[1], (halves[0] - halves[1]) / self._sizes[-1]
+
+    @cached_property
+    def _projectors(self) -> list[np.ndarray]:
+        """By code, those of the kept free attributes but the longest: on the mean of the levels of
+        an attribute, or on the contrasts among them."""
+        found = []
+        for code in range(1 << len(self._sizes[:-1])):
+            projector = np.ones((1, 1))
+            for place, size in enumerate(self._sizes[:-1]):
+                mean = np.full((size, size), 1.0 / size)
+                part = np.eye(size) - mean if code >> place & 1 else mean
+                projector = np.kron(projector, part)
+            found.append(projector)
+        return found
 
     def cube(self, histograms: np.ndarray) -> np.ndarray:
         """The sums as (c, U, levels)."""
@@ -193,15 +184,36 @@ class Sums:
         """(n_cells,) position of the sum that holds a cell."""
         return self.place_of_row[self.query.row_of_cell]
 
-    @property
+    @cached_property
     def class_of_cell(self) -> np.ndarray:
         """(n_cells,)."""
         return self._place_of_cell // self.n_levels
 
-    @property
+    @cached_property
     def level_of_cell(self) -> np.ndarray:
         """(n_cells,)."""
         return self._place_of_cell % self.n_levels
+
+
+@lru_cache(maxsize=64)
+def sums_of(algebra: QueryAlgebra, queries: tuple[MarginalQuery, ...] | None) -> Sums:
+    """The common refinement of the queries and of the types; without, the cells themselves.
+
+    Parents that are asked the same share it, and what it has worked out.
+    """
+    shape = algebra.schema.shape
+    if queries is None:
+        return Sums(algebra, MarginalQuery("", tuple(map(tuple, map(range, shape)))))
+    types = algebra.cell_type.reshape([shape[axis] for axis in algebra.core])
+    factors = []
+    for axis in range(len(shape)):
+        told_apart = np.array([query.factors[axis] for query in queries]).T
+        if axis in algebra.core:
+            lines = np.moveaxis(types, algebra.core.index(axis), 0)
+            told_apart = np.hstack([told_apart, lines.reshape(len(lines), -1)])
+        number = np.unique(told_apart, axis=0, return_inverse=True)[1]
+        factors.append(tuple(number.reshape(-1).tolist()))
+    return Sums(algebra, MarginalQuery("", tuple(factors)))
 
 
 def inverses(variance: np.ndarray, diffuse: np.ndarray, possible: np.ndarray) -> np.ndarray:
