@@ -12,7 +12,6 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -69,7 +68,7 @@ class _Processes(ProcessPoolTaskRunner):
 def begin_worker(
     environment: Mapping[str, str],
     module: str,
-    digests: Mapping[Path, tuple[State, str]] = MappingProxyType({}),
+    digests: Mapping[Path, tuple[State, str]],
 ) -> None:
     """Prepare this worker process: Prefect's settings, a client of its server, memory, flow, end.
 

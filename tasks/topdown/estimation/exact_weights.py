@@ -143,10 +143,10 @@ class Sums:
     def _projectors(self) -> list[np.ndarray]:
         """By code, those of the kept free attributes but the longest: on the mean of the levels of
         an attribute, or on the contrasts among them."""
-        found = []
-        for code in range(1 << len(self._sizes[:-1])):
+        found, others = [], self._sizes[:-1]
+        for code in range(1 << len(others)):
             projector = np.ones((1, 1))
-            for place, size in enumerate(self._sizes[:-1]):
+            for place, size in enumerate(others):
                 mean = np.full((size, size), 1.0 / size)
                 part = np.eye(size) - mean if code >> place & 1 else mean
                 projector = np.kron(projector, part)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from spineflow.tasks.runs.files import sha256_of_file
 
 
 @pytest.fixture
-def read(monkeypatch) -> Iterator[list[str]]:
+def read(monkeypatch) -> list[str]:
     """Names of the files that are hashed, by a process that knows none."""
     names: list[str] = []
 
