@@ -269,6 +269,7 @@ SENTENCES = (
     (r"(.+) spine", r"The spine of \1 was built"),
     (r"(.+) constraints", r"What \1 are held to was written"),
     (r"(.+) spine summary", r"The spine of \1 was summarised"),
+    (r"(.+) prediction", r"What the budget implies for errors of \1 was worked out"),
     (r"(.+) measure (.+)", r"\1 were measured at \2"),
     (r"measure (.+)", r"\1 was measured"),
     (r"(.+) combine (.+)", r"Measurements of \1 were combined at \2"),

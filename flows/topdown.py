@@ -4,8 +4,8 @@
            -> microdata, tables, margins and accuracy side by side -> checks -> release -> report
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
-measurements are combined from the blocks up before they are estimated. The spine is summarised for
-the report at the side, while estimates are made.
+measurements are combined from the blocks up before they are estimated. At the side, while estimates
+are made, the spine is summarised for the report, and the errors of a large run are predicted.
 
 A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; what the
@@ -49,13 +49,18 @@ from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.geometry import refuse_unfit_geometry
+from spineflow.tasks.topdown.checks.accuracy.pieces import universes_in_pieces
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
 from spineflow.tasks.topdown.checks.accuracy.run import (
     accuracy_report,
     write_comparison,
     write_run_accuracy,
 )
-from spineflow.tasks.topdown.checks.accuracy.steps import compare_with_truth
+from spineflow.tasks.topdown.checks.accuracy.steps import (
+    compare_piece,
+    compare_with_truth,
+    predict_errors,
+)
 from spineflow.tasks.topdown.checks.pieces import pieces_apart, sizes_of_pieces
 from spineflow.tasks.topdown.checks.steps import (
     check_piece,
@@ -164,19 +169,27 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
     yield {f"{universe} constraints": [made] for universe, made in constrained.items()} | {
         f"{universe} measure {geolevel}": made for (universe, geolevel), made in measured.items()
     }
+    in_pieces = universes_in_pieces(run, settings)
+    predicted = {u: call(predict_errors, u, after=[spines[u]]) for u in in_pieces}
+    predictions = {f"{universe} prediction": [made] for universe, made in predicted.items()}
     summaries = {
         f"{universe} spine summary": [call(summarise_spine, universe, after=[spine])]
         for universe, spine in spines.items()
     }
-    yield Aside(summaries)
+    yield Aside(summaries | predictions)
     constraints = {universe: [made] for universe, made in constrained.items()}
     estimated = yield from estimates(run, settings, measured, constraints, first)
     for wave in later:
         yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
         estimated |= yield from estimates(run, settings, measured, {}, wave)
-    # One task, and of a nation the longest of its wave.
-    compared = {"accuracy": [call(compare_with_truth, after=chain(*estimated.values()))]}
-    released = yield from release_of(run, settings, estimated, compared)
+    pieces = [
+        call(compare_piece, universe, number, of, after=[predicted[universe], *estimated[universe]])
+        for universe, of in in_pieces.items()
+        for number in range(of)
+    ]
+    compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
+    beside = predictions | {"accuracy": [*pieces, compared]}
+    released = yield from release_of(run, settings, estimated, beside)
     yield summaries
     yield {"report": [call(report_run, after=[released])]}
 

@@ -129,14 +129,13 @@ def vector_estimate(
             elsewhere its vector is known to be zero.
         known_sums: (n,) a number for each geounit of the geolevel `known_at`; the sum over all
             k and over the geounits of the same number is known exactly. None where nothing is.
-        beside: (k, k) `below_root` of the rest of a larger spine of which this one is a part, whose
-            `precision` is then `handed_down` in the larger spine. None for a whole spine.
+        beside: (k, k) `below_root` of the rest of a larger spine, of which this one is the part
+            below some of the root's children. None for a whole spine.
 
     Example: two children of one parent, k = 1 and precision 1 everywhere: one child's total has
     the variance 2/3; if the parent's is known, 1/2.
     """
-    if beside is None:
-        precision = handed_down(spine, precision)
+    precision = _handed_down(spine, precision, is_part=beside is not None)
     matrices = precision[-1].matrices
     scale = max(float(np.abs(level.matrices).max(initial=0.0)) for level in precision)
     n_types = possible.shape[1]
@@ -177,17 +176,21 @@ def vector_estimate(
     )
 
 
-def handed_down(spine: Spine, precision: Sequence[VectorPrecision]) -> list[VectorPrecision]:
+def _handed_down(
+    spine: Spine, precision: Sequence[VectorPrecision], *, is_part: bool
+) -> list[VectorPrecision]:
     """The same information, with that of every only child's parent given to the child.
 
     Their vectors are the same, and a bypass can leave all of it with the parent; but the recursion
-    starts from blocks that have some of their own.
+    starts from blocks that have some of their own. Of a part of a spine the root has more children.
     """
     handed = list(precision)
     for depth, children in enumerate(spine.geolevels[1:], 1):
         above, below = handed[depth - 1], handed[depth]
         nothing = np.zeros((1, *above.matrices.shape[1:]))
         is_single = np.bincount(children.parent, minlength=len(above.code)) == 1
+        if depth == 1 and is_part:
+            is_single[:] = False
         given = np.append(above.matrices, nothing, axis=0)
         kept_code = np.where(is_single, len(above.matrices), above.code)
         given_code = np.where(is_single, above.code, len(above.matrices))[children.parent]

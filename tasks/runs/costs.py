@@ -34,6 +34,8 @@ RATES: Mapping[str, Rate] = {
     "write microdata": Rate(0.2, 26.0),
     "write tables": Rate(1.0, 33.0),
     "write margins": Rate(2.0, 250.0),
+    "predict errors": Rate(0.5, 6.0),
+    "compare piece": Rate(1.0, 39.0),
     "accuracy": Rate(0.5, 43.0, again=True),
     "check piece": Rate(0.1, 70.0),
     "check": Rate(0.1, 200.0, again=True),

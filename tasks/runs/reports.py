@@ -29,6 +29,7 @@ MOST_PARTS = 9
 
 KINDS = (
     "summary",
+    "prediction",
     "ingest",
     "spine",
     "ledger",

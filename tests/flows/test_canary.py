@@ -73,8 +73,10 @@ run = ("run", name, sound, "--run-dir", root)
 further = [*getattr(flow, "STEPS", {}).values(), running.copy_checked_release]
 named = [*vars(flow).values(), *further]
 steps = [task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)]
-# As of a nation: with persons counted and results checked by several tasks.
+# As of a nation: with persons counted, results checked and compared by tasks of their own.
 parts.PARTED_BYTES, pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES = 0, 16, 2
+if hasattr(flow, "universes_in_pieces"):
+    flow.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 # Once the input has been read, nobody reads it in parts.
 steps.sort(key=lambda step: step.__name__ not in ("read_addresses", "count_persons"))
 original = frame.opened

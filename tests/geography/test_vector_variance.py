@@ -45,6 +45,7 @@ def dense_variances(spine, precision, possible, targets, known_sums=None) -> np.
     return np.array([target @ covariance @ target for target in targets])
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -1,15 +1,11 @@
 """The checks of a large run, in pieces that workers make side by side.
 
-What a piece has found is written to a small file, with the state of every file that the checks
-read: sizes, times of change and inode numbers, taken before the piece began. Findings are used only
-while that state is the same; what has been altered since is checked anew, and so is what is
-missing. All of it is public.
+What a piece has found is kept with the state of every file that the checks read, taken before the
+piece began; see `kept`. All of it is public.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS
-from spineflow.tasks.runs.directory import RunDirectory, code_version
-from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.checks.accuracy.pieces import universes_in_pieces
 from spineflow.tasks.topdown.checks.expectations import expected_universe
+from spineflow.tasks.topdown.checks.kept import keep, kept, state_of
 from spineflow.tasks.topdown.checks.tabulated import tabulated
 from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
 from spineflow.tasks.topdown.release.tabulations.run import (
@@ -124,6 +121,8 @@ def sizes_of_pieces(
         return [_size(run, Piece(*own)) for own in keys]
     if step == "check" and pieces_apart(run, settings):
         return [0.0] * len(keys)
+    if step == "accuracy" and universes_in_pieces(run, settings):
+        return [0.0] * len(keys)
     sizes = sizes_of_calls(run, settings, step, keys)
     if step == "write tables" and sizes is not None:
         return [sum(sizes) * share for share in shares_of_pieces([piece for (piece,) in keys])]
@@ -143,34 +142,20 @@ def findings_file(run: RunDirectory, piece: Piece) -> Path:
 
 
 def state_of_files(run: RunDirectory) -> str:
-    """Digest of what tells whether a file has changed, of all files that the checks read.
-
-    No program can set the time at which an inode last changed, so no file can be altered unseen.
-    """
-    digest = hashlib.sha256(code_version().encode())
-    for path in sorted(_files(run)):
-        status = path.stat()
-        told = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-        digest.update(f"{path.relative_to(run.root)} {told}\n".encode())
-    return digest.hexdigest()
+    """The state of all files that the checks read; see `state_of`."""
+    return state_of(run, _files(run))
 
 
 def write_findings(run: RunDirectory, settings: TopdownSettings, piece: Piece) -> Path:
     """Check a piece and write what was found."""
     state = state_of_files(run)
-    found = {"state": state, "findings": checked_piece(run, settings, piece)}
-    with replacing(findings_file(run, piece)) as part:
-        part.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    keep(findings_file(run, piece), state, checked_piece(run, settings, piece))
     return findings_file(run, piece)
 
 
 def read_findings(run: RunDirectory, piece: Piece, state: str) -> Mapping[str, Any] | None:
     """What was found when the files were in this state; None if nothing was, or it is unusable."""
-    try:
-        found = json.loads(findings_file(run, piece).read_text(encoding="utf-8"))
-        return found["findings"] if found["state"] == state else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return kept(findings_file(run, piece), state)
 
 
 def checked_piece(run: RunDirectory, settings: TopdownSettings, piece: Piece) -> dict[str, Any]:

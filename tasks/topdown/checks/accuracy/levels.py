@@ -7,8 +7,9 @@ on no spine, and nothing about them is uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -27,10 +28,11 @@ class EntityLevel:
     """Entities of one kind, each a set of the spine's blocks."""
 
     name: str
-    on_spine: bool
-    """Whether they are geounits of the spine."""
+    geolevels: frozenset[str]
+    """The geolevels of the spine whose geounits they are."""
     entity: np.ndarray
-    """(n_blocks,) int64: each block's entity, in the order of the spine's blocks; -1 for none."""
+    """(n_blocks,) integers: each block's entity, in the order of the spine's blocks; -1 for
+    none."""
     n_entities: int
 
     def sums(self, values: np.ndarray) -> np.ndarray:
@@ -41,48 +43,40 @@ class EntityLevel:
         return sparse.csr_array(where, (self.n_entities, len(self.entity))) @ values
 
 
+def own_level(geolevel: str) -> str:
+    """The name of the level whose entities are the geounits of a geolevel, where these are the
+    entities of no other level.
+
+    >>> own_level("Block_Group")
+    'block group of the spine'
+    """
+    return geolevel.replace("_", " ").lower() + OF_THE_SPINE
+
+
+def own_geolevels(spine: Spine) -> list[str]:
+    """The geolevels of which a spine has more than one geounit, the only ones with own levels."""
+    return [level.name for level in spine.geolevels if len(level) > 1]
+
+
 def entity_levels(spine: Spine, geography: pd.DataFrame) -> tuple[EntityLevel, ...]:
     """All levels, from large to small entities within each of the two kinds.
 
     `geography` is the geography frame of the spine's blocks, in the order of its rows.
     """
-    return stretched_levels(spine, [spine], geography)[0]
+    frame = geography.iloc[spine.block_row].reset_index(drop=True)
+    return tuple(level for level in levels_of_stretch(spine, frame, spine) if level.n_entities)
 
 
-def stretched_levels(
-    whole: Spine, stretches: Sequence[Spine], geography: pd.DataFrame
-) -> list[tuple[EntityLevel, ...]]:
-    """All levels of a spine by the stretches that it is cut into between states: the same ones of
-    each, with the entities that lie in it."""
-    entities: list[list[np.ndarray]] = []
-    same = {(level.name, own.name) for level in SUMMARY_LEVELS.values() for own in whole.geolevels}
-    for spine in stretches:
-        frame = geography.iloc[spine.block_row].reset_index(drop=True)
-        entities.append([])
-        for level in SUMMARY_LEVELS.values():
-            entity = entities_of(frame, level).block_entity
-            entities[-1].append(entity.astype(np.int32))
-            for name in [own for of_level, own in same if of_level == level.name]:
-                if not _is_same_partition(entity, spine.ancestors(name)):
-                    same.remove((level.name, name))
-    matched = {name for _, name in same}
-    on_spine = {name for name, _ in same}
-    found = []
-    for spine, of_stretch in zip(stretches, entities, strict=True):
-        levels = [
-            EntityLevel(level.name, level.name in on_spine, entity, int(entity.max(initial=-1)) + 1)
-            for level, entity in zip(SUMMARY_LEVELS.values(), of_stretch, strict=True)
-        ]
-        geounits = {
-            level.name: spine.ancestors(level.name)
-            for level in whole.geolevels
-            if level.name not in matched and len(level) > 1
-        }
-        found.append((*levels, *_own_levels(spine, geounits, matched, whole)))
-    held = [any(of_all[i].n_entities for of_all in found) for i in range(len(found[0]))]
-    return [
-        tuple(level for level, is_held in zip(own, held, strict=True) if is_held) for own in found
-    ]
+def levels_of_stretch(
+    spine: Spine, geography: pd.DataFrame, whole: Spine
+) -> tuple[EntityLevel, ...]:
+    """The same of a stretch of a `whole` spine that is cut between states, also those without
+    entities in it; `geography` has the rows of its blocks in their order."""
+    found = {}
+    for level in SUMMARY_LEVELS.values():
+        entity = entities_of(geography, level).block_entity.astype(np.int32)
+        found[level.name] = entity, int(entity.max(initial=-1)) + 1
+    return _levels(found, spine, whole)
 
 
 def declared_entity_levels(
@@ -93,25 +87,31 @@ def declared_entity_levels(
     """
     columns = [level for table in census.tables for level in table.levels]
     named = [name for name in (*census.geolevels, *columns) if name in areas.columns]
-    geounits = {level.name: spine.ancestors(level.name) for level in spine.geolevels}
-    matched, levels = set(), []
+    found = {}
     for name in dict.fromkeys([census.geolevels[0], *named]):
         number, codes = entities(areas, census.geolevels, name)
-        entity = number[spine.block_row]
-        same = [own for own, place in geounits.items() if _is_same_partition(entity, place)]
-        matched |= set(same)
-        levels.append(EntityLevel(name, bool(same), entity, len(codes)))
-    return (*levels, *_own_levels(spine, geounits, matched, spine))
+        found[name] = number[spine.block_row], len(codes)
+    return _levels(found, spine, spine)
 
 
-def _own_levels(
-    spine: Spine, geounits: Mapping[str, np.ndarray], matched: Set[str], whole: Spine
-) -> Iterator[EntityLevel]:
-    """The geolevels of a spine that are no summary levels, but for a single geounit of all."""
-    for name, position in geounits.items():
-        if name not in matched and len(whole.geolevel(name)) > 1:
-            label = f"{name.replace('_', ' ').lower()}{OF_THE_SPINE}"
-            yield EntityLevel(label, True, position, len(spine.geolevel(name)))
+def _levels(
+    found: Mapping[str, tuple[np.ndarray, int]], spine: Spine, whole: Spine
+) -> tuple[EntityLevel, ...]:
+    """Levels by name, with each block's entity and the number of entities; then the own levels of
+    those geolevels of the whole spine whose geounits are the entities of none of these."""
+    geounits = {name: spine.ancestors(name) for name in spine.names}
+    levels = []
+    for name, (entity, n_entities) in found.items():
+        same = (own for own, geounit in geounits.items() if _is_same_partition(entity, geounit))
+        levels.append(EntityLevel(name, frozenset(same), entity, n_entities))
+    matched = set(chain(*(level.geolevels for level in levels)))
+    for name in own_geolevels(whole):
+        if name not in matched:
+            n_entities = len(spine.geolevel(name))
+            levels.append(
+                EntityLevel(own_level(name), frozenset([name]), geounits[name], n_entities)
+            )
+    return tuple(levels)
 
 
 def _is_same_partition(first: np.ndarray, second: np.ndarray) -> bool:

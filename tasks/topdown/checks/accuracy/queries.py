@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
+from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import sum_histogram
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
@@ -23,19 +24,18 @@ from spineflow.tasks.topdown.spine.shards import read_shards
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""
 
+QuerySums = dict[tuple[str, str], tuple[int, int, int]]
+"""By geolevel and query, of all answers: absolute errors and errors added up, and the largest."""
+
 
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether the confidential histograms are still there to compare with."""
     return all(run.histogram(universe).exists() for universe in settings.run.universes)
 
 
-def write_accuracy(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Write the errors of every universe to the confidential folder of the run."""
-    rows = [
-        row
-        for universe in settings.run.universes
-        for row in errors_of_universe(run, settings, universe)
-    ]
+def write_accuracy(run: RunDirectory, rows: Sequence[dict]) -> None:
+    """Write the errors of every universe, by `rows_of_sums`, to the confidential folder of the
+    run."""
     table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
     with replacing(run.confidential / ACCURACY) as part:
         pq.write_table(table, part)
@@ -72,44 +72,71 @@ def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, 
     return found
 
 
-def errors_of_universe(
-    run: RunDirectory, settings: TopdownSettings, universe: str
-) -> Iterator[dict]:
+def errors_of_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[dict]:
     """The rows of `read_accuracy` for one universe, from its estimates and its histograms."""
+    return rows_of_sums(run, settings, universe, sums_of_shards(run, settings, universe))
+
+
+def sums_of_shards(
+    run: RunDirectory, settings: TopdownSettings, universe: str, number: int = 0, of: int = 1
+) -> QuerySums:
+    """The errors of a universe, or of share `number` of `of` of its shards, added up."""
     spine = read_spine(spine_folder(run, universe))
     schema = settings.schema_of(universe)
-    asked = settings.budget_of(universe).query_shares[spine.names[-1]]
-    names = list(dict.fromkeys(("total", *asked)))
+    queries = {name: marginal_query(schema, name) for name in _names(settings, universe, spine)}
     shards = read_shards(spine_folder(run, universe))
-    for geolevel in spine.names:
-        sums = {name: np.zeros(2) for name in names}
-        largest = dict.fromkeys(names, 0)
-        level = spine.geolevel(geolevel)
-        for shard in (shard for shard in shards if shard.geolevel == geolevel):
-            truth = shard_histograms(run, universe, spine, shard, schema.n_cells)
-            estimate = read_estimates(
-                [run.estimates(universe, geolevel, shard.name)],
-                level.geocode[shard.start : shard.stop],
-                schema.n_cells,
-            )
-            difference = sparse.csr_array(estimate - truth)
-            for name in names:
-                error = _answers(difference, marginal_query(schema, name)).data
-                sums[name] += np.abs(error).sum(), error.sum()
-                largest[name] = max(largest[name], int(np.abs(error).max(initial=0)))
-        for name in names:
+    sums: QuerySums = {}
+    for shard in shards[len(shards) * number // of : len(shards) * (number + 1) // of]:
+        truth = shard_histograms(run, universe, spine, shard, schema.n_cells)
+        estimate = read_estimates(
+            [run.estimates(universe, shard.geolevel, shard.name)],
+            spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop],
+            schema.n_cells,
+        )
+        difference = sparse.csr_array(estimate - truth)
+        for name, query in queries.items():
+            error = _answers(difference, query).data
+            absolute = np.abs(error)
+            own = (int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0)))
+            add_sums(sums, {(shard.geolevel, name): own})
+    return sums
+
+
+def add_sums(sums: QuerySums, others: QuerySums) -> None:
+    """Add the sums of other shards."""
+    for key, (absolute, signed, largest) in others.items():
+        before = sums.get(key, (0, 0, 0))
+        sums[key] = before[0] + absolute, before[1] + signed, max(before[2], largest)
+
+
+def rows_of_sums(
+    run: RunDirectory, settings: TopdownSettings, universe: str, sums: QuerySums
+) -> list[dict]:
+    """The rows of `read_accuracy` for one universe, from the sums of all its shards."""
+    spine, schema = read_spine(spine_folder(run, universe)), settings.schema_of(universe)
+    rows = []
+    for level in spine.geolevels:
+        for name in _names(settings, universe, spine):
             n_answers = marginal_query(schema, name).n_rows
-            absolute, signed = sums[name] / (len(level) * n_answers)
-            yield {
-                "universe": universe,
-                "geolevel": geolevel,
-                "query": name,
-                "geounits": len(level),
-                "answers": n_answers,
-                "mean_absolute_error": absolute,
-                "mean_error": signed,
-                "largest_error": largest[name],
-            }
+            absolute, signed, largest = sums[level.name, name]
+            rows.append(
+                {
+                    "universe": universe,
+                    "geolevel": level.name,
+                    "query": name,
+                    "geounits": len(level),
+                    "answers": n_answers,
+                    "mean_absolute_error": absolute / (len(level) * n_answers),
+                    "mean_error": signed / (len(level) * n_answers),
+                    "largest_error": largest,
+                }
+            )
+    return rows
+
+
+def _names(settings: TopdownSettings, universe: str, spine: Spine) -> list[str]:
+    asked = settings.budget_of(universe).query_shares[spine.names[-1]]
+    return list(dict.fromkeys(("total", *asked)))
 
 
 def _answers(counts: sparse.csr_array, query: MarginalQuery) -> sparse.csr_array:

@@ -16,13 +16,17 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing
 from spineflow.tasks.topdown.checks.accuracy.figures import (
-    FOLDER,
     AccuracyFigures,
     compute_figures,
     read_figures,
     write_figures,
 )
-from spineflow.tasks.topdown.checks.accuracy.queries import has_truth, write_accuracy
+from spineflow.tasks.topdown.checks.accuracy.pieces import FOLDER, sums_of_pieces
+from spineflow.tasks.topdown.checks.accuracy.queries import (
+    has_truth,
+    rows_of_sums,
+    write_accuracy,
+)
 from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -41,7 +45,10 @@ def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | N
     """
     if not has_truth(run, settings):
         return None
-    write_accuracy(run, settings)
+    sums = {own: sums_of_pieces(run, settings, own) for own in settings.run.universes}
+    write_accuracy(
+        run, [row for own in sums for row in rows_of_sums(run, settings, own, sums[own])]
+    )
     figures = compute_figures(run, settings)
     write_figures(run, figures)
     compared = [ComparedRun(run.root.name, settings, figures)]

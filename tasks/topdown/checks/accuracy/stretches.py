@@ -1,19 +1,18 @@
 """Stretches of a spine: some states of a large one, as a spine of their own.
 
 No entity of a summary level lies in two states, and no geounit below the state does, so that
-stretches can be compared with the truth one after the other. Their variances are those of the whole
-spine: the states of other stretches are known by the sum of their covariances, which is all that
-the root takes of them.
+stretches can be compared with the truth one after the other, or side by side. Their variances are
+those of the whole spine: the states of other stretches are known by the sum of their covariances,
+which is all that the root takes of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.geography.vector_variance import VectorPrecision, handed_down
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
 
 BLOCKS_PER_STRETCH = 1 << 18
@@ -42,17 +41,27 @@ def states_of(spine: Spine) -> np.ndarray:
     return np.unique([code[-2:] for code in spine.geolevel(STATE).geocode], return_inverse=True)[1]
 
 
-def stretches_of(spine: Spine, blocks_per_stretch: int | None = None) -> list[Stretch]:
-    """A spine cut between states; whole if it is small, or has no states below its root."""
-    most = BLOCKS_PER_STRETCH if blocks_per_stretch is None else blocks_per_stretch
-    whole = Stretch(spine, tuple(np.arange(len(level)) for level in spine.geolevels))
-    if spine.n_blocks <= most or spine.names[1:2] != (STATE,):
-        return [whole]
+def n_stretches(spine: Spine) -> int:
+    """Into how many stretches a spine is cut, between states: one if it is small, or has no states
+    below its root."""
+    if spine.n_blocks <= BLOCKS_PER_STRETCH or spine.names[1:2] != (STATE,):
+        return 1
+    return int(_stretch_of_state(spine).max()) + 1
+
+
+def stretch_of(spine: Spine, number: int) -> Stretch:
+    """One of the stretches of a spine, from 0; the whole if it is the only one."""
+    if n_stretches(spine) == 1:
+        return Stretch(spine, tuple(np.arange(len(level)) for level in spine.geolevels))
+    return _part(spine, np.flatnonzero(_stretch_of_state(spine) == number))
+
+
+def _stretch_of_state(spine: Spine) -> np.ndarray:
+    """(n,) the stretch of each State geounit."""
     state = states_of(spine)
     n_blocks = np.bincount(state, spine.geolevel(STATE).n_blocks)
     before = np.cumsum(n_blocks) - n_blocks
-    number = (before // most).astype(np.int64)[state]
-    return [_part(spine, np.flatnonzero(number == own)) for own in np.unique(number)]
+    return np.unique(before // BLOCKS_PER_STRETCH, return_inverse=True)[1][state]
 
 
 def _part(spine: Spine, states: np.ndarray) -> Stretch:
@@ -83,53 +92,41 @@ def _of_level(level: Geolevel, rows: np.ndarray, above: np.ndarray) -> Geolevel:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _OfStates:
-    """What the prediction of one stretch needs of the others; see `PredictionOfStates`."""
-
-    whole: Mapping[int, Sequence[VectorPrecision]]
-    totals: Mapping[int, Sequence[np.ndarray]]
-    """By component, `below_root` of every stretch."""
-    positions: tuple[np.ndarray, ...]
-    number: int
-
-    def precision(self, component: int) -> Sequence[VectorPrecision]:
-        return [
-            VectorPrecision(level.matrices, level.code[rows])
-            for level, rows in zip(self.whole[component], self.positions, strict=True)
-        ]
-
-    def beside(self, component: int) -> np.ndarray:
-        totals = self.totals[component]
-        others = [own for number, own in enumerate(totals) if number != self.number]
-        return np.sum(others, axis=0)
+Totals = Mapping[int, np.ndarray]
+"""By component of a prediction, `(n_stretches, k, k)`: `below_root` of every stretch."""
 
 
-def predictions_of(
-    whole: Prediction, stretches: Sequence[Stretch], components: set[int]
-) -> list[Prediction]:
-    """The prediction of each stretch, which is the whole's on its geounits, for some components."""
-    if len(stretches) == 1:
-        return [whole]
-    handed = {c: handed_down(whole.spine, whole.precision(c)) for c in components}
+def totals_of(whole: Prediction, components: Collection[int]) -> Totals:
+    """What the prediction of each stretch needs of the others, for some components."""
+    nothing = dict.fromkeys(components, np.zeros((whole.n_core, whole.n_core)))
     totals: dict[int, list[np.ndarray]] = {component: [] for component in components}
-    found = []
-    for number, stretch in enumerate(stretches):
-        of_states = _OfStates(handed, totals, stretch.positions, number)
-        known = whole.known
-        if known is not None:
-            states = known[1][stretch.positions[1]]
-            known = known[0], np.unique(states, return_inverse=True)[1]
-        part = replace(
-            whole,
-            spine=stretch.spine,
-            can_have=whole.can_have[stretch.blocks],
-            known=known,
-            part_of=of_states,
-        )
-        nothing = np.zeros((whole.n_core, whole.n_core))
-        for component in components:
-            estimate = part.estimate(component, of_states.precision(component), nothing)
-            totals[component].append(estimate.below_root)
-        found.append(part)
-    return found
+    for number in range(n_stretches(whole.spine)):
+        part = _prediction_of_part(whole, stretch_of(whole.spine, number), nothing)
+        for component, own in totals.items():
+            own.append(part.estimate(component).below_root)
+    return {component: np.array(own) for component, own in totals.items()}
+
+
+def prediction_of(whole: Prediction, stretch: Stretch, number: int, totals: Totals) -> Prediction:
+    """The prediction of a stretch, which is the whole's on its geounits, for the components whose
+    totals are told."""
+    if stretch.spine is whole.spine:
+        return whole
+    beside = {c: np.delete(own, number, axis=0).sum(axis=0) for c, own in totals.items()}
+    return _prediction_of_part(whole, stretch, beside)
+
+
+def _prediction_of_part(
+    whole: Prediction, stretch: Stretch, beside: Mapping[int, np.ndarray]
+) -> Prediction:
+    known = whole.known
+    if known is not None:
+        states = known[1][stretch.positions[1]]
+        known = known[0], np.unique(states, return_inverse=True)[1]
+    return replace(
+        whole,
+        spine=stretch.spine,
+        can_have=whole.can_have[stretch.blocks],
+        known=known,
+        beside=beside,
+    )

@@ -15,9 +15,8 @@ component and k^2 / d for each that is not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from spineflow.geography.levels import Spine
@@ -39,16 +38,6 @@ SMALLEST_VARIANCE = 1e-9
 """Noise below it counts as it: answers that are as good as exact still have a finite weight."""
 
 
-class PredictionOfStates(Protocol):
-    """What the prediction of some states needs of that of all."""
-
-    def precision(self, component: int) -> Sequence[VectorPrecision]:
-        """That of the states' geounits, as all states hand it down."""
-
-    def beside(self, component: int) -> np.ndarray:
-        """(n_core, n_core): `below_root` of the other states."""
-
-
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Variances that a budget implies on a spine.
@@ -61,7 +50,8 @@ class Prediction:
     known : a geolevel, and a number for each of its geounits; the total of all of one number is
         exact, such as those of the states. None where nothing is.
     block_totals_known : whether those of all blocks are, as numbers of housing units are.
-    part_of : for some states of a larger spine, that of all; None for a whole spine.
+    beside : for some states of a larger spine, by component `below_root` of the others, which is
+        all that the root takes of them; None for a whole spine.
     """
 
     schema: Schema
@@ -72,7 +62,7 @@ class Prediction:
     forbidden: np.ndarray
     known: tuple[str, np.ndarray] | None
     block_totals_known: bool
-    part_of: PredictionOfStates | None = None
+    beside: Mapping[int, np.ndarray] | None = None
     _algebra: QueryAlgebra = field(init=False)
     _estimates: dict[int, VectorEstimate] = field(init=False, default_factory=dict)
 
@@ -102,36 +92,26 @@ class Prediction:
                     continue
                 key = (component, weights.tobytes())
                 if key not in found:
-                    found[key] = self._estimate(component).variances(
+                    found[key] = self.estimate(component).variances(
                         level.entity, level.n_entities, weights
                     )
                 total += factor * found[key]
             columns.append(total)
         return np.column_stack(columns)
 
-    def _estimate(self, component: int) -> VectorEstimate:
+    def estimate(self, component: int) -> VectorEstimate:
+        """The estimate of a component; see `vector_estimate`."""
         if component not in self._estimates:
-            whole = self.part_of
-            self._estimates[component] = self.estimate(
-                component,
-                self.precision(component) if whole is None else whole.precision(component),
-                None if whole is None else whole.beside(component),
+            known_at, known = ("", None) if self.known is None or component else self.known
+            self._estimates[component] = vector_estimate(
+                self.spine,
+                self._precision(component),
+                self._possible(),
+                known_sums=known,
+                known_at=known_at,
+                beside=None if self.beside is None else self.beside[component],
             )
         return self._estimates[component]
-
-    def estimate(
-        self, component: int, precision: Sequence[VectorPrecision], beside: np.ndarray | None
-    ) -> VectorEstimate:
-        """The estimate of a component; see `vector_estimate`."""
-        known_at, known = ("", None) if self.known is None or component else self.known
-        return vector_estimate(
-            self.spine,
-            precision,
-            self._possible(),
-            known_sums=known,
-            known_at=known_at,
-            beside=beside,
-        )
 
     def components(self, answers: Sequence[Answer]) -> set[int]:
         """The components that the variances of answers are made of; none without a prediction."""
@@ -153,7 +133,7 @@ class Prediction:
         """(n_blocks, n_core): core cells of the block's types that are no structural zeros."""
         return self.can_have[:, self._algebra.cell_type] & self._algebra.is_possible
 
-    def precision(self, component: int) -> list[VectorPrecision]:
+    def _precision(self, component: int) -> list[VectorPrecision]:
         """Information of each geolevel's answers about the vectors of a component."""
         cells = np.arange(len(self._algebra.cell_type))
         precision = []

@@ -44,6 +44,7 @@ def row(errors: pd.DataFrame, universe: str, quantity: str, level: str) -> pd.Se
     return found.loc[(universe, quantity, level, "all", "all")]
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_the_released_rows(country: Run, errors: pd.DataFrame) -> None:
     """Counted from the microdata and the input by another library, of a column off the spine."""
     run, _ = country
@@ -86,6 +87,7 @@ def test_what_is_exact_has_no_implied_error(errors: pd.DataFrame) -> None:
     assert detailed["predicted_standard_deviation"] > 0
 
 
+@pytest.mark.slow
 def test_the_report_is_written_and_compares_runs_of_one_census(country: Run) -> None:
     run, settings = country
     report = write_run_accuracy(run, settings)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.geography.vector_variance import VectorPrecision, handed_down, vector_estimate
+from spineflow.geography.vector_variance import VectorPrecision, vector_estimate
+from spineflow.tasks.topdown.checks.accuracy import stretches
 from spineflow.tasks.topdown.checks.accuracy.errors import (
     ABSOLUTE_QUANTILES,
     ERROR_QUANTILES,
@@ -17,7 +18,18 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     redistricting_criterion,
     statistics,
 )
-from spineflow.tasks.topdown.checks.accuracy.stretches import states_of, stretches_of
+from spineflow.tasks.topdown.checks.accuracy.stretches import (
+    Stretch,
+    n_stretches,
+    states_of,
+    stretch_of,
+)
+
+
+def every_state_apart(spine: Spine, monkeypatch: pytest.MonkeyPatch) -> list[Stretch]:
+    """The stretches of a spine of which each has one state."""
+    monkeypatch.setattr(stretches, "BLOCKS_PER_STRETCH", 1)
+    return [stretch_of(spine, number) for number in range(n_stretches(spine))]
 
 
 def level_of(name: str, geocode: list[str], parent: list[int], code: np.ndarray) -> Geolevel:
@@ -62,7 +74,9 @@ def precision_of(spine: Spine, rng: np.random.Generator) -> list[VectorPrecision
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("is_known", [False, True])
-def test_variances_of_stretches_are_those_of_the_whole(seed: int, is_known: bool) -> None:
+def test_variances_of_stretches_are_those_of_the_whole(
+    seed: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(seed)
     spine, weights = nation(seed), rng.integers(0, 2, size=3).astype(float)
     precision = precision_of(spine, rng)
@@ -70,15 +84,14 @@ def test_variances_of_stretches_are_those_of_the_whole(seed: int, is_known: bool
     states = states_of(spine)
     known = states if is_known else None
     whole = vector_estimate(spine, precision, possible, known_sums=known)
-    stretches = stretches_of(spine, blocks_per_stretch=1)
-    assert len(stretches) == 3
-    assert sorted(np.concatenate([s.blocks for s in stretches])) == list(range(spine.n_blocks))
-    handed = handed_down(spine, precision)
+    parts = every_state_apart(spine, monkeypatch)
+    assert len(parts) == 3
+    assert sorted(np.concatenate([s.blocks for s in parts])) == list(range(spine.n_blocks))
 
     def estimate(stretch, beside):
         own = [
             VectorPrecision(level.matrices, level.code[rows])
-            for level, rows in zip(handed, stretch.positions, strict=True)
+            for level, rows in zip(precision, stretch.positions, strict=True)
         ]
         labels = np.unique(states[stretch.positions[1]], return_inverse=True)[1]
         return vector_estimate(
@@ -89,18 +102,18 @@ def test_variances_of_stretches_are_those_of_the_whole(seed: int, is_known: bool
             beside=beside,
         )
 
-    totals = [estimate(stretch, np.zeros((3, 3))).below_root for stretch in stretches]
+    totals = [estimate(stretch, np.zeros((3, 3))).below_root for stretch in parts]
     entity = rng.integers(-1, 5, size=spine.n_blocks)
-    for number, stretch in enumerate(stretches):
+    for number, stretch in enumerate(parts):
         beside = np.sum([t for i, t in enumerate(totals) if i != number], axis=0)
         own = np.where(np.isin(np.arange(spine.n_blocks), stretch.blocks), entity, -1)
         found = estimate(stretch, beside).variances(entity[stretch.blocks], 5, weights)
         np.testing.assert_allclose(found, whole.variances(own, 5, weights), rtol=1e-9)
 
 
-def test_blocks_of_a_stretch_keep_their_paths() -> None:
+def test_blocks_of_a_stretch_keep_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     spine = nation(5)
-    for stretch in stretches_of(spine, blocks_per_stretch=1):
+    for stretch in every_state_apart(spine, monkeypatch):
         for level, rows in zip(spine.geolevels, stretch.positions, strict=True):
             part = stretch.spine.geolevel(level.name)
             assert part.geocode.tolist() == level.geocode[rows].tolist()
@@ -110,7 +123,7 @@ def test_blocks_of_a_stretch_keep_their_paths() -> None:
 
 def test_a_small_spine_is_not_cut() -> None:
     spine = nation(6)
-    assert [stretch.spine for stretch in stretches_of(spine)] == [spine]
+    assert n_stretches(spine) == 1 and stretch_of(spine, 0).spine is spine
 
 
 def random_pairs(rng: np.random.Generator, n: int) -> Pairs:

@@ -112,7 +112,7 @@ def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) 
             for state in ("44", "45")
         ]
     covariance = dense_covariance(spine, PEOPLE, budget, possible, exact)
-    level = EntityLevel("any", False, np.array([0, 1, 1, -1, 0, 2]), 3)
+    level = EntityLevel("any", frozenset(), np.array([0, 1, 1, -1, 0, 2]), 3)
     codes = [geocode[-2:] for geocode in spine.geolevel("State").geocode]
     states = np.unique(codes, return_inverse=True)[1]
     prediction = Prediction(
@@ -139,7 +139,7 @@ def test_variances_of_units(spine: Spine) -> None:
     budget = budget_of("units", DISCRETE_GAUSSIAN, {"detailed": Fraction(1)})
     exact = [np.kron(np.arange(6) == block, np.ones(2)) for block in range(6)]
     covariance = dense_covariance(spine, UNITS, budget, np.ones((6, 2), dtype=bool), exact)
-    level = EntityLevel("any", False, np.array([0, 0, 1, 1, 1, 2]), 3)
+    level = EntityLevel("any", frozenset(), np.array([0, 0, 1, 1, 1, 2]), 3)
     prediction = Prediction(
         schema=UNITS,
         budget=budget,

@@ -1,0 +1,161 @@
+"""The comparison of a large run with the truth, in pieces that workers make side by side.
+
+A piece has some stretches of a universe's spine, and a share of its shards. What it has found is
+kept in the confidential folder, with the state of the files that it read; see `kept`. What the
+budget implies for a stretch depends on the others: that is worked out beforehand, from what is
+public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.checks.accuracy.compared import (
+    PublicFacts,
+    tallies_of_stretches,
+    tallies_of_universe,
+    totals_of_universe,
+)
+from spineflow.tasks.topdown.checks.accuracy.queries import QuerySums, add_sums, sums_of_shards
+from spineflow.tasks.topdown.checks.accuracy.stretches import Totals, n_stretches
+from spineflow.tasks.topdown.checks.accuracy.tallies import Tallies
+from spineflow.tasks.topdown.checks.kept import keep, kept, state_of
+from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+
+FOLDER = "accuracy"
+"""Folder of all that follows from the truth, in the confidential folder of a run."""
+MOST_PIECES = 8
+"""Pieces of one universe: each reads what is common to all of them, which is seconds for a
+nation."""
+
+
+def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+    """In how many pieces a universe is compared; one if its spine is not cut into stretches."""
+    if settings.is_declared:
+        return 1
+    return min(MOST_PIECES, n_stretches(read_spine(spine_folder(run, universe))))
+
+
+def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
+    """The number of pieces of the universes that have several."""
+    numbers = {own: n_pieces(run, settings, own) for own in settings.run.universes}
+    return {universe: n for universe, n in numbers.items() if n > 1}
+
+
+def totals_file(run: RunDirectory, universe: str) -> Path:
+    """Where it is kept what the predictions of a universe's stretches need of each other."""
+    return _folder(run) / f"{universe}-totals.json"
+
+
+def piece_file(run: RunDirectory, universe: str, number: int, of: int) -> Path:
+    """Where it is kept what a piece has found."""
+    return _folder(run) / f"{universe}-{number}-of-{of}.json"
+
+
+def has_totals(run: RunDirectory, universe: str) -> bool:
+    """Whether `write_totals` has written what still holds."""
+    return kept(totals_file(run, universe), _state_of_spine(run, universe)) is not None
+
+
+def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
+    """Work out what the predictions of a universe's stretches need of each other."""
+    state = _state_of_spine(run, universe)
+    totals = totals_of_universe(settings, PublicFacts.read(run, settings, universe))
+    told = {component: own.tolist() for component, own in totals.items()}
+    keep(totals_file(run, universe), state, told)
+    return totals_file(run, universe)
+
+
+def has_piece(run: RunDirectory, universe: str, number: int, of: int) -> bool:
+    """Whether `write_piece` has written what still holds."""
+    return kept(piece_file(run, universe, number, of), _state(run, universe)) is not None
+
+
+def write_piece(
+    run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
+) -> Path:
+    """Compare a piece of a universe with the truth."""
+    state = _state(run, universe)
+    sums = sums_of_shards(run, settings, universe, number, of)
+    found = {
+        "stretches": [own.told() for own in _tallies(run, settings, universe, number, of)],
+        "sums": [[*key, *own] for key, own in sums.items()],
+    }
+    keep(piece_file(run, universe, number, of), state, found)
+    return piece_file(run, universe, number, of)
+
+
+def tallies_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Tallies]:
+    """The tallies of all stretches of a universe; what no piece has found is compared now."""
+    of = n_pieces(run, settings, universe)
+    if of == 1:
+        return tallies_of_universe(run, settings, universe)
+    tallies: list[Tallies] = []
+    for number, found in enumerate(_found(run, universe, of)):
+        if found is None:
+            tallies += _tallies(run, settings, universe, number, of)
+        else:
+            tallies += map(Tallies.from_told, found["stretches"])
+    return tallies
+
+
+def sums_of_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> QuerySums:
+    """The errors of a universe's queries, added up, likewise."""
+    of = n_pieces(run, settings, universe)
+    if of == 1:
+        return sums_of_shards(run, settings, universe)
+    sums: QuerySums = {}
+    for number, found in enumerate(_found(run, universe, of)):
+        if found is None:
+            add_sums(sums, sums_of_shards(run, settings, universe, number, of))
+        else:
+            add_sums(sums, {(own[0], own[1]): (own[2], own[3], own[4]) for own in found["sums"]})
+    return sums
+
+
+def _found(run: RunDirectory, universe: str, of: int) -> Iterator[dict[str, Any] | None]:
+    """What is kept of every piece of a universe, in their order."""
+    state = _state(run, universe)
+    for number in range(of):
+        yield kept(piece_file(run, universe, number, of), state)
+
+
+def _tallies(
+    run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
+) -> Iterator[Tallies]:
+    """The tallies of a piece's stretches."""
+    whole = PublicFacts.read(run, settings, universe)
+    n = n_stretches(whole.spine)
+    numbers = range(n * number // of, n * (number + 1) // of)
+    told = kept(totals_file(run, universe), _state_of_spine(run, universe))
+    totals: Totals = (
+        totals_of_universe(settings, whole)
+        if told is None
+        else {int(component): np.array(own) for component, own in told.items()}
+    )
+    return tallies_of_stretches(run, settings, whole, numbers, totals)
+
+
+def _folder(run: RunDirectory) -> Path:
+    return run.confidential / FOLDER / "pieces"
+
+
+def _state_of_spine(run: RunDirectory, universe: str) -> str:
+    return state_of(run, _files_of_spine(run, universe))
+
+
+def _state(run: RunDirectory, universe: str) -> str:
+    estimates = (run.root / "estimates" / universe).rglob("*.parquet")
+    files = [*_files_of_spine(run, universe), run.histogram(universe), *estimates]
+    return state_of(run, files)
+
+
+def _files_of_spine(run: RunDirectory, universe: str) -> list[Path]:
+    tables = spine_folder(run, universe).glob("*.parquet")
+    return [run.settings, geography_file(run), invariants_file(run), *tables]

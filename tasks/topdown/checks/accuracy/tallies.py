@@ -1,0 +1,270 @@
+"""How often each error comes in a stretch of a spine: what the figures of all of it are made of.
+
+The tallies of a stretch are small, and those of several are added up in their order, so that it
+does not matter who made them: one process, or the tasks of a large run, which keep them in files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from spineflow.tasks.census.census import Census
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.topdown.checks.accuracy.errors import (
+    ALL_ANSWERS,
+    ALL_SIZES,
+    LargestGroups,
+    Pairs,
+    Tally,
+    criterion_of,
+    figures_of,
+    size_class_names,
+    size_classes,
+)
+from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel, own_level
+from spineflow.tasks.topdown.checks.accuracy.quantities import (
+    Quantity,
+    answer_matrix,
+    redistricting_groups,
+)
+from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Truth and release of a universe, block by block in the order of a spine or of a stretch."""
+
+    schema: Schema
+    truth: sparse.csr_array
+    released: sparse.csr_array
+    levels: tuple[EntityLevel, ...]
+    can_have: np.ndarray
+    """(n_blocks, n_types): the types of cells that a block can have; that of a housing unit."""
+    type_of_cell: np.ndarray
+    """(n_cells,)"""
+    prediction: Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """The errors of a quantity at one level, by answer and size class."""
+
+    entities: np.ndarray
+    """(n_classes,) entities of each class that have a pair."""
+    tallies: Mapping[tuple[int, int], tuple[Tally, ...]]
+    """By answer and class, one of each stretch that has any."""
+
+    @classmethod
+    def added(cls, parts: Sequence[Errors]) -> Errors:
+        """Those of some stretches, at least one."""
+        tallies: dict[tuple[int, int], tuple[Tally, ...]] = {}
+        for part in parts:
+            for key, own in part.tallies.items():
+                tallies[key] = (*tallies.get(key, ()), *own)
+        return cls(np.sum([part.entities for part in parts], axis=0), tallies)
+
+    def rows(self, head: Mapping[str, Any], quantity: Quantity) -> Iterator[dict[str, Any]]:
+        """The rows of `AccuracyFigures.errors`, each of which begins with `head`."""
+        for number, name in ((None, ALL_SIZES), *enumerate(size_class_names())):
+            entities = int(self.entities.sum() if number is None else self.entities[number])
+            if entities:
+                chosen = [own for (_, c), own in self.tallies.items() if number in (None, c)]
+                row = {"answer": ALL_ANSWERS, "size_class": name, "entities": entities}
+                yield {**head, **row, **figures_of(list(chain(*chosen)))}
+        if len(quantity.answers) == 1:
+            return
+        for column, answer in enumerate(quantity.answers):
+            chosen = [own for (a, _), own in self.tallies.items() if a == column]
+            if chosen:
+                figures = figures_of(list(chain(*chosen)))
+                row = {
+                    "answer": answer.label,
+                    "size_class": ALL_SIZES,
+                    "entities": figures["pairs"],
+                }
+                yield {**head, **row, **figures}
+
+
+@dataclass(frozen=True, eq=False)
+class Tallies:
+    """What is told of a stretch."""
+
+    levels: Mapping[str, frozenset[str]]
+    """Its levels, and the geolevels whose geounits are the entities of each."""
+    errors: Mapping[tuple[str, str], Errors]
+    """By quantity and level; those of levels without entities are left out."""
+    groups: Mapping[tuple[str, str], LargestGroups]
+    """By population and level, likewise."""
+
+    @classmethod
+    def of(cls, compared: Compared, quantities: Sequence[Quantity], census: Census) -> Tallies:
+        """Compare a stretch."""
+        errors = {
+            (quantity.name, level): own
+            for quantity in quantities
+            for level, own in _errors(compared, quantity)
+        }
+        levels = {level.name: level.geolevels for level in compared.levels}
+        return cls(levels, errors, _largest_groups(compared, census))
+
+    def told(self) -> dict[str, Any]:
+        """The same in values that JSON has."""
+        return {
+            "levels": {name: sorted(geolevels) for name, geolevels in self.levels.items()},
+            "errors": [
+                [*key, own.entities.tolist(), [[*k, _told(t)] for k, (t,) in own.tallies.items()]]
+                for key, own in self.errors.items()
+            ],
+            "groups": [[*key, _told(own)] for key, own in self.groups.items()],
+        }
+
+    @classmethod
+    def from_told(cls, told: Mapping[str, Any]) -> Tallies:
+        """What `told` has told."""
+        errors = {}
+        for quantity, level, entities, tallies in told["errors"]:
+            by_answer = {(a, c): (_tally(own),) for a, c, own in tallies}
+            errors[quantity, level] = Errors(np.array(entities), by_answer)
+        groups = {
+            (population, level): LargestGroups(
+                np.array(own["points"], dtype=float), np.array(own["is_within"], dtype=bool)
+            )
+            for population, level, own in told["groups"]
+        }
+        levels = {name: frozenset(geolevels) for name, geolevels in told["levels"].items()}
+        return cls(levels, errors, groups)
+
+
+def error_rows(
+    parts: Sequence[Tallies], universe: str, quantities: Sequence[Quantity], own: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The rows of `AccuracyFigures.errors` of a universe, from the tallies of all its stretches.
+
+    `own` are the geolevels that may have levels of their own; see `own_geolevels`.
+    """
+    levels = _levels_of_all(parts, own)
+    for quantity in quantities:
+        for level, on_spine in levels.items():
+            found = [
+                part.errors[key]
+                for part in parts
+                if (key := (quantity.name, _level_in(part, level, own))) in part.errors
+            ]
+            if found:
+                head = {
+                    "universe": universe,
+                    "quantity": quantity.name,
+                    "level": level,
+                    "on_spine": on_spine,
+                }
+                yield from Errors.added(found).rows(head, quantity)
+
+
+def criterion_rows(parts: Sequence[Tallies], own: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of `AccuracyFigures.criterion`, likewise."""
+    levels = _levels_of_all(parts, own)
+    for population in dict.fromkeys(name for part in parts for name, _ in part.groups):
+        for level, on_spine in levels.items():
+            found = [
+                part.groups[key]
+                for part in parts
+                if (key := (population, _level_in(part, level, own))) in part.groups
+            ]
+            if found:
+                head = {"population": population, "level": level, "on_spine": on_spine}
+                yield head | criterion_of(found)
+
+
+def _levels_of_all(parts: Sequence[Tallies], own: Sequence[str]) -> dict[str, bool]:
+    """The levels of all stretches, and whether their entities are geounits: in every stretch those
+    of the same geolevel. Geolevels that are no level's have one of their own."""
+    own_levels = {own_level(geolevel): geolevel for geolevel in own}
+    shared = {
+        name: frozenset.intersection(*(part.levels[name] for part in parts))
+        for name in parts[0].levels
+        if name not in own_levels
+    }
+    matched = frozenset(chain(*shared.values()))
+    levels = {name: bool(geolevels) for name, geolevels in shared.items()}
+    return levels | {name: True for name, geolevel in own_levels.items() if geolevel not in matched}
+
+
+def _level_in(part: Tallies, level: str, own: Sequence[str]) -> str:
+    """The level of a stretch that has the entities of a level of all: the same, or where a
+    geolevel's geounits are the entities of another there, that one."""
+    if level in part.levels:
+        return level
+    geolevel = next(name for name in own if own_level(name) == level)
+    return next(name for name, geolevels in part.levels.items() if geolevel in geolevels)
+
+
+def _errors(compared: Compared, quantity: Quantity) -> Iterator[tuple[str, Errors]]:
+    """The errors of a quantity at every level that has entities, by level."""
+    matrix = answer_matrix(quantity.answers, compared.schema)
+    truth, released = (
+        (counts @ matrix).toarray() for counts in (compared.truth, compared.released)
+    )
+    size = np.asarray(compared.truth.sum(axis=1)).reshape(-1, 1)
+    possible = _possible(compared, quantity).astype(np.int64)
+    for level in compared.levels:
+        if not level.n_entities:
+            continue
+        entities = np.zeros(len(size_class_names()), dtype=np.int64)
+        tallies = {}
+        is_pair = level.sums(possible) > 0
+        pairs = Pairs(
+            level.sums(truth),
+            level.sums(released),
+            compared.prediction.variances(level, quantity.answers),
+        )
+        classes = size_classes(level.sums(size)[:, 0])
+        for number in np.unique(classes).tolist():
+            rows = np.flatnonzero(classes == number)
+            entities[number] = int(is_pair[rows].any(axis=1).sum())
+            for column in range(len(quantity.answers)):
+                chosen = rows[is_pair[rows, column]], column
+                if len(chosen[0]):
+                    tallies[column, number] = (Tally.of(pairs.where(chosen)),)
+        yield level.name, Errors(entities, tallies)
+
+
+def _possible(compared: Compared, quantity: Quantity) -> np.ndarray:
+    """(n_blocks, n_answers): the answer of the block can be other than 0."""
+    n_types = compared.can_have.shape[1]
+    n_cells = compared.type_of_cell.size
+    where = (compared.type_of_cell, np.arange(n_cells))
+    of_type = sparse.csr_array((np.ones(n_cells, dtype=np.int64), where), (n_types, n_cells))
+    counted = of_type @ answer_matrix(quantity.answers, compared.schema)
+    return (compared.can_have.astype(np.int64) @ (counted.toarray() > 0)) > 0
+
+
+def _largest_groups(compared: Compared, census: Census) -> dict[tuple[str, str], LargestGroups]:
+    """The largest groups of every population at every level that has entities."""
+    found = {}
+    for population, groups in redistricting_groups(compared.schema, census).items():
+        matrix = answer_matrix(groups, compared.schema)
+        truth, released = (
+            (counts @ matrix).toarray() for counts in (compared.truth, compared.released)
+        )
+        for level in (level for level in compared.levels if level.n_entities):
+            found[population, level.name] = LargestGroups.of(
+                level.sums(truth), level.sums(released)
+            )
+    return found
+
+
+def _told(record: Tally | LargestGroups) -> dict[str, Any]:
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in asdict(record).items()
+    }
+
+
+def _tally(told: Mapping[str, Any]) -> Tally:
+    arrays = {name: np.array(told[name], dtype=np.int64) for name in ("errors", "counts")}
+    return Tally(**{**told, **arrays, "beyond_percent": tuple(told["beyond_percent"])})

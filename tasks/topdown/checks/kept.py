@@ -1,0 +1,44 @@
+"""What one task of a large run has found, kept in a small file for a later one.
+
+A file is used only while what it was made from is as it was; what has changed since is looked at
+anew, and so is what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from spineflow.tasks.runs.directory import RunDirectory, code_version
+from spineflow.tasks.runs.files import replacing
+
+
+def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
+    """Digest of what tells whether files of a run have changed: sizes, times and inode numbers.
+
+    No program can set the time at which an inode last changed, so no file can be altered unseen.
+    """
+    digest = hashlib.sha256(code_version().encode())
+    for path in sorted(files):
+        status = path.stat()
+        told = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        digest.update(f"{path.relative_to(run.root)} {told}\n".encode())
+    return digest.hexdigest()
+
+
+def keep(path: Path, state: str, found: Any) -> None:
+    """Write what was found of files in this state, in values that JSON has."""
+    with replacing(path) as part:
+        part.write_text(json.dumps({"state": state, "found": found}) + "\n", encoding="utf-8")
+
+
+def kept(path: Path, state: str) -> Any | None:
+    """What was found when the files were in this state; None if nothing was, or it is unusable."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return told["found"] if told["state"] == state else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

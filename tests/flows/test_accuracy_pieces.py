@@ -1,0 +1,146 @@
+"""A large run is compared with the truth in pieces: the figures are those of the whole."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from spineflow.flows import topdown
+from spineflow.flows.order import run_in_process
+from spineflow.flows.running import prepare
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.checks.accuracy import pieces, stretches
+from spineflow.tasks.topdown.checks.accuracy.figures import (
+    AccuracyFigures,
+    compute_figures,
+    read_figures,
+)
+from spineflow.tasks.topdown.checks.accuracy.pieces import (
+    has_piece,
+    has_totals,
+    n_pieces,
+    piece_file,
+    sums_of_pieces,
+    totals_file,
+)
+from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, sums_of_shards
+from spineflow.tasks.topdown.checks.accuracy.run import write_run_accuracy
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+NATION = Path(__file__).parents[1] / "benchmarks" / "nation.py"
+
+Compared = tuple[RunDirectory, TopdownSettings]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def stretched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches of some states, so that a small nation has several."""
+    monkeypatch.setattr(stretches, "BLOCKS_PER_STRETCH", 300)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
+    """A run of 207,156 persons in 51 states, compared with the truth in pieces."""
+    folder = tmp_path_factory.mktemp("nation")
+    runpy.run_path(str(NATION))["write_nation"](folder, Fraction(1, 1600))
+    settings = topdown.PRODUCT.load(folder / "settings.toml", ["release.tables=false"])
+    run = prepare(settings, folder / "run")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stretches, "BLOCKS_PER_STRETCH", 300)
+        run_in_process(run, topdown.order(run, settings))
+    yield run, settings
+
+
+def same(found: AccuracyFigures, expected: AccuracyFigures, *, rtol: float) -> None:
+    for name in ("errors", "criterion"):
+        pd.testing.assert_frame_equal(
+            getattr(found, name), getattr(expected, name), rtol=rtol, atol=rtol, check_dtype=False
+        )
+
+
+def test_a_run_compares_every_piece_once(compared: Compared, stretched: None) -> None:
+    run, settings = compared
+    assert {n_pieces(run, settings, universe) for universe in settings.run.universes} == {8}
+    made = run.read_manifest()["stages"]
+    assert sum("-of-8.json" in path for path in made["accuracy"]["digests"]) == 16
+    for universe in settings.run.universes:
+        assert made[f"{universe} prediction"]["digests"]
+        assert has_totals(run, universe)
+        assert all(has_piece(run, universe, number, 8) for number in range(8))
+
+
+def test_figures_of_the_pieces_are_those_of_the_whole(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, settings = compared
+    written, sums = read_figures(run), read_accuracy(run)
+    assert written is not None and sums is not None
+    assert n_pieces(run, settings, "persons") == 1
+    whole = compute_figures(run, settings)
+    same(written, whole, rtol=1e-6)
+    levels = set(whole.errors["level"])
+    assert {"AIAN area", "place"} <= levels
+    assert any(level.endswith(" of the spine") for level in levels)
+    write_run_accuracy(run, settings)
+    again = read_accuracy(run)
+    pd.testing.assert_frame_equal(sums, again)
+
+
+def test_what_pieces_have_found_is_not_compared_again(
+    compared: Compared, stretched: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, settings = compared
+    expected = compute_figures(run, settings)
+    monkeypatch.setattr(pieces, "_tallies", None)
+    monkeypatch.setattr(pieces, "sums_of_shards", None)
+    same(compute_figures(run, settings), expected, rtol=0)
+    assert sums_of_pieces(run, settings, "units") == sums_of_shards(run, settings, "units")
+
+
+def cut(path: Path) -> None:
+    path.write_text(path.read_text()[:40])
+
+
+def of_other_files(path: Path) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"state": "another"}))
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, cut, of_other_files])
+def test_what_is_missing_or_unusable_is_compared_again(
+    compared: Compared, stretched: None, spoil: Callable[[Path], None]
+) -> None:
+    run, settings = compared
+    expected = compute_figures(run, settings)
+    kept = [piece_file(run, "persons", 3, 8), totals_file(run, "persons")]
+    before = [path.read_text() for path in kept]
+    for path in kept:
+        spoil(path)
+    assert not has_piece(run, "persons", 3, 8) and not has_totals(run, "persons")
+    same(compute_figures(run, settings), expected, rtol=0)
+    for path, text in zip(kept, before, strict=True):
+        path.write_text(text)
+
+
+def test_altered_estimates_are_compared_again(compared: Compared, stretched: None) -> None:
+    run, settings = compared
+    expected = compute_figures(run, settings)
+    path = sorted((run.root / "estimates" / "units" / "Block").glob("*.parquet"))[0]
+    bytes_before = path.read_bytes()
+    table = pq.read_table(path)
+    count = table["count"].to_numpy().copy()
+    count[0] += 5
+    pq.write_table(table.set_column(table.column_names.index("count"), "count", [count]), path)
+    assert not has_piece(run, "units", 0, 8) and has_piece(run, "persons", 0, 8)
+    found = compute_figures(run, settings)
+    assert has_totals(run, "units")
+    path.write_bytes(bytes_before)
+    with pytest.raises(AssertionError):
+        same(found, expected, rtol=1e-6)
