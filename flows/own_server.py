@@ -13,8 +13,11 @@ import signal
 import sys
 import threading
 import time
+from contextlib import AbstractAsyncContextManager
 
 import uvicorn
+from prefect.server.database.configurations import AioSqliteConfiguration
+from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 SECONDS_BETWEEN_COLLECTIONS = 1.0
 COLLECTIONS_UNTIL_ALL = 30
@@ -24,6 +27,7 @@ COLLECTIONS_UNTIL_ALL = 30
 def main(socket_number: int) -> None:
     """Serve Prefect's API at an inherited, listening socket until standard input is closed."""
     collect_garbage_aside()
+    begin_writing_at_once()
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     uvicorn.run(
         "prefect.server.api.server:create_app",
@@ -45,6 +49,24 @@ def collect_garbage_aside() -> None:
     """
     gc.disable()
     threading.Thread(target=_collect_garbage, daemon=True).start()
+
+
+def begin_writing_at_once() -> None:
+    """From now on, have this process's transactions on SQLite wait for their turn to write when
+    they begin.
+
+    As the server begins them they read first. Where another has written since, SQLite refuses their
+    first write at once, which no waiting mends; beside several busy runs that is the rule, and a
+    client has soon used up its retries.
+    """
+    begun = AioSqliteConfiguration.begin_transaction
+
+    def begin_transaction(
+        self: AioSqliteConfiguration, session: AsyncSession, with_for_update: bool = False
+    ) -> AbstractAsyncContextManager[AsyncSessionTransaction]:
+        return begun(self, session, with_for_update=True)
+
+    AioSqliteConfiguration.begin_transaction = begin_transaction  # type: ignore[assignment,method-assign]
 
 
 def _collect_garbage() -> None:

@@ -45,6 +45,8 @@ def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[
         cluster_kwargs={
             "n_workers": settings.workers,
             "threads_per_worker": 1,
+            # Any free port: of two runs the second would warn that the first has the usual one.
+            "dashboard_address": "127.0.0.1:0",
             # A lost worker is no news to the others: they say no more than this process does.
             "silence_logs": logging.lastResort.level if logging.lastResort else logging.WARNING,
         }

@@ -179,8 +179,9 @@ NO_TELEMETRY = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"
 
 SERVER = """
 from prefect.cli import app
-from spineflow.flows.own_server import collect_garbage_aside
+from spineflow.flows.own_server import begin_writing_at_once, collect_garbage_aside
 collect_garbage_aside()
+begin_writing_at_once()
 app()
 """
 """The command `prefect`, which serves as a server of our own does: without minutes of silence."""

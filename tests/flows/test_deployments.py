@@ -397,6 +397,7 @@ def change(url: str, body: dict) -> None:
     urllib.request.urlopen(request, timeout=10).close()
 
 
+@pytest.mark.slow
 def test_deploying_needs_a_server(capsys) -> None:
     with temporary_settings({PREFECT_API_URL: None}):
         assert main(["deploy"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -16,13 +17,14 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_SERVER_API_PORT,
     PREFECT_UI_URL,
     temporary_settings,
 )
-from spineflow.flows import running
+from spineflow.flows import own_server, running
 from spineflow.flows.servers import (
     LOOKS_FOR_SERVER,
     OWN_SERVER,
@@ -33,6 +35,8 @@ from spineflow.flows.servers import (
 )
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import RunnerSettings
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 RUN = "00000000-0000-0000-0000-000000000001"
 
@@ -184,3 +188,37 @@ def test_garbage_is_not_collected_where_requests_are_answered() -> None:
     asked = [sys.executable, "-c", COLLECTS]
     told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout == "False False\n"
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_has_read_may_write_though_another_wrote_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    """Transactions of a server of our own wait for their turn; Prefect's own are refused."""
+    monkeypatch.setattr(
+        AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction
+    )
+    if at_once:
+        own_server.begin_writing_at_once()
+
+    async def read_and_write() -> None:
+        configuration = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'server.db'}")
+        engine = await configuration.engine()
+
+        async def write(first: str, pause: float) -> None:
+            session = await configuration.session(engine)
+            async with session, configuration.begin_transaction(session):
+                await session.execute(text(first))
+                await asyncio.sleep(pause)
+                await session.execute(text("INSERT INTO run VALUES (1)"))
+
+        await write("CREATE TABLE run (number INTEGER)", 0.0)
+        slow = asyncio.create_task(write("SELECT count(*) FROM run", 0.5))
+        await asyncio.sleep(0.2)
+        await asyncio.gather(slow, write("SELECT 1", 0.0))
+
+    if at_once:
+        asyncio.run(read_and_write())
+    else:
+        with pytest.raises(OperationalError, match="database is locked"):
+            asyncio.run(read_and_write())
