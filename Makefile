@@ -46,7 +46,6 @@ $(TYPED): $(wildcard library/*.py)
 	mkdir -p $@
 	ln -sfn $(addprefix ../../../,flows tasks geography validation $(wildcard library/*.py) library/py.typed) $@
 	touch $@
-	touch $@
 
 # Make the map of docs/design.md anew, from the docstrings of the packages, and the reference of
 # docs/declared_censuses.md from the models of the language.

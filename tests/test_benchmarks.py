@@ -35,6 +35,7 @@ def test_what_a_benchmark_imports_is_there(file: Path) -> None:
             importlib.import_module(f"{module}.{name}")
 
 
+@pytest.mark.slow
 def test_a_generated_nation_is_an_input(tmp_path: Path) -> None:
     nation = runpy.run_path(str(Path(__file__).parent / "benchmarks" / "nation.py"))
     persons, units, blocks = nation["write_nation"](tmp_path, Fraction(1, 1600))

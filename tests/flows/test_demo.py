@@ -36,6 +36,7 @@ def test_the_command_offers_what_can_be_generated() -> None:
     assert set(DEMOS) == set(MODULES) - {"design"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", ["detailed-groups", "group-sizes", "trips"])
 def test_generated_input_is_accepted_and_kept(flow: str, tmp_path: Path, capsys) -> None:
     settings = write_demo(GENERATED[flow], tmp_path, seed=3)

@@ -200,6 +200,7 @@ def released(folder: Path, parameters: Path, data: Path, *overrides: str):
     )
 
 
+@pytest.mark.slow
 def test_rows_of_generated_persons(groups_input: Path, tmp_path: Path) -> None:
     """Two states and Puerto Rico, all four kinds of table."""
     parameters, data = groups_input / "params", groups_input / "data"
@@ -211,6 +212,7 @@ def test_rows_of_generated_persons(groups_input: Path, tmp_path: Path) -> None:
     assert {row[1] for row in t1} == {*US_TYPES, *PR_TYPES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [{"max_race_codes": 2, "run_us": False}, {"run_pr": False}])
 def test_rows_of_single_passes(groups_input: Path, tmp_path: Path, config) -> None:
     parameters, data = groups_input / "params", groups_input / "data"

@@ -14,6 +14,8 @@ from spineflow.flows.trips import PRODUCT as TRIPS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
+pytestmark = pytest.mark.slow
+
 SMALL = CountrySize(regions=2, provinces=4, municipalities=12, pairs=60, commuters=5_000)
 CENSUS = (
     '[input]\npersons = "{0}/persons.parquet"\nunits = "{0}/units.parquet"\n'

@@ -108,6 +108,7 @@ def test_a_run_from_store_to_store(s3, county: Path, tmp_path: Path, capsys) -> 
     assert not (tmp_path / "other" / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_not_there_is_told_before_anything_is_spent(
     s3, county: Path, tmp_path: Path, capsys
 ) -> None:
@@ -163,6 +164,7 @@ def test_of_two_markers_the_first_stands(s3) -> None:
     assert s3.cat_file("bucket/out/topdown.json") == b"first"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "words"),
     [

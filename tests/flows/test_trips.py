@@ -174,6 +174,7 @@ def test_counts_of_confidential_rows_are_not_told(country: Path, capsys) -> None
     assert "must not be negative" in errors and "row breaks" not in errors
 
 
+@pytest.mark.slow
 def test_a_large_delta_warns(country: Path, capsys) -> None:
     assert main(["check", "trips", str(country), "--set", "privacy.delta=1/1000"]) == 0
     assert "warning: privacy.delta = 1/1000 is not below" in capsys.readouterr().err

@@ -38,6 +38,7 @@ def is_running(process: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 @pytest.mark.parametrize("workers", ["ours", "of Python alone"])
 def test_workers_end_with_a_killed_command(workers: str) -> None:

@@ -29,6 +29,7 @@ def contents(geolevels):
     ]
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(
     seed=st.integers(0, 10_000),

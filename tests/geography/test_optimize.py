@@ -9,6 +9,7 @@ from spineflow.geography.off_spine import blocks_in_several_entities, fold
 from spineflow.geography.optimize import cut_groups, greedy_groups, group_limit
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=60),

@@ -62,6 +62,7 @@ N_ANSWERS = (1, 63, 2, 2, 3, 8, 126, 126, 4, 252, 2016)
 """Answers of the production run's queries of persons, in their order."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_no_targeted_category_moves_away(state, facts, state_rules, universe):
     geography, facilities = state

@@ -43,6 +43,7 @@ def dense_variance(spine: Spine, precision, is_inside: np.ndarray) -> float:
     return float(coefficients @ coefficients)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -30,6 +30,7 @@ print(json.dumps([at_first, late, len(frame)]))
 """
 
 
+@pytest.mark.slow
 def test_importing_it_loads_little_and_no_prefect() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=300

@@ -19,6 +19,7 @@ PL94 = {
 }
 
 
+@pytest.mark.slow
 def test_bars_of_a_budget_add_to_one() -> None:
     budget = spineflow.budget("topdown", PL94)
     axes = spineflow.plot_budget(budget)

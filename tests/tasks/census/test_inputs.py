@@ -401,6 +401,7 @@ def test_order_of_rows_does_not_matter(tables, expected):
     assert_same(check_inputs(**tables.write()).accepted(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rules_only")
 @pytest.mark.parametrize("mafid", ["{}", "U{}"])
 def test_batches_do_not_matter(mafid, tables, monkeypatch):
@@ -434,6 +435,7 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 @needs_shared
 def test_fixed_width_county_equals_the_county_cut_out_of_the_state(tmp_path):
     data = SHARED / "data"
@@ -461,6 +463,7 @@ def test_fixed_width_county_equals_the_county_cut_out_of_the_state(tmp_path):
     assert county.state_totals == {"44": 49_875}
 
 
+@pytest.mark.slow
 @needs_shared
 def test_totals_of_the_real_state():
     folder = SHARED / "data" / "ri2010"

@@ -60,6 +60,7 @@ def edit(paths: dict[str, str], table: str, number: int, column: str, value: obj
     frame.to_parquet(file, index=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2, 64])
 def test_parts_add_up_to_the_whole(
     most: int, paths: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +80,7 @@ def test_parts_add_up_to_the_whole(
             np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_rules_across_parts_find_what_they_find_of_the_whole(
     paths: dict[str, str], tmp_path: Path
 ) -> None:

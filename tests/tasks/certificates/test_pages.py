@@ -46,6 +46,7 @@ def spent_of(settings) -> dict:
     return summary(ledger)["datasets"][settings.privacy.dataset]
 
 
+@pytest.mark.slow
 def test_a_certificate_has_the_ledgers_figures_at_its_time(runs) -> None:
     parent, settings = runs
     first, second = (read(parent.root / name / "release") for name in PARTS)

@@ -30,6 +30,7 @@ def quantile_by_sum(c: Fraction, power: int, probability: Fraction) -> int:
     raise AssertionError
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.fractions(min_value=Fraction(1, 12), max_value=4, max_denominator=12),
@@ -57,6 +58,7 @@ def test_probabilities_that_doubles_cannot_tell_apart(power: int, k: int) -> Non
     assert inverse_cdf(noise, above) == k + 1
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     st.fractions(min_value=Fraction(1, 20), max_value=2, max_denominator=20),

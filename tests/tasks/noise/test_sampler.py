@@ -109,6 +109,7 @@ def test_a_rounded_continuous_gaussian_is_rejected():
     assert abs(list(moment_deviations(rounded, *expected))[1]) > 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fine_bits", [1, 3])
 @pytest.mark.parametrize("power", [1, 2])
 def test_coarse_and_fine_parts_make_the_distribution_value_by_value(power, fine_bits):
@@ -124,6 +125,7 @@ def test_coarse_and_fine_parts_make_the_distribution_value_by_value(power, fine_
     assert chi_square_p(draws, *wrong) < REJECT
 
 
+@pytest.mark.slow
 def test_python_integers_alone_make_the_same_distribution():
     coarse = IntegerDistribution(Fraction(64, 40), 2, one_sided=True)
     distribution = IntegerDistribution(Fraction(1, 40), 2)
@@ -135,6 +137,7 @@ def test_python_integers_alone_make_the_same_distribution():
     assert chi_square_p(draws, *wrong) < REJECT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma_squared", [(1 << 20) + 1, 10**8, 10**12])
 def test_large_sigma(sigma_squared):
     draws = discrete_gaussian(Fraction(sigma_squared), N_DRAWS, SeededRandom(15, "large"))
@@ -151,6 +154,7 @@ def test_large_sigma(sigma_squared):
     assert stats.chisquare(residues).pvalue > ACCEPT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [257, 10**6])
 def test_large_scale(scale):
     draws = discrete_laplace(Fraction(scale), N_DRAWS, SeededRandom(16, "large"))

@@ -84,6 +84,7 @@ def test_no_text_becomes_markup() -> None:
     assert page.all("a")[-1]["href"] == NASTY
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=30))
 def test_any_text_is_shown_as_it_is(text: str) -> None:
     page = to_html(Document(text, (text,), (Section(text, (text,)),), text))

@@ -89,6 +89,7 @@ def test_the_smallest_split_is_certified_and_nothing_is_below_its_bound(seed: in
         assert needed >= split.bound * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_the_optimum_of_a_grid_is_found() -> None:
     tree, units = RegularTree((6.0, 9.0), False), {0: 1.0, 1: 2.0, 2: 3.0}
     wanted = {0: 10.0, 2: 40.0}

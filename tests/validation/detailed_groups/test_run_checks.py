@@ -70,6 +70,7 @@ def failed(run: RunDirectory, expected) -> dict[str, str]:
     return {outcome.name: outcome.detail for outcome in outcomes if not outcome.passed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_sound_run_passes(measured_groups, tmp_path: Path, variant: str) -> None:
     run, settings = released(measured_groups, tmp_path / "run", *VARIANTS[variant])
@@ -121,6 +122,7 @@ def changed_last_field(line: str, by: int) -> str:
     return "|".join([*rest, str(int(count) + by)])
 
 
+@pytest.mark.slow
 def test_the_sound_run_has_everything(sound) -> None:
     run, settings, expected = sound
     assert failed(run, expected) == {}

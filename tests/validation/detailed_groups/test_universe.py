@@ -49,6 +49,7 @@ def run_settings_budget(run, run_settings, level):
     return budgets[level.region_type, level.level]
 
 
+@pytest.mark.slow
 def test_production_specification(shared) -> None:
     folder = str(shared / "data" / "safetab" / "spec_2020")
     parameters, specification = read_parameters(folder, {}), read_specification(folder)
@@ -73,6 +74,7 @@ def _blocks(states):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.integers(1, 8).flatmap(
@@ -100,6 +102,7 @@ def test_identical_regions_are_the_coterminous_sets(drawn) -> None:
     assert by_one == by_other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_pure", [False, True])
 @settings(max_examples=60, deadline=None)
 @given(

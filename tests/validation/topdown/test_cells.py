@@ -16,6 +16,7 @@ from spineflow.validation.topdown.cells import Cells, spelled
 NAMES = ("a", "b", "c", "d")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_cells_and_rows_are_those_of_the_cross_product(data) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.validation.topdown.privacy_loss import CodedSums
@@ -10,6 +11,7 @@ from spineflow.validation.topdown.privacy_loss import CodedSums
 FRACTIONS = st.fractions(min_value=0, max_value=2, max_denominator=50)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(data=st.data(), n=st.integers(0, 30), n_terms=st.integers(0, 5))
 def test_coded_sums_are_the_sums_of_fractions(data, n, n_terms):

@@ -10,6 +10,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def where(column: str, key, **conditions) -> Callable[[pd.DataFrame], None]:
     """A change of one row: `column` becomes `key(old value)` where all conditions hold."""

@@ -3,11 +3,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.validation.topdown.shares import path_shares, unbalanced_paths
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_sums_agree_with_walking_each_path(data):

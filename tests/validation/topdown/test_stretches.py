@@ -61,6 +61,7 @@ def test_stretches_have_every_row_once(right_runs, universe, name):
     assert not are_all_rows([None], run.released(universe, "parquet"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_no_byte_of_the_text_can_be_another(run, universe):
     path = run.released(universe, "csv")
@@ -77,6 +78,7 @@ def test_no_byte_of_the_text_can_be_another(run, universe):
     assert is_right(run, universe, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_no_code_of_a_row_can_be_another(run, universe):
     """Both files are changed alike, so that text and rows agree."""
@@ -99,6 +101,7 @@ def test_no_code_of_a_row_can_be_another(run, universe):
             assert not is_right(run, universe), (name, row)
 
 
+@pytest.mark.slow
 def test_lines_begin_where_their_numbers_say(tmp_path: Path):
     """Numbers of one, two, three and four digits, in one row group and in many."""
     geocode = [f"{44001010300 + n:011d}{1000 + n:05d}" for n in range(4)]

@@ -84,6 +84,7 @@ def variable(number: int, **codes: set[str]) -> Variable:
     return Variable(f"V{number}", "persons", {n: frozenset(c) for n, c in codes.items()})
 
 
+@pytest.mark.slow
 def test_rows_are_counted_by_block_and_variable(microdata):
     path, frame, blocks = microdata
     variables = {

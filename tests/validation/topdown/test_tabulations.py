@@ -84,6 +84,7 @@ def plus_one(variable: str, row: int):
     return edit
 
 
+@pytest.mark.slow
 def test_right_tables_pass(right: Tabulated) -> None:
     outcomes = check_tabulations(right)
     assert [outcome.passed for outcome in outcomes] == [True, True]
@@ -93,6 +94,7 @@ def test_right_tables_pass(right: Tabulated) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stem, variable",
     [
@@ -110,16 +112,19 @@ def test_a_wrong_count_is_found(release: Tabulated, stem: str, variable: str) ->
     assert set(found) == {"tables_count_the_microdata", "pl94171_repeats_the_tables"}
 
 
+@pytest.mark.slow
 def test_missing_and_further_entities_are_found(release: Tabulated) -> None:
     rewrite(release, "160_place", lambda frame: frame.iloc[1:])
     assert "entities of the geography" in failed(release)["tables_count_the_microdata"]
 
 
+@pytest.mark.slow
 def test_missing_blocks_are_found(release: Tabulated) -> None:
     rewrite(release, "750_block", lambda frame: frame.iloc[:-1])
     assert "blocks of the geography" in failed(release)["tables_count_the_microdata"]
 
 
+@pytest.mark.slow
 def test_missing_variables_and_files_are_found(release: Tabulated) -> None:
     rewrite(release, "140_tract", lambda frame: frame.drop(columns="P0010071"))
     assert "140_tract.parquet does not have the variables" in str(failed(release))
@@ -129,6 +134,7 @@ def test_missing_variables_and_files_are_found(release: Tabulated) -> None:
     assert "140_tract of the release is missing" in str(failed(release))
 
 
+@pytest.mark.slow
 def test_text_that_differs_is_found(release: Tabulated) -> None:
     path = release.directory / "tables" / "050_county.csv"
     lines = path.read_text().split("\n")
@@ -158,6 +164,7 @@ def replaced(line: int, field: int, text: str):
     return edit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part, edit, message",
     [

@@ -211,6 +211,7 @@ def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool
         assert theirs == squared_sensitivity(own, level, contribution)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

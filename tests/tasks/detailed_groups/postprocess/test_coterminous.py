@@ -49,6 +49,7 @@ def geographies(draw):
     return regions, draw(st.one_of(st.none(), mask))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(geographies())
 def test_sets_are_those_of_the_definition(geography) -> None:

@@ -20,6 +20,8 @@ from spineflow.tasks.noise.sums import coverage_of_sum
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 
+pytestmark = pytest.mark.slow
+
 AS_MEASURED = (
     "mechanism.allow_negative_counts=true",
     "mechanism.zero_suppression_chance=0",

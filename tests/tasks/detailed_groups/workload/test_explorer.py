@@ -110,6 +110,7 @@ def test_scale_under_pure_dp() -> None:
     assert noise.second_stage == IntegerDistribution(Fraction(1, 20), power=1)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 120), st.booleans(), st.integers(1, 12))
 def test_smallest_budget_for_a_margin(target: int, is_pure: bool, stability: int) -> None:

@@ -13,6 +13,7 @@ from spineflow.tasks.group_sizes.measurement.vectors import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import CHAINED_CUMULATIVE_GROUP_SIZES
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(-6, 9), st.integers(1, 4)), min_size=1, max_size=6),
@@ -67,6 +68,7 @@ def test_optimum_of_medium_instances_by_cost_tables(reference) -> None:
         )
 
 
+@pytest.mark.slow
 def test_optimum_by_the_integer_program(reference) -> None:
     rng = np.random.default_rng(3)
     for _ in range(300):

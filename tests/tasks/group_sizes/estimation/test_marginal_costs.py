@@ -41,6 +41,7 @@ def test_optimum_of_medium_instances_by_cost_tables(reference) -> None:
         ) == reference.hierarchical_by_tables(noisy, hierarchy, total, weights)
 
 
+@pytest.mark.slow
 def test_optimum_by_the_integer_program(reference) -> None:
     rng = np.random.default_rng(3)
     for _ in range(300):

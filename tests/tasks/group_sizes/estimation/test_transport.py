@@ -47,6 +47,7 @@ def test_optimum_of_small_instances_by_brute_force(reference) -> None:
         checked += 1
 
 
+@pytest.mark.slow
 def test_optimum_by_the_integer_program(reference) -> None:
     rng = np.random.default_rng(3)
     for _ in range(150):

@@ -63,6 +63,7 @@ def numbers_settings(folder: Path, numbers: str) -> GroupSizesSettings:
     )
 
 
+@pytest.mark.slow
 def test_public_numbers_by_region_are_held_against_the_input(folder: Path) -> None:
     settings = numbers_settings(folder, "region,groups\nb,4\na,4\n")
     found = check_groups(settings).accepted()
@@ -148,6 +149,7 @@ def test_records_make_the_groups_that_a_table_of_sizes_would(folder: Path) -> No
     assert from_records.digests(b"key") == from_sizes.digests(b"key")
 
 
+@pytest.mark.slow
 def test_census_tables_count_every_unit(county: Path, tmp_path: Path) -> None:
     text = "".join(
         f'{table} = "{county / file}"\n'
@@ -282,6 +284,7 @@ def test_settings_that_do_not_fit_census_tables(tmp_path: Path, line: str, sente
         settings_of(tmp_path, f"{text}{line}\n")
 
 
+@pytest.mark.slow
 def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
     def digest(text: str, smallest: int) -> str:
         (folder / "sizes.csv").write_text(text)

@@ -95,6 +95,7 @@ def test_all_allocations_are_released_and_compared(tmp_path: Path) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+@pytest.mark.slow
 def test_an_even_allocation_is_even_and_all_add_up(tmp_path: Path) -> None:
     from spineflow.tasks.census.inputs import read_addresses
     from spineflow.tasks.topdown.design.design import design_universe

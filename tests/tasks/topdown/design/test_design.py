@@ -72,6 +72,7 @@ def designed(county: Path, capsys: pytest.CaptureFixture, name: str, text: str) 
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Path) -> None:
     """Mean variances of the settings' own allocation against the posterior of a run's spine."""
     settings = load_settings(
@@ -180,6 +181,7 @@ detail = { query = "detailed", at_least = "1/10", at_most = "1/5" }
     assert "weighted sum of variances" in design["certificate"]
 
 
+@pytest.mark.slow
 def test_persons_are_not_read_and_areas_may_be_any(county: Path, capsys) -> None:
     blocks = pd.read_csv(county / "grfc.txt", sep="|", dtype=str)
     parts = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")

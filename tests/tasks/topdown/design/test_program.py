@@ -102,6 +102,7 @@ def by_scipy(criteria: Dense, limits: tuple[np.ndarray, np.ndarray] = NO_LIMITS)
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("states", [False, True])
 def test_the_optimum_is_that_of_an_independent_solver(seed: int, states: bool) -> None:
@@ -114,6 +115,7 @@ def test_the_optimum_is_that_of_an_independent_solver(seed: int, states: bool) -
     assert found.gap < 1e-4
 
 
+@pytest.mark.slow
 def test_limits_are_held_and_cost_something() -> None:
     case = small(1)
     free = optimum(problem(case), random_allocation(1), 1e-4)
@@ -138,6 +140,7 @@ def test_limits_that_contradict_each_other_are_refused() -> None:
         optimum(program, random_allocation(1), 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_no_allocation_is_below_the_bound(seed: int) -> None:
     """The bound of any point holds for random allocations, those near the optimum, and with the

@@ -75,6 +75,7 @@ def test_the_blocks_have_the_whole_budget(settings, universe):
     assert all(value == epsilon for value in report["block_within"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_only_blocks_are_measured_and_each_with_everything(run, settings, universe):
     spine = read_spine(spine_folder(run, universe))

@@ -209,6 +209,7 @@ def test_an_unconstrained_pass_returns_the_estimates_that_add_up(algebra):
     assert np.allclose(found.x, means[:, cells], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_root_is_solved_whatever_its_measurements_leave_unknown():
     """As under a budget that measures hardly anything at the root: precisions differ by many
     orders from one combination of cells to another, and most are not known at all."""

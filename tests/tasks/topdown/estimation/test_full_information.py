@@ -102,6 +102,7 @@ def measured(county: Path, tmp_path_factory: pytest.TempPathFactory):
     return settings, measure(layout, settings, folder / "measured")
 
 
+@pytest.mark.slow
 def test_combining_again_or_estimating_elsewhere_gives_the_same_bytes(measured, tmp_path: Path):
     settings, run = measured
     spine = read_spine(spine_folder(run, "persons"))

@@ -205,6 +205,7 @@ def cost_of(target, chain, x):
     return cost
 
 
+@pytest.mark.slow
 def test_thousands_of_cells_take_no_matrix_of_their_pairs():
     """A part of 4,000 classes in 3 children, joined by a query of two answers."""
     rng = np.random.default_rng(5)

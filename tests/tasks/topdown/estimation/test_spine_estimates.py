@@ -292,6 +292,7 @@ def settings_of(folder: Path, county: Path) -> TopdownSettings:
     return load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
 
 
+@pytest.mark.slow
 def test_shards_and_files_give_generalised_least_squares(tmp_path: Path):
     """The files of a measured run, up and down, against one dense problem on the same files."""
     generate_county(tmp_path / "county", persons=600, seed=2)

@@ -58,6 +58,7 @@ def test_a_large_delta_is_refused_for_confidential_input(
         refuse_large_deltas(settings, FEWEST_PERSONS)
 
 
+@pytest.mark.slow
 def test_the_ingest_refuses_it_before_anything_is_kept(file: Path, tmp_path: Path) -> None:
     settings = settings_of(file, "budget.persons.delta=1/500")
     run = prepare(settings, tmp_path / "run")

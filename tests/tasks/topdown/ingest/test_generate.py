@@ -20,6 +20,7 @@ def result(county):
     ).accepted()
 
 
+@pytest.mark.slow
 def test_county_passes_every_check_and_has_what_a_demo_needs(result):
     assert result.state_totals == {"35": 30_000}
     assert (result.invariants.filter(like="facilities_").sum() > 0).all()
@@ -63,6 +64,7 @@ def test_detailed_codes_fit_the_race_combination(county):
     assert persons["QSPAN"][is_hispanic].str.startswith("2").all()
 
 
+@pytest.mark.slow
 def test_same_arguments_same_tables(county, tmp_path):
     again = generate_county(tmp_path)
     for one, other in zip(
@@ -75,6 +77,7 @@ def test_same_arguments_same_tables(county, tmp_path):
     assert other_seed.persons.read_bytes() != county.persons.read_bytes()
 
 
+@pytest.mark.slow
 def test_several_counties_of_another_state(tmp_path):
     files = generate_county(tmp_path, persons=500, n_counties=3, state="44")
     result = check_inputs(

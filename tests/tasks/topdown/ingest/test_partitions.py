@@ -31,6 +31,7 @@ def ingested(folder: Path, persons: str, units: str) -> RunDirectory:
     return run
 
 
+@pytest.mark.slow
 def test_partitions_that_do_not_fit_into_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.parts import n_parts
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

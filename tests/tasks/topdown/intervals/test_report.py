@@ -58,6 +58,7 @@ def truth_of(run, settings, universe: str, geolevel: str, query: str) -> np.ndar
     return marginal_query(schema, query).answer(np.concatenate(parts))
 
 
+@pytest.mark.slow
 def test_errors_are_as_large_as_their_standard_deviations(replicates, tmp_path: Path):
     """The mean square of errors over their deviations is 1; a tenth more or less is refused."""
     settings, runs = replicates
@@ -129,6 +130,7 @@ def test_every_geolevel_gets_a_file_with_labels(replicates):
     assert (pd.read_parquet(tract)["std_dev"] == 0).all()
 
 
+@pytest.mark.slow
 def test_overlapping_areas_are_each_estimated(replicates, tmp_path: Path):
     settings, runs = replicates
     block = read_spine(spine_folder(runs[0], "persons")).block_geocode
@@ -178,6 +180,7 @@ def test_shares_are_those_of_the_wholes_in_the_same_geounit(replicates, tmp_path
     assert np.allclose(own["share"], 1.0) and (own["share_std_dev"] == 0).all()
 
 
+@pytest.mark.slow
 def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path):
     """A geounit compared with another, and the same as areas that are lists of blocks."""
     settings, runs = replicates

@@ -111,6 +111,7 @@ class Recorded:
         return np.ones(size, dtype=np.int64)
 
 
+@pytest.mark.slow
 @given(families_and_shards(), st.sampled_from([1, 100, 1 << 21]))
 @settings(max_examples=60, deadline=None)
 def test_answers_are_those_of_the_rows_and_their_noise_is_asked_for_once(drawn, at_once):
@@ -240,6 +241,7 @@ def both_ways(cut_county, tmp_path_factory: pytest.TempPathFactory):
 Both = tuple[RunDirectory, RunDirectory, TopdownSettings, Spine, tuple[Shard, ...]]
 
 
+@pytest.mark.slow
 def test_the_same_noise_gives_the_same_estimates(both_ways: Both):
     whole, run, _, _, shards = both_ways
     assert {shard.geolevel for shard in shards} >= {"US", "State", "Tract", "Block"}

@@ -152,6 +152,7 @@ def test_another_budget_is_refused_unless_the_settings_give_it(export, tmp_path)
     assert "does not ask" in refusal(export, copy, "run.estimator=block_by_block")
 
 
+@pytest.mark.slow
 def test_state_totals_are_needed_and_must_be_those_of_the_nation(export, tmp_path):
     with pytest.raises(InputRefused, match="input.state_totals"):
         check_measurements(export.settings(export.folder, totals=False))

@@ -70,6 +70,7 @@ def both(run: RunDirectory, stem: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     return tuple(pd.read_parquet(folder / f"{stem}{end}.parquet") for end in ("", "_margins"))
 
 
+@pytest.mark.slow
 def test_every_cell_of_every_table_has_an_interval(released):
     run, _ = released
     for level in SUMMARY_LEVELS.values():
@@ -97,6 +98,7 @@ def test_every_cell_of_every_table_has_an_interval(released):
     assert (margins["P0010001_LOWER"] == state["P0010001"]).all()  # so is a state's total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
@@ -120,6 +122,7 @@ def test_margins_that_are_wrong_fail_their_check(released, tmp_path: Path, edit,
     assert not check_margins(tmp_path / "tables").passed
 
 
+@pytest.mark.slow
 def test_margins_are_the_intervals_that_the_command_writes(released, tmp_path: Path):
     """Of blocks, which are geounits, and of places, which are not."""
     run, settings = released
@@ -166,6 +169,7 @@ def test_the_report_says_where_the_release_lies(released):
     assert read_margin_summary(run, "cats") is None
 
 
+@pytest.mark.slow
 def test_blocks_alone_have_margins_too(released, tmp_path: Path):
     _, settings = released
     settings = with_estimator(settings, "block_by_block")
@@ -195,6 +199,7 @@ def country(tmp_path_factory: pytest.TempPathFactory):
     return run, settings
 
 
+@pytest.mark.slow
 def test_declared_tables_have_margins(country):
     run, settings = country
     for declared in settings.compiled_census.tables:
@@ -215,6 +220,7 @@ def test_declared_tables_have_margins(country):
         assert inside.mean() > 0.7
 
 
+@pytest.mark.slow
 def test_maps_of_a_declared_census(country, tmp_path: Path):
     """Geometry has the codes of tables, or plain ones that tell areas apart; a district lies across
     municipalities, and is outlined."""

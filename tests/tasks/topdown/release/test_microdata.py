@@ -107,6 +107,7 @@ def test_parquet_columns_are_plain_text_and_an_integer(tmp_path):
     assert schema.field("EPNUM").type == pa.int64()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(
     counts=st.dictionaries(

@@ -35,6 +35,7 @@ def test_nothing_gives_nothing() -> None:
     assert not bytes(numbered_rows(b"", np.zeros((0, 3), dtype=np.int64), ","))
 
 
+@pytest.mark.slow
 def test_rows_repeat_and_count_up() -> None:
     rng = np.random.default_rng(4)
     blocks, cells = ["35|001|", "35|0003|", "7||"], ["a|bc\n", "\n", "dé|\n"]

@@ -109,6 +109,7 @@ def test_one_type_in_an_area_takes_all_of_its_coarse_type():
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     free=st.lists(st.integers(0, 30), min_size=2, max_size=2),

@@ -64,6 +64,7 @@ def load(file: Path, *overrides: str) -> TripsDesignSettings:
     return load_settings(TripsDesignSettings, file, presets=file.parent, overrides=overrides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

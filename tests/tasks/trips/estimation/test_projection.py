@@ -47,6 +47,7 @@ VECTORS = st.one_of(
 TOTALS = st.one_of(st.integers(0, 12), st.integers(0, 900))
 
 
+@pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(VECTORS, TOTALS, st.booleans())
 def test_closed_form_is_the_published_loop(x: list[int], c: int, ascending: bool) -> None:
@@ -54,6 +55,7 @@ def test_closed_form_is_the_published_loop(x: list[int], c: int, ascending: bool
     assert project(chebyshev_projection, x, c, ascending=ascending) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(-9, 12), min_size=1, max_size=4), st.integers(0, 14), st.booleans())
 def test_euclidean_projection_is_the_best_integer_point(
@@ -83,6 +85,7 @@ def integer_optimum(x: np.ndarray, c: int) -> float:
     return solve(cost, rows, lower, upper, np.zeros(d + 1), free, integral=integral).objective
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(-30, 30), min_size=1, max_size=12), st.integers(0, 90))
 def test_chebyshev_distance_is_the_integer_optimum(x: list[int], c: int) -> None:

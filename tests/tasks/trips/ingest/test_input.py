@@ -58,6 +58,7 @@ def counts(settings: TripsSettings) -> dict[tuple[str, ...], int]:
     return dict(zip(zip(*codes, strict=True), check.leaves.counts.tolist(), strict=True))
 
 
+@pytest.mark.slow
 def test_text_parquet_and_gzip_give_the_same_leaves(tmp_path: Path) -> None:
     write(tmp_path)
     TRIPS.to_parquet(tmp_path / "trips.parquet")

@@ -44,6 +44,7 @@ def test_nobody_makes_no_trips() -> None:
     assert kept(rows, 2) == {}
 
 
+@pytest.mark.slow
 def test_every_choice_of_the_trips_is_as_likely() -> None:
     """Of five trips two stay: ten choices. A choice that is a tenth likelier would be seen."""
     n = 200_000
@@ -69,6 +70,7 @@ def test_every_choice_of_the_trips_is_as_likely() -> None:
     assert statistic(uneven * n / uneven.sum()) > limit
 
 
+@pytest.mark.slow
 def test_tables_that_differ_in_one_person_differ_in_at_most_their_trips() -> None:
     """Whatever is drawn, the others' trips may be drawn alike: a change moves at most m of each."""
 

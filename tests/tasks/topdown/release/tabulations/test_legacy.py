@@ -61,6 +61,7 @@ def rhode_island(release_of, tmp_path_factory):
     return exact, directory / "pl94171"
 
 
+@pytest.mark.slow
 def test_every_record_has_the_fields_of_the_sample(rhode_island, shared: Path) -> None:
     for folder in (rhode_island[1], shared / "data" / SAMPLE):
         for part, records in lines_of(folder).items():
@@ -189,6 +190,7 @@ def r_reads(folder: Path) -> dict[str, pd.DataFrame]:
     return found
 
 
+@pytest.mark.slow
 def test_the_r_reader_parses_them_unchanged(rhode_island, shared: Path) -> None:
     for folder in (rhode_island[1], shared / "data" / SAMPLE):
         read = r_reads(folder)
@@ -201,6 +203,7 @@ def test_the_r_reader_parses_them_unchanged(rhode_island, shared: Path) -> None:
         assert whole["P0030001"].le(whole["P0010001"]).all()
 
 
+@pytest.mark.slow
 def test_stamp_of_a_run_that_is_not_private_is_in_the_names(exact, tmp_path: Path) -> None:
     files = write_legacy(exact.tabulation, tmp_path, is_private=False)
     assert [file.name for file in files][:2] == [

@@ -34,6 +34,7 @@ def copied(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
+@pytest.mark.slow
 def test_blocks_of_a_release_are_the_counts_it_was_made_from(exact, folder) -> None:
     blocks = published_blocks(read_published(folder))
     persons, units = (histogram.toarray() for histogram in exact.tabulation.histograms)
@@ -65,6 +66,7 @@ def test_sample_release(shared: Path) -> None:
     assert blocks.persons[:, adults].sum() == tracts["P0030001"].sum()
 
 
+@pytest.mark.slow
 def test_input_tables_tabulate_to_the_published_counts(shared: Path, tmp_path: Path) -> None:
     blocks = published_blocks(read_published(shared / "data" / SAMPLE))
     tables = write_input_tables(blocks, tmp_path)
@@ -83,6 +85,7 @@ def test_input_tables_tabulate_to_the_published_counts(shared: Path, tmp_path: P
         assert getattr(again, name).read_bytes() == getattr(tables, name).read_bytes()
 
 
+@pytest.mark.slow
 def test_batches_do_not_change_the_counts(exact, folder, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(
         "spineflow.tasks.topdown.release.tabulations.input_tables.PERSONS_PER_BATCH", 300
@@ -170,6 +173,7 @@ def test_contradicting_tables_and_missing_blocks_are_refused(folder, tmp_path: P
         published_blocks(type(release)(release.header[no_blocks], release.counts[no_blocks]))
 
 
+@pytest.mark.slow
 def test_command_writes_tables_that_are_accepted(shared: Path, tmp_path: Path, capsys) -> None:
     assert main(["from-pl94171", str(shared / "data" / SAMPLE), str(tmp_path / "input")]) == 0
     settings = tmp_path / "input" / "settings.toml"

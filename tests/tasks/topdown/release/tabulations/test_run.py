@@ -98,6 +98,7 @@ def counted_from_microdata(estimated, folder: Path) -> dict[str, bytes]:
     return contents(folder)
 
 
+@pytest.mark.slow
 def test_tables_are_those_of_the_microdata(estimated, run: RunDirectory, tmp_path: Path) -> None:
     write_release_tables(run, estimated[1])
     written = contents(run.unchecked_release)
@@ -105,6 +106,7 @@ def test_tables_are_those_of_the_microdata(estimated, run: RunDirectory, tmp_pat
     assert written == counted_from_microdata(estimated, tmp_path / "counted")
 
 
+@pytest.mark.slow
 def test_pieces_give_the_files_of_the_whole(
     estimated, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +128,7 @@ def test_pieces_give_the_files_of_the_whole(
     assert written_tables(run, settings, "block tables") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_per_batch", [7, 1 << 14])
 def test_stretches_of_blocks_give_the_tables_of_the_whole(
     estimated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_batch: int
