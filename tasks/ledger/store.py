@@ -17,14 +17,14 @@ they are opened, in one transaction; newer ones are refused.
 from __future__ import annotations
 
 import fcntl
-import hmac
 import os
 import secrets
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from spineflow.tasks.ledger.key import (
@@ -187,10 +187,16 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
             else f"the ledger {ledger.path} is missing; make it with 'spineflow ledger init "
             f"--ledger {ledger.path}', or restore it if it was used before"
         )
-    with reading(ledger) as connection:
+    with _connected(ledger) as connection:
         if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
             raise Damaged("the file fails its integrity check")
-    return ledger
+        layout = _layout(connection)
+        with closing(sqlite3.connect(":memory:")) as like_new:
+            like_new.executescript("".join(_LAYOUTS[:layout]))
+            if _schema(connection) != _schema(like_new):
+                raise Damaged(f"its tables are not those of layout {layout}")
+    with reading(ledger):
+        return ledger
 
 
 @contextmanager
@@ -244,11 +250,16 @@ def _connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
             f"{ledger.path.as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
         )
         connection.row_factory = sqlite3.Row
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         connection.execute("PRAGMA synchronous = EXTRA")
         yield connection
     except Damaged as error:
         raise BudgetRefused(
             f"the ledger {ledger.path} cannot be used ({error}); {_RESTORE}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise BudgetRefused(
+            f"the ledger {ledger.path} cannot be used (its schema is no text); {_RESTORE}"
         ) from error
     except sqlite3.Error as error:
         remedy = _remedy(error)
@@ -320,6 +331,8 @@ def _compare(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> 
     """
     _check_fingerprint(ledger, connection, key)
     row = connection.execute("SELECT sequence, state, state_before FROM ledger").fetchone()
+    if not isinstance(row["sequence"], int):
+        raise Damaged("its number of states is none")
     found = Mark(row["sequence"], row["state"])
     before = Mark(row["sequence"] - 1, row["state_before"])
     if key.mark in (found, before):
@@ -349,9 +362,21 @@ def _layout(connection: sqlite3.Connection) -> int:
     return layout
 
 
+def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
+    """What a database is made of: tables, indices, triggers, views, and the tables' columns."""
+    made = {
+        tuple(row) for row in connection.execute("SELECT type, name, tbl_name FROM sqlite_schema")
+    }
+    columns = connection.execute(
+        "SELECT tables.name, columns.* FROM sqlite_schema AS tables,"
+        " pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'"
+    )
+    return made | {tuple(row) for row in columns}
+
+
 def _check_fingerprint(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> None:
-    fingerprint = connection.execute("SELECT key_fingerprint FROM ledger").fetchone()[0]
-    if not hmac.compare_digest(fingerprint, key.fingerprint):
+    fingerprints = connection.execute("SELECT key_fingerprint FROM ledger").fetchall()
+    if [fingerprint for (fingerprint,) in fingerprints] != [key.fingerprint]:
         raise Damaged(f"its key {ledger.key_path} is that of another ledger")
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import sqlite3
 import stat
@@ -89,6 +90,7 @@ def open_at_once(barrier, path):
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_of_twelve_runs_at_once_a_cap_for_five_lets_five_pass(ledger):
     set_cap(ledger, "ri2010", Fraction(11, 10))
     arguments = [(ledger.path, f"run-{number}") for number in range(N_RUNS)]
@@ -98,12 +100,14 @@ def test_of_twelve_runs_at_once_a_cap_for_five_lets_five_pass(ledger):
     assert Fraction(summary(ledger)["datasets"]["ri2010"]["rho"]) == 1
 
 
+@pytest.mark.slow
 def test_one_run_in_twelve_processes_is_charged_once(ledger):
     codes = in_processes(charge_at_once, [(ledger.path, "run-1")] * N_RUNS)
     assert codes == [0] * N_RUNS
     assert n_charged(ledger) == 1
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_make_one_ledger(tmp_path):
     path = tmp_path / "folder" / "ledger.db"
     path.parent.mkdir()
@@ -278,10 +282,13 @@ def overwrite_middle(path):
     path.write_bytes(content)
 
 
-def contradict_itself(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE draws SET bounded_rho = '1/100'")
-    connection.close()
+def by_hand(statement):
+    def damage(path):
+        with sqlite3.connect(path) as connection:
+            connection.execute(statement)
+        connection.close()
+
+    return damage
 
 
 @pytest.mark.parametrize(
@@ -291,16 +298,52 @@ def contradict_itself(path):
         lambda path: path.write_bytes(b"not a database " * 500),
         lambda path: path.write_bytes(path.read_bytes()[:4096]),
         overwrite_middle,
-        contradict_itself,
+        by_hand("UPDATE draws SET bounded_rho = '1/100'"),
+        by_hand("UPDATE ledger SET key_fingerprint = x'00'"),
+        by_hand("UPDATE ledger SET sequence = 'many'"),
+        by_hand("DELETE FROM ledger"),
+        by_hand("ALTER TABLE draws RENAME COLUMN name TO other"),
+        by_hand("CREATE TRIGGER t AFTER INSERT ON draws BEGIN DELETE FROM draws; END"),
         lambda path: (path.unlink(), path.mkdir()),
     ],
-    ids=["empty", "garbage", "truncated", "overwritten", "contradicts itself", "folder"],
+    ids=[
+        "empty",
+        "garbage",
+        "truncated",
+        "overwritten",
+        "contradicts itself",
+        "bytes for text",
+        "text for a number",
+        "without its row",
+        "renamed column",
+        "with a trigger",
+        "folder",
+    ],
 )
 def test_a_damaged_ledger_is_refused(ledger, damage):
     charge_run(ledger)
     damage(ledger.path)
     with pytest.raises(BudgetRefused, match=r"ledger\.db cannot be used .*restore it"):
         charge_run(open_ledger(ledger.path), "run-2")
+
+
+def test_whatever_is_overwritten_ends_in_a_sentence_or_a_charge(ledger):
+    charge_run(ledger)
+    content, key = ledger.path.read_bytes(), ledger.key_path.read_bytes()
+    refused = 0
+    for seed in range(100):
+        generator = random.Random(seed)
+        damaged = bytearray(content)
+        start = generator.randrange(len(content))
+        stretch = damaged[start : start + generator.choice([1, 4, 50, 1000])]
+        damaged[start : start + len(stretch)] = generator.randbytes(len(stretch))
+        ledger.path.write_bytes(damaged)
+        ledger.key_path.write_bytes(key)
+        try:
+            charge_run(open_ledger(ledger.path), "run-2")
+        except BudgetRefused:
+            refused += 1
+    assert 0 < refused < 100
 
 
 def without_rights(path, folder_mode, ledger_mode):
