@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import TypeVar
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import replacing, sha256_of_file
 
+Digest = TypeVar("Digest", str, str | None)
 State = tuple[int, ...]
 """What tells that a file stands unchanged; no program can set the time at which its inode last
 changed."""
@@ -43,8 +45,7 @@ def conditions_of(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a public file; kept in memory while the file stands unchanged."""
-    status = path.stat()
-    state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    state = _state_of(path)
     before, digest = _known.get(path, ((), ""))
     if before != state:
         digest = sha256_of_file(path)
@@ -56,8 +57,24 @@ def digests_of(paths: Iterable[Path]) -> list[str]:
     """The same of many files, as many at a time as there are processors."""
     for thread in _ahead:
         thread.join()
+    return _of_each(digest_of, list(paths))
+
+
+def _of_each(digest: Callable[[Path], Digest], paths: Sequence[Path]) -> list[Digest]:
+    """The digests of files, by threads if there are several to be hashed."""
+    if sum(not _is_known(path) for path in paths) < 2:
+        return list(map(digest, paths))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(digest_of, paths))
+        return list(threads.map(digest, paths))
+
+
+def _is_known(path: Path) -> bool:
+    return path in _known and path.exists() and _known[path][0] == _state_of(path)
+
+
+def _state_of(path: Path) -> State:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def hash_ahead(run: RunDirectory) -> None:
@@ -106,19 +123,18 @@ def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = Non
     """
     charged = _charged(run) if conditions is None else conditions
     paths = [run.root / name for name in charged]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        found = threads.map(_digest_if_there, paths)
-        for path, digest, wanted in zip(paths, found, charged.values(), strict=True):
-            if digest is None:
-                raise InputRefused(
-                    f"{path} is missing, and the run was charged with it; put it back, or start a "
-                    "new run."
-                )
-            if digest != wanted:
-                raise InputRefused(
-                    f"{path} has been edited since the run was charged; put it back, or start a "
-                    "new run."
-                )
+    found = _of_each(_digest_if_there, paths)
+    for path, digest, wanted in zip(paths, found, charged.values(), strict=True):
+        if digest is None:
+            raise InputRefused(
+                f"{path} is missing, and the run was charged with it; put it back, or start a "
+                "new run."
+            )
+        if digest != wanted:
+            raise InputRefused(
+                f"{path} has been edited since the run was charged; put it back, or start a "
+                "new run."
+            )
 
 
 def is_left_out(spines: Path, name: str) -> bool:

@@ -17,6 +17,8 @@ from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 
+from tests.flows.in_process import stages_in_process
+
 pytestmark = pytest.mark.slow
 
 
@@ -36,9 +38,10 @@ def run_settings(file: Path, folder: Path) -> RunDirectory:
 
 
 @pytest.fixture(scope="module")
-def finished(prefect_server, tmp_path_factory) -> RunDirectory:
+def finished(tmp_path_factory) -> RunDirectory:
     folder = tmp_path_factory.mktemp("groups")
-    return run_settings(generated(folder), folder / "run")
+    with stages_in_process(judged_twice=False):
+        return run_settings(generated(folder), folder / "run")
 
 
 def test_release_is_whole_consistent_and_charged(finished: RunDirectory) -> None:
@@ -81,6 +84,7 @@ def test_public_files_hold_no_errors_of_confidential_input(finished: RunDirector
     assert (finished.confidential / "accuracy.parquet").exists()
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_second_run_reuses_what_is_there(finished: RunDirectory) -> None:
     before = {
         path: path.stat().st_mtime_ns
@@ -91,6 +95,7 @@ def test_a_second_run_reuses_what_is_there(finished: RunDirectory) -> None:
     assert all(path.stat().st_mtime_ns == seen for path, seen in before.items())
 
 
+@pytest.mark.usefixtures("in_process")
 def test_after_the_last_measurement_nothing_confidential_is_read(
     finished: RunDirectory, tmp_path: Path
 ) -> None:
@@ -227,11 +232,6 @@ def kill_and_resume(spineflow, folder: Path, moment: str, **environment: str) ->
     assert len(spent["products"]["group-sizes"]["draws"]) == 1
 
 
-def test_a_run_killed_while_it_measures_resumes(spineflow, real_server, tmp_path: Path) -> None:
-    moment = "measurements/groups/state/dpqueries/00000.parquet"
-    kill_and_resume(spineflow, tmp_path, moment, **real_server.environment)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize(
     "moment",
@@ -240,6 +240,7 @@ def test_a_run_killed_while_it_measures_resumes(spineflow, real_server, tmp_path
         "hierarchy/regions.parquet",
         "hierarchy/plan.json",
         "measurements/groups/nation/dpqueries/00000.parquet",
+        "measurements/groups/state/dpqueries/00000.parquet",
         "estimates/groups/nation/00000.parquet",
         "estimates/groups/county/00000.parquet",
         "release-unchecked/group_totals.csv",

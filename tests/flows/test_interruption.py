@@ -201,6 +201,7 @@ def measured_copy(uninterrupted: Path, folder: Path) -> RunDirectory:
     return run
 
 
+@pytest.mark.soak
 def test_killed_with_its_server_during_estimation(
     spineflow, new_spineflow, real_server, settings_text, tmp_path
 ) -> None:

@@ -41,7 +41,7 @@ def is_unmeasured(directory: RunDirectory) -> bool:
     return not list(directory.root.rglob("dpqueries/*")) and not directory.release.exists()
 
 
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("in_process")
 def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
     assert run(settings, "first")[0] == 0
     ledger = open_ledger(settings.parent / "ledger.db", must_exist=True)

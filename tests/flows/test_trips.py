@@ -59,7 +59,7 @@ def measured(run: RunDirectory) -> dict[str, tuple[int, bytes]]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.usefixtures("in_process")
 def test_release_depends_on_measurements_alone(country: Path, tmp_path: Path, capsys) -> None:
     """What follows from measurements is made again without the confidential folder."""
     run = RunDirectory(tmp_path / "run")
@@ -126,13 +126,6 @@ def kill_and_resume(spineflow, country: Path, folder: Path, moment, **environmen
     spent = summary(ledger)["datasets"]["generated-country"]
     assert len(spent["products"]["trips"]["draws"]) == 1
     assert not [path for path in run.root.rglob("*") if path.suffix in (".part", ".unpublished")]
-
-
-@pytest.mark.slow
-def test_killed_between_publication_and_ledger(
-    spineflow, real_server, country: Path, tmp_path: Path
-) -> None:
-    kill_and_resume(spineflow, country, tmp_path, MOMENTS[4], **real_server.environment)
 
 
 @pytest.mark.soak

@@ -28,6 +28,8 @@ LARGEST_ERRORS = {
 FALSE_DISCOVERIES = {"0.1": 97.8, "1": 83.8, "10": 63.8}
 DELTA = Fraction(1, 10**8)
 
+pytestmark = pytest.mark.soak
+
 
 def settings_of(shared: Path, data: str, rho: Fraction, **mechanism: str) -> TripsSettings:
     files = shared / "data" / "trips"
@@ -64,7 +66,6 @@ def data(request: pytest.FixtureRequest, shared: Path) -> tuple[str, TrueTree]:
     return request.param, TrueTree(check.shape.tree, check.leaves)
 
 
-@pytest.mark.slow
 def test_largest_errors_are_the_published_ones(data, shared: Path) -> None:
     name, truth = data
     rho = rho_from_epsilon_simple(Fraction(1), DELTA)
@@ -77,7 +78,6 @@ def test_largest_errors_are_the_published_ones(data, shared: Path) -> None:
     assert whole[0] == half[0] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", FALSE_DISCOVERIES)
 def test_false_discoveries_are_the_published_ones(data, shared: Path, epsilon: str) -> None:
     name, truth = data
@@ -92,7 +92,6 @@ def test_false_discoveries_are_the_published_ones(data, shared: Path, epsilon: s
     assert whole <= FALSE_DISCOVERIES[epsilon] + 1
 
 
-@pytest.mark.slow
 def test_combining_all_levels_helps_at_most_of_them(data, shared: Path) -> None:
     name, truth = data
     rho = rho_from_epsilon_simple(Fraction(1), DELTA)
