@@ -81,15 +81,21 @@ parts.PARTED_BYTES, pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES = 0, 16, 2
 if hasattr(flow, "universes_in_pieces"):
     flow.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.opened, flow.show_outcome = opened, failing_flow
-failing, rounds = {None}, 0
-while failing:
-    failing, rounds = set(), rounds + 1
-    outcome = ended(*run)
-    outcomes.update({step.__name__: outcome for step in failing})
-    unfailed -= failing
-outcomes["flow"] = outcome
+failing, rounds = set(), 0
+
+def outcome_of_last_round():
+    global rounds, unfailed
+    while True:
+        failing.clear()
+        outcome, rounds = ended(*run), rounds + 1
+        outcomes.update({step.__name__: outcome for step in failing})
+        unfailed -= failing
+        if not failing:
+            return outcome
+
+outcomes["flow"] = outcome_of_last_round()
 flow.show_outcome = show_outcome
-outcomes["nothing"] = ended(*run)
+outcomes["nothing"] = outcome_of_last_round()
 print(json.dumps([rounds, outcomes]))
 """
 """Runs a product again and again; in each round all steps fail that come to be called and have not
@@ -251,7 +257,8 @@ def test_no_planted_value_is_found(spineflow, real_server, tmp_path: Path, produ
     assert {name for name, ended in outcomes.items() if ended != "raised"} == {"nothing"} | unused
     assert outcomes["nothing"] == 0
 
-    assert errors.count("failed with ValueError") >= rounds
+    # In one round the flow itself fails, and nothing in the last.
+    assert errors.count("failed with ValueError") >= rounds - 2
     kept = [path.read_text() for path in (root / "confidential" / "errors").iterdir()]
     assert sum(QUOTED in text for text in kept) >= len(outcomes) - 3
     assert leaks_below(tmp_path / "broken")
