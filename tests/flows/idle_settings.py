@@ -74,12 +74,20 @@ class Search:
                 if tree != base and not (is_said and get(base, key) is ABSENT):
                     yield key, value, tree
 
-    def effect(self, tree: Tree, folder: Path) -> str | None:
-        """A digest of what a run of some settings makes; None if they are refused."""
+    def effect(self, tree: Tree, folder: Path, known: dict[str, str]) -> str | None:
+        """A digest of what a run of some settings makes; None if they are refused.
+
+        A toggle beside one base is often another one beside a second: what is `known` of the same
+        settings is not made again.
+        """
         file = folder / "settings.toml"
         file.write_text(tomli_w.dumps(tree))
         try:
-            return self.made_of(folder, self.product.load(file))
+            settings = self.product.load(file)
+            said = dump_settings(settings)
+            if said not in known:
+                known[said] = self.made_of(folder, settings)
+            return known[said]
         except InputRefused:
             return None
 
@@ -195,11 +203,12 @@ def refuse_idle(
 def idle(search: Search, bases: Mapping[str, Tree], folder: Path) -> tuple[list[str], set[str]]:
     """Toggles that do nothing and are not refused, and the settings that did something."""
     found, effective = [], set()
+    known: dict[str, str] = {}
     for name, base in bases.items():
-        first = search.effect(base, folder)
+        first = search.effect(base, folder, known)
         assert first is not None, f"the base {name!r} is refused"
         for key, value, tree in search.changed(base):
-            effect = search.effect(tree, folder)
+            effect = search.effect(tree, folder, known)
             if effect not in (None, first):
                 effective.add(key)
             if effect == first and key not in search.by_data:
