@@ -1,11 +1,13 @@
 """Prefect flows: they wire tasks and pick the runner, nothing else.
 
 Importing this package sets defaults in the environment that must stand before Prefect and NumPy
-are loaded; what the user has set wins.
+are loaded, and how memory is kept; what the user has set wins.
 """
 
+import ctypes
 import os
 import time
+from contextlib import suppress
 
 STARTED = time.monotonic()
 """When this package was imported, which is a command's first act."""
@@ -21,5 +23,14 @@ for _name, _value in {
     # Solves run side by side in workers; one thread each keeps them from competing.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+    # What Arrow's own allocator keeps is lost to pandas and NumPy.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
 }.items():
     os.environ.setdefault(_name, _value)
+
+_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
+# By default every thread has an arena of its own and keeps what it frees; elsewhere than in glibc
+# there are none.
+if "MALLOC_ARENA_MAX" not in os.environ:
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
