@@ -363,15 +363,16 @@ def _layout(connection: sqlite3.Connection) -> int:
 
 
 def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
-    """What a database is made of: tables, indices, triggers, views, and the tables' columns."""
-    made = {
-        tuple(row) for row in connection.execute("SELECT type, name, tbl_name FROM sqlite_schema")
-    }
-    columns = connection.execute(
-        "SELECT tables.name, columns.* FROM sqlite_schema AS tables,"
-        " pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'"
+    """What a database is made of: tables, indices, triggers, views, and the tables' columns.
+
+    What `ANALYZE` keeps of its own is left out.
+    """
+    made = "SELECT type, name, tbl_name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%'"
+    columns = (
+        f"SELECT made.name, columns.* FROM ({made}) AS made,"
+        " pragma_table_info(made.name) AS columns WHERE made.type = 'table'"
     )
-    return made | {tuple(row) for row in columns}
+    return {tuple(row) for query in (made, columns) for row in connection.execute(query)}
 
 
 def _check_fingerprint(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> None:

@@ -69,7 +69,9 @@ def _of_each(digest: Callable[[Path], Digest], paths: Sequence[Path]) -> list[Di
 
 
 def _is_known(path: Path) -> bool:
-    return path in _known and path.exists() and _known[path][0] == _state_of(path)
+    with suppress(FileNotFoundError):
+        return path in _known and _known[path][0] == _state_of(path)
+    return False
 
 
 def _state_of(path: Path) -> State:

@@ -327,6 +327,13 @@ def test_a_damaged_ledger_is_refused(ledger, damage):
         charge_run(open_ledger(ledger.path), "run-2")
 
 
+def test_a_ledger_that_was_analyzed_is_whole(ledger):
+    charge_run(ledger)
+    by_hand("ANALYZE")(ledger.path)
+    charge_run(open_ledger(ledger.path), "run-2")
+    assert n_charged(ledger) == 2
+
+
 def test_whatever_is_overwritten_ends_in_a_sentence_or_a_charge(ledger):
     charge_run(ledger)
     content, key = ledger.path.read_bytes(), ledger.key_path.read_bytes()
