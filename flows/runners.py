@@ -19,7 +19,8 @@ import httpx
 from prefect.context import SyncClientContext, refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
-from spineflow.tasks.runs.conditions import State, know_digests, known_digests
+from spineflow.tasks.runs.conditions import know_digests, known_digests
+from spineflow.tasks.runs.files import FileState
 from spineflow.tasks.runs.settings import RunnerSettings
 
 
@@ -70,7 +71,7 @@ class _Processes(ProcessPoolTaskRunner):
 def begin_worker(
     environment: Mapping[str, str],
     module: str,
-    digests: Mapping[Path, tuple[State, str]],
+    digests: Mapping[Path, tuple[FileState, str]],
 ) -> None:
     """Prepare this worker process: Prefect's settings, a client of its server, memory, flow, end.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 from spineflow.geography.texts import TextIndex
-from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.files import FileState, replacing, state_of_file
 from spineflow.tasks.tables.mapped import GrowingArray
 
 ROWS_PER_GROUP = 1 << 16
@@ -266,12 +266,11 @@ class _Footer:
 
 def _footer_of(path: Path) -> _Footer:
     """Kept in memory while the file stands unchanged: shards ask for it by the thousand."""
-    status = path.stat()
-    return _read_footer(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+    return _read_footer(path, state_of_file(path))
 
 
 @lru_cache(maxsize=4)
-def _read_footer(path: Path, _changed: tuple[int, ...]) -> _Footer:
+def _read_footer(path: Path, _state: FileState) -> _Footer:
     metadata = pq.read_metadata(path)
     row_groups = []
     for number in range(metadata.num_row_groups):

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from spineflow.tasks.runs.files import FileState, state_of_file
 
 DIGITS_BELOW_COUNTY = 11
 
@@ -140,13 +141,11 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
 
 def file_digest(path: Path, key: bytes) -> str:
     """Keyed digest of a file's bytes; kept in memory while the file stands unchanged."""
-    status = path.stat()
-    changed = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return _file_digest(path, key, changed)
+    return _file_digest(path, key, state_of_file(path))
 
 
 @lru_cache(maxsize=64)
-def _file_digest(path: Path, key: bytes, _changed: tuple[int, ...]) -> str:
+def _file_digest(path: Path, key: bytes, _state: FileState) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest()
 

@@ -22,14 +22,10 @@ from typing import TypeVar
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing, sha256_of_file
+from spineflow.tasks.runs.files import FileState, replacing, sha256_of_file, state_of_file
 
 Digest = TypeVar("Digest", str, str | None)
-State = tuple[int, ...]
-"""What tells that a file stands unchanged; no program can set the time at which its inode last
-changed."""
-
-_known: dict[Path, tuple[State, str]] = {}
+_known: dict[Path, tuple[FileState, str]] = {}
 """Digests of files, and the states that they had."""
 _ahead: list[Thread] = []
 """What hashes files whose digests will be asked for."""
@@ -45,7 +41,7 @@ def conditions_of(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a public file; kept in memory while the file stands unchanged."""
-    state = _state_of(path)
+    state = state_of_file(path)
     before, digest = _known.get(path, ((), ""))
     if before != state:
         digest = sha256_of_file(path)
@@ -70,13 +66,8 @@ def _of_each(digest: Callable[[Path], Digest], paths: Sequence[Path]) -> list[Di
 
 def _is_known(path: Path) -> bool:
     with suppress(FileNotFoundError):
-        return path in _known and _known[path][0] == _state_of(path)
+        return path in _known and _known[path][0] == state_of_file(path)
     return False
-
-
-def _state_of(path: Path) -> State:
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def hash_ahead(run: RunDirectory) -> None:
@@ -94,12 +85,12 @@ def hash_ahead(run: RunDirectory) -> None:
         thread.start()
 
 
-def known_digests() -> dict[Path, tuple[State, str]]:
+def known_digests() -> dict[Path, tuple[FileState, str]]:
     """What this process knows, for another one of the same run; see `know_digests`."""
     return dict(_known)
 
 
-def know_digests(known: Mapping[Path, tuple[State, str]]) -> None:
+def know_digests(known: Mapping[Path, tuple[FileState, str]]) -> None:
     """Take the word of the process that has started this one."""
     _known.update(known)
 

@@ -19,6 +19,18 @@ STAMP_KEY = "spineflow"
 TEMPORARY_SUFFIX = ".part"
 """Ending of the names under which files are written before they are published."""
 
+FileState = tuple[int, ...]
+"""What tells that a file stands unchanged."""
+
+
+def state_of_file(path: Path) -> FileState:
+    """A file's inode number, size and times, as it is now.
+
+    No program can set the time at which an inode last changed, so no file can be altered unseen.
+    """
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:

@@ -13,19 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from spineflow.tasks.runs.directory import RunDirectory, code_version
-from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.files import replacing, state_of_file
 
 
 def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
-    """Digest of what tells whether files of a run have changed: sizes, times and inode numbers.
-
-    No program can set the time at which an inode last changed, so no file can be altered unseen.
-    """
+    """Digest of what tells whether files of a run have changed; see `state_of_file`."""
     digest = hashlib.sha256(code_version().encode())
     for path in sorted(files):
-        status = path.stat()
-        told = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-        digest.update(f"{path.relative_to(run.root)} {told}\n".encode())
+        digest.update(f"{path.relative_to(run.root)} {state_of_file(path)}\n".encode())
     return digest.hexdigest()
 
 
