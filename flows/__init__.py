@@ -9,6 +9,9 @@ import os
 import time
 from contextlib import suppress
 
+if __name__ != "spineflow.flows":  # A second copy would have classes of its own.
+    raise ImportError("import spineflow.flows; flows is not its name")
+
 STARTED = time.monotonic()
 """When this package was imported, which is a command's first act."""
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
 
-from spineflow.flows.registry import DEMOS, MODULES, REPLICATED
+from .registry import DEMOS, MODULES, REPLICATED
 
 EPILOG = """\
 flows: topdown, microdata and redistricting tables; estimate, the same from published noisy

@@ -8,14 +8,14 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from spineflow.flows.running import Product
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.reports import write_page
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.topdown.design.forecast import forecast_document, forecasts, simulated
-from spineflow.tasks.topdown.ingest.ingest import addresses_of
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
+from ..tasks.runs.errors import InputRefused
+from ..tasks.runs.reports import write_page
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.topdown.design.forecast import forecast_document, forecasts, simulated
+from ..tasks.topdown.ingest.ingest import addresses_of
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.workload.privacy_curve import privacy_curve
+from .running import Product
 
 
 def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -> None:

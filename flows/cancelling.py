@@ -19,8 +19,9 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import PrefectException
 from prefect.states import Cancelled
-from spineflow.flows.servers import is_embedded
-from spineflow.tasks.runs.errors import SpineflowError
+
+from ..tasks.runs.errors import SpineflowError
+from .servers import is_embedded
 
 SECONDS_BETWEEN_LOOKS = 2.0
 """How often the server is asked."""

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from spineflow.flows.arguments import parser
-from spineflow.flows.registry import product
-from spineflow.flows.simulation import simulate
-from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+from ..tasks.runs.errors import InputRefused, SpineflowError
+from .arguments import parser
+from .registry import product
+from .simulation import simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +50,7 @@ def _quieten(level: str) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from spineflow.flows.demo import DEMO_CAP, DEMO_COUNTRY, GENERATED, write_demo
+    from .demo import DEMO_CAP, DEMO_COUNTRY, GENERATED, write_demo
 
     if options.country and options.flow != "topdown":
         raise InputRefused(
@@ -69,32 +69,32 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _from_pl94171(options: argparse.Namespace) -> int:
-    from spineflow.flows.published import write_published_input
+    from .published import write_published_input
 
     write_published_input(Path(options.release), Path(options.directory))
     return 0
 
 
 def _run(options: argparse.Namespace) -> int:
-    from spineflow.flows.servers import server_for_runs
+    from .servers import server_for_runs
 
     with server_for_runs() as server:
         # It comes up while the flow is imported.
         server.begin()
         asked = product(options.flow)
         settings = asked.load(options.settings, options.overrides)
-        from spineflow.flows.foreground import run_and_report
-        from spineflow.flows.running import default_run_directory
+        from .foreground import run_and_report
+        from .running import default_run_directory
 
         folder = options.run_dir or default_run_directory(settings, options.settings)
         return run_and_report(asked, settings, folder, server)
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from spineflow.flows.foreground import existing_run, run_and_report
-    from spineflow.flows.running import refuse_missing_runner
-    from spineflow.flows.servers import server_for_runs
-    from spineflow.tasks.runs.settings_files import with_runner_overrides
+    from ..tasks.runs.settings_files import with_runner_overrides
+    from .foreground import existing_run, run_and_report
+    from .running import refuse_missing_runner
+    from .servers import server_for_runs
 
     run, asked, frozen = existing_run(options.run_directory)
     settings = with_runner_overrides(frozen, options.overrides)
@@ -104,8 +104,8 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from spineflow.flows.foreground import existing_run
-    from spineflow.flows.reports import write_comparison, write_expected_errors, write_report
+    from .foreground import existing_run
+    from .reports import write_comparison, write_expected_errors, write_report
 
     existing = [existing_run(folder) for folder in options.run_directories]
     for run, asked, settings in existing if options.expected else ():
@@ -118,7 +118,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _replicates(options: argparse.Namespace) -> int:
-    from spineflow.flows.replicates import write_replicates
+    from .replicates import write_replicates
 
     asked = product(options.flow)
     settings = asked.load(options.settings, options.overrides)
@@ -128,10 +128,10 @@ def _replicates(options: argparse.Namespace) -> int:
 
 
 def _intervals(options: argparse.Namespace) -> int:
-    from spineflow.flows.foreground import existing_run
-    from spineflow.tasks.runs.conditions import refuse_altered
-    from spineflow.tasks.topdown.intervals.report import write_run_intervals
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from ..tasks.runs.conditions import refuse_altered
+    from ..tasks.topdown.intervals.report import write_run_intervals
+    from ..tasks.topdown.settings import TopdownSettings
+    from .foreground import existing_run
 
     run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):
@@ -155,10 +155,10 @@ def _intervals(options: argparse.Namespace) -> int:
 
 
 def _measurements(options: argparse.Namespace) -> int:
-    from spineflow.flows.foreground import existing_run
-    from spineflow.tasks.runs.conditions import refuse_altered
-    from spineflow.tasks.topdown.published.export import export_measurements
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from ..tasks.runs.conditions import refuse_altered
+    from ..tasks.topdown.published.export import export_measurements
+    from ..tasks.topdown.settings import TopdownSettings
+    from .foreground import existing_run
 
     run, _, settings = existing_run(options.run_directory)
     if not isinstance(settings, TopdownSettings):
@@ -178,7 +178,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _budget(options: argparse.Namespace) -> int:
-    from spineflow.flows.budgets import show_budget
+    from .budgets import show_budget
 
     asked = product(options.flow)
     show_budget(asked, asked.load(options.settings, options.overrides), options)
@@ -186,7 +186,7 @@ def _budget(options: argparse.Namespace) -> int:
 
 
 def _design(options: argparse.Namespace) -> int:
-    from spineflow.flows.designs import write_design
+    from .designs import write_design
 
     out = None if options.out is None else Path(options.out)
     write_design(options.flow, Path(options.settings), options.overrides, out, as_json=options.json)
@@ -194,10 +194,10 @@ def _design(options: argparse.Namespace) -> int:
 
 
 def _ledger(options: argparse.Namespace) -> int:
-    from spineflow.flows.console import print_ledger
-    from spineflow.flows.ledger import init_ledger, move_run, set_caps
-    from spineflow.tasks.ledger.store import open_ledger
-    from spineflow.tasks.ledger.summary import summary
+    from ..tasks.ledger.store import open_ledger
+    from ..tasks.ledger.summary import summary
+    from .console import print_ledger
+    from .ledger import init_ledger, move_run, set_caps
 
     if options.action == "move":
         if options.name is None:
@@ -221,14 +221,14 @@ def _ledger(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from spineflow.flows.deployments import serve
+    from .deployments import serve
 
     serve(options.flows)
     return 0
 
 
 def _deploy(options: argparse.Namespace) -> int:
-    from spineflow.flows.deployments import deploy
+    from .deployments import deploy
 
     for name in deploy(options.flows, options.pool):
         print(f"registered {name}")
@@ -237,14 +237,14 @@ def _deploy(options: argparse.Namespace) -> int:
 
 
 def _compile(options: argparse.Namespace) -> int:
-    from spineflow.flows.kernels import announce_and_compile
+    from .kernels import announce_and_compile
 
     announce_and_compile(options.processes)
     return 0
 
 
 def _completion(options: argparse.Namespace) -> int:
-    from spineflow.flows.completion import completion_script
+    from .completion import completion_script
 
     print(completion_script(parser(COMMANDS), options.shell))
     return 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 import shtab
-from spineflow.flows.registry import MODULES
+
+from .registry import MODULES
 
 FOLDERS = ("RUN_DIR", "D", "FOLDER", "DIRECTORY", "DIR")
 FILES = ("SETTINGS.toml", "FILE")

@@ -23,13 +23,14 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
-from spineflow.tasks.certificates.statement import Statement, in_words
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.publication import marker_address
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.tables.findings import Finding
-from spineflow.validation.outcome import Outcome
+
+from ..tasks.certificates.statement import Statement, in_words
+from ..tasks.pages.numbers import shown_delta, shown_epsilon
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.publication import marker_address
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.tables.findings import Finding
+from ..validation.outcome import Outcome
 
 WIDTH_WHEN_PIPED = 160
 
@@ -44,8 +45,8 @@ def page() -> Console:
 def shown_progress(is_compiling: bool) -> Iterator[None]:
     """A line per stage on a terminal, and one on kernels; nothing when standard error is piped."""
     # Prefect is slow to import, and only runs need it.
-    from spineflow.flows.kernels import ANNOUNCEMENT
-    from spineflow.flows.progress import listening, sentence_of_rest
+    from .kernels import ANNOUNCEMENT
+    from .progress import listening, sentence_of_rest
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -130,8 +131,8 @@ class CheckedInput(Protocol):
 def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:
     """The last lines of a command that ran a flow: its address, its wall time, what comes next."""
     # Prefect is slow to import, and only runs need it.
-    from spineflow.flows.progress import run_id
-    from spineflow.flows.servers import address_of, is_embedded
+    from .progress import run_id
+    from .servers import address_of, is_embedded
 
     flow_run = run_id(str(run.root))
     if flow_run is not None:

@@ -10,16 +10,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from spineflow.tasks.detailed_groups.ingest.generate import (
+from ..tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
 )
-from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
-from spineflow.tasks.trips.ingest.generate import CountrySize
-from spineflow.tasks.trips.ingest.generate import generate_country as generate_commuters
+from ..tasks.detailed_groups.workload.parameters import read_specification
+from ..tasks.group_sizes.ingest.generate import census_like, write_dataset
+from ..tasks.topdown.ingest.generate import generate_county
+from ..tasks.topdown.ingest.generate_country import generate_country
+from ..tasks.trips.ingest.generate import CountrySize
+from ..tasks.trips.ingest.generate import generate_country as generate_commuters
 
 COUNTRY = Path(__file__).parent / "demos" / "country.toml"
 """Settings of the generated country, whose census they declare."""
@@ -110,12 +110,12 @@ def _tune(folder: Path, seed: int) -> None:
 
 def _estimate(folder: Path, seed: int) -> None:
     """The county is measured under a ledger that goes with it: published is what is exported."""
-    from spineflow.flows import topdown
-    from spineflow.flows.ledger import init_ledger
-    from spineflow.flows.order import Aside, run_in_process
-    from spineflow.flows.running import prepare
-    from spineflow.tasks.topdown.published.export import export_measurements
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from ..tasks.topdown.published.export import export_measurements
+    from ..tasks.topdown.settings import TopdownSettings
+    from . import topdown
+    from .ledger import init_ledger
+    from .order import Aside, run_in_process
+    from .running import prepare
 
     with TemporaryDirectory(dir=folder) as own:
         office = Path(own)

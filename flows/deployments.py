@@ -14,9 +14,10 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_API_URL
-from spineflow.flows.registry import MODULES, TITLES, product
-from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-from spineflow.tasks.runs.spelling import did_you_mean
+
+from ..tasks.runs.errors import InputRefused, SpineflowError
+from ..tasks.runs.spelling import did_you_mean
+from .registry import MODULES, TITLES, product
 
 TAG = "spineflow"
 """Every deployment of ours bears it, beside those that people give it."""

@@ -13,28 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from spineflow.flows import topdown
-from spineflow.flows.console import page
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import DesignForm
-from spineflow.flows.order import Order, call, submitted
-from spineflow.flows.results import show_result
-from spineflow.flows.running import (
-    Product,
-    entered,
-    stages_run_name,
-    tracker_of,
-)
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.design.comparison import ALLOCATIONS, TIDY, write_report
-from spineflow.tasks.topdown.design.settings import ComparisonSettings
-from spineflow.tasks.topdown.design.steps import (
+
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.topdown.design.comparison import ALLOCATIONS, TIDY, write_report
+from ..tasks.topdown.design.settings import ComparisonSettings
+from ..tasks.topdown.design.steps import (
     design_budgets,
     lay_out_allocation,
     read_public_input,
     release_allocation,
     release_comparison,
     report_comparison,
+)
+from . import topdown
+from .console import page
+from .entry import settings_flow
+from .form import DesignForm
+from .order import Order, call, submitted
+from .results import show_result
+from .running import (
+    Product,
+    entered,
+    stages_run_name,
+    tracker_of,
 )
 
 design = settings_flow(

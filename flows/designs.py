@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from spineflow.flows.console import page
-from spineflow.flows.running import PRESETS
-from spineflow.tasks.group_sizes.design import design as group_sizes
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.solvers.level_design import DesignedLevels
-from spineflow.tasks.topdown.design.design import Design, design_universe, settings_text
-from spineflow.tasks.topdown.design.settings import DesignSettings
-from spineflow.tasks.topdown.ingest.ingest import addresses_of
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import check_spine_settings
-from spineflow.tasks.trips.design import design as trips
+
+from ..tasks.group_sizes.design import design as group_sizes
+from ..tasks.runs.files import replacing
+from ..tasks.runs.settings_files import dump_settings, load_settings
+from ..tasks.solvers.level_design import DesignedLevels
+from ..tasks.topdown.design.design import Design, design_universe, settings_text
+from ..tasks.topdown.design.settings import DesignSettings
+from ..tasks.topdown.ingest.ingest import addresses_of
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.build import check_spine_settings
+from ..tasks.trips.design import design as trips
+from .console import page
+from .running import PRESETS
 
 OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, Any]]]] = {
     "group-sizes": (group_sizes.GroupSizesDesignSettings, group_sizes.designed),

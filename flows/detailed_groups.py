@@ -19,68 +19,69 @@ from pathlib import Path
 from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
-from spineflow.flows.console import page, print_finished, print_notes, print_rules
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import DetailedGroupsForm
-from spineflow.flows.order import Call, Order, Wave, announced, call, submitted
-from spineflow.flows.public_tables import show_notes
-from spineflow.flows.results import show_outcome, show_table
-from spineflow.flows.running import (
+
+from ..tasks.certificates.certificate import Facts
+from ..tasks.detailed_groups.checks.accuracy import read_accuracy
+from ..tasks.detailed_groups.checks.comparison import FIGURES, KEYS, compared
+from ..tasks.detailed_groups.checks.steps import check_release, release_run, report_run
+from ..tasks.detailed_groups.ingest.ingest import (
+    check_input_of,
+    parameters_of,
+    run_parameters,
+)
+from ..tasks.detailed_groups.ingest.inputs import read_blocks
+from ..tasks.detailed_groups.ingest.steps import count, ingest
+from ..tasks.detailed_groups.ingest.target_counts import (
+    target_counts,
+    write_target_counts,
+)
+from ..tasks.detailed_groups.measurement.charge import guarantee_of, has_stage_1
+from ..tasks.detailed_groups.measurement.steps import (
+    charge_ledger,
+    measure_tables,
+    measure_totals,
+)
+from ..tasks.detailed_groups.paths import measured_folder, read_shards
+from ..tasks.detailed_groups.postprocess.redundant import (
+    redundant_spending,
+    redundant_spending_of_run,
+)
+from ..tasks.detailed_groups.postprocess.run import stages_of
+from ..tasks.detailed_groups.postprocess.steps import STEPS
+from ..tasks.detailed_groups.release.budget import budget_report, costs, needed_budget
+from ..tasks.detailed_groups.release.certificate import facts_of
+from ..tasks.detailed_groups.release.noise_comparison import sentence_of
+from ..tasks.detailed_groups.release.relative_errors import populations_table
+from ..tasks.detailed_groups.release.report import write_report
+from ..tasks.detailed_groups.release.steps import write_tables
+from ..tasks.detailed_groups.settings import DetailedGroupsSettings
+from ..tasks.detailed_groups.workload.idle import refuse_idle_settings
+from ..tasks.detailed_groups.workload.mechanism import MechanismParameters
+from ..tasks.detailed_groups.workload.parameters import read_specification
+from ..tasks.detailed_groups.workload.regions import areas_of
+from ..tasks.detailed_groups.workload.wanted_margins import (
+    refuse_missed_margins,
+    shown_percent,
+)
+from ..tasks.pages.document import Table as ReportTable
+from ..tasks.pages.numbers import shown_epsilon
+from ..tasks.runs.comparison import write_comparison
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.errors import InputRefused
+from ..tasks.tables.findings import UnreadableInput
+from .console import page, print_finished, print_notes, print_rules
+from .entry import settings_flow
+from .form import DetailedGroupsForm
+from .order import Call, Order, Wave, announced, call, submitted
+from .public_tables import show_notes
+from .results import show_outcome, show_table
+from .running import (
     Errors,
     Product,
     entered,
     stages_run_name,
     tracker_of,
 )
-from spineflow.tasks.certificates.certificate import Facts
-from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy
-from spineflow.tasks.detailed_groups.checks.comparison import FIGURES, KEYS, compared
-from spineflow.tasks.detailed_groups.checks.steps import check_release, release_run, report_run
-from spineflow.tasks.detailed_groups.ingest.ingest import (
-    check_input_of,
-    parameters_of,
-    run_parameters,
-)
-from spineflow.tasks.detailed_groups.ingest.inputs import read_blocks
-from spineflow.tasks.detailed_groups.ingest.steps import count, ingest
-from spineflow.tasks.detailed_groups.ingest.target_counts import (
-    target_counts,
-    write_target_counts,
-)
-from spineflow.tasks.detailed_groups.measurement.charge import guarantee_of, has_stage_1
-from spineflow.tasks.detailed_groups.measurement.steps import (
-    charge_ledger,
-    measure_tables,
-    measure_totals,
-)
-from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
-from spineflow.tasks.detailed_groups.postprocess.redundant import (
-    redundant_spending,
-    redundant_spending_of_run,
-)
-from spineflow.tasks.detailed_groups.postprocess.run import stages_of
-from spineflow.tasks.detailed_groups.postprocess.steps import STEPS
-from spineflow.tasks.detailed_groups.release.budget import budget_report, costs, needed_budget
-from spineflow.tasks.detailed_groups.release.certificate import facts_of
-from spineflow.tasks.detailed_groups.release.noise_comparison import sentence_of
-from spineflow.tasks.detailed_groups.release.relative_errors import populations_table
-from spineflow.tasks.detailed_groups.release.report import write_report
-from spineflow.tasks.detailed_groups.release.steps import write_tables
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.idle import refuse_idle_settings
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.detailed_groups.workload.regions import areas_of
-from spineflow.tasks.detailed_groups.workload.wanted_margins import (
-    refuse_missed_margins,
-    shown_percent,
-)
-from spineflow.tasks.pages.document import Table as ReportTable
-from spineflow.tasks.pages.numbers import shown_epsilon
-from spineflow.tasks.runs.comparison import write_comparison
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.findings import UnreadableInput
 
 detailed_groups = settings_flow(
     __name__,

@@ -8,11 +8,12 @@ travel to the server.
 from __future__ import annotations
 
 import httpx
-from spineflow.flows.runners import dead_scheduler
-from spineflow.flows.servers import is_embedded
-from spineflow.tasks.runs.confinement import keep_traceback, storage_failed
-from spineflow.tasks.runs.errors import SpineflowError
-from spineflow.tasks.runs.settings import RunnerSettings
+
+from ..tasks.runs.confinement import keep_traceback, storage_failed
+from ..tasks.runs.errors import SpineflowError
+from ..tasks.runs.settings import RunnerSettings
+from .runners import dead_scheduler
+from .servers import is_embedded
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """How the texts begin of errors that Prefect raises for a server that does not answer."""

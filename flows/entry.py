@@ -7,9 +7,10 @@ from pathlib import Path
 
 from prefect import Flow
 from prefect.runtime import flow_run
-from spineflow.flows.form import SettingsForm
-from spineflow.flows.results import show_result
-from spineflow.flows.running import Product, default_run_directory, prepare, run_stages
+
+from .form import SettingsForm
+from .results import show_result
+from .running import Product, default_run_directory, prepare, run_stages
 
 
 def settings_flow(

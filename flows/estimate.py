@@ -14,42 +14,43 @@ from pathlib import Path
 
 from prefect import flow
 from pyarrow import parquet
-from spineflow.flows import topdown
-from spineflow.flows.console import print_finished
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import EstimateForm
-from spineflow.flows.order import Aside, Order, call, submitted
-from spineflow.flows.public_tables import (
-    show_budgets,
-    show_geounits,
-    show_solves,
-)
-from spineflow.flows.results import show_outcome
-from spineflow.flows.running import (
-    Product,
-    entered,
-    stages_run_name,
-    tracker_of,
-)
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.steps import report_run
-from spineflow.tasks.topdown.measurement.steps import constrain
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.published.read import check_measurements, refuse_missing_folder
-from spineflow.tasks.topdown.published.settings import EstimateSettings
-from spineflow.tasks.topdown.published.steps import (
+
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.errors import InputRefused
+from ..tasks.topdown.checks.steps import report_run
+from ..tasks.topdown.measurement.steps import constrain
+from ..tasks.topdown.paths import spine_folder
+from ..tasks.topdown.published.read import check_measurements, refuse_missing_folder
+from ..tasks.topdown.published.settings import EstimateSettings
+from ..tasks.topdown.published.steps import (
     read_geography_file,
     read_geounits,
     read_measurements,
     read_told_invariants,
 )
-from spineflow.tasks.topdown.release.report import write_report
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import check_spine_settings
-from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
-from spineflow.tasks.topdown.spine.steps import summarise_spine
-from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
+from ..tasks.topdown.release.report import write_report
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.build import check_spine_settings
+from ..tasks.topdown.spine.shards import shards_by_geolevel
+from ..tasks.topdown.spine.steps import summarise_spine
+from ..tasks.topdown.spine.summary import has_summary, write_summary
+from . import topdown
+from .console import print_finished
+from .entry import settings_flow
+from .form import EstimateForm
+from .order import Aside, Order, call, submitted
+from .public_tables import (
+    show_budgets,
+    show_geounits,
+    show_solves,
+)
+from .results import show_outcome
+from .running import (
+    Product,
+    entered,
+    stages_run_name,
+    tracker_of,
+)
 
 estimate = settings_flow(
     __name__,

@@ -6,18 +6,19 @@ import time
 from pathlib import Path
 
 import httpx
-from spineflow.flows import STARTED, running
-from spineflow.flows.console import print_closing, shown_progress
-from spineflow.flows.endings import explained
-from spineflow.flows.kernels import compile_beside
-from spineflow.flows.registry import MODULES, product
-from spineflow.flows.running import Product, is_done, prepare
-from spineflow.flows.servers import Server
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.validation.expectations import import_great_expectations
+
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.errors import InputRefused
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.settings_files import frozen_settings
+from ..validation.expectations import import_great_expectations
+from . import STARTED, running
+from .console import print_closing, shown_progress
+from .endings import explained
+from .kernels import compile_beside
+from .registry import MODULES, product
+from .running import Product, is_done, prepare
+from .servers import Server
 
 
 def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:

@@ -13,40 +13,41 @@ from pathlib import Path
 
 from prefect import flow
 from rich.table import Table
-from spineflow.flows.console import page, print_finished, print_rules
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import GroupSizesForm
-from spineflow.flows.order import Order, announced, call, submitted
-from spineflow.flows.results import show_outcome, show_table
-from spineflow.flows.running import (
+
+from ..tasks.group_sizes.checks.accuracy import read_accuracy
+from ..tasks.group_sizes.checks.comparison import FIGURES, KEYS, compared
+from ..tasks.group_sizes.checks.expected import settings_of_release
+from ..tasks.group_sizes.checks.steps import check_release, release_run, report_run
+from ..tasks.group_sizes.estimation.steps import estimate
+from ..tasks.group_sizes.ingest.files import read_plan
+from ..tasks.group_sizes.ingest.read import check_groups, costs, plan_of, public_hierarchy
+from ..tasks.group_sizes.ingest.steps import ingest
+from ..tasks.group_sizes.measurement.steps import charge_ledger, measure
+from ..tasks.group_sizes.release.certificate import facts_of
+from ..tasks.group_sizes.release.noise import noise_table
+from ..tasks.group_sizes.release.report import (
+    NEIGHBORS,
+    loss_text,
+    sizes_text,
+    write_report,
+)
+from ..tasks.group_sizes.release.steps import tabulate
+from ..tasks.group_sizes.settings import GroupSizesSettings
+from ..tasks.group_sizes.workload.costs import budget_report, needed_budget, needed_split
+from ..tasks.runs.comparison import write_comparison
+from ..tasks.runs.directory import RunDirectory
+from .console import page, print_finished, print_rules
+from .entry import settings_flow
+from .form import GroupSizesForm
+from .order import Order, announced, call, submitted
+from .results import show_outcome, show_table
+from .running import (
     Errors,
     Product,
     entered,
     stages_run_name,
     tracker_of,
 )
-from spineflow.tasks.group_sizes.checks.accuracy import read_accuracy
-from spineflow.tasks.group_sizes.checks.comparison import FIGURES, KEYS, compared
-from spineflow.tasks.group_sizes.checks.expected import settings_of_release
-from spineflow.tasks.group_sizes.checks.steps import check_release, release_run, report_run
-from spineflow.tasks.group_sizes.estimation.steps import estimate
-from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.ingest.read import check_groups, costs, plan_of, public_hierarchy
-from spineflow.tasks.group_sizes.ingest.steps import ingest
-from spineflow.tasks.group_sizes.measurement.steps import charge_ledger, measure
-from spineflow.tasks.group_sizes.release.certificate import facts_of
-from spineflow.tasks.group_sizes.release.noise import noise_table
-from spineflow.tasks.group_sizes.release.report import (
-    NEIGHBORS,
-    loss_text,
-    sizes_text,
-    write_report,
-)
-from spineflow.tasks.group_sizes.release.steps import tabulate
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import budget_report, needed_budget, needed_split
-from spineflow.tasks.runs.comparison import write_comparison
-from spineflow.tasks.runs.directory import RunDirectory
 
 group_sizes = settings_flow(
     __name__,

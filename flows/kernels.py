@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from multiprocessing import get_context
 
-from spineflow.tasks.runs.timing import stopwatch
+from ..tasks.runs.timing import stopwatch
 
 NEEDED_BY = ("topdown", "estimate", "products", "design", "tune")
 """The flows that estimate by them."""
@@ -33,7 +33,7 @@ def compile_kernels(processes: int | None = None) -> None:
     By default in as many processes as there are processors, five at most. Raises what a kernel's
     compilation raises.
     """
-    from spineflow.tasks.topdown.estimation.example import CALLS
+    from ..tasks.topdown.estimation.example import CALLS
 
     n = min(processes or os.cpu_count() or 1, MOST_PROCESSES)
     if n == 1:
@@ -55,7 +55,7 @@ def compile_beside(product: str) -> bool:
     """
     if product not in NEEDED_BY:
         return False
-    from spineflow.tasks.topdown.estimation.kernels import are_compiled, compiling_lock
+    from ..tasks.topdown.estimation.kernels import are_compiled, compiling_lock
 
     if are_compiled():
         return False
@@ -75,7 +75,7 @@ def compile_beside(product: str) -> bool:
 
 def announce_and_compile(processes: int | None = None) -> None:
     """Say what is about to take its time, do it, and say how long it took."""
-    from spineflow.tasks.topdown.estimation.kernels import are_compiled
+    from ..tasks.topdown.estimation.kernels import are_compiled
 
     if not are_compiled():
         print(f"{ANNOUNCEMENT} ...", flush=True)

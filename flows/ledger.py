@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from spineflow.flows.registry import product
-from spineflow.tasks.ledger.charges import set_cap, set_default_cap
-from spineflow.tasks.ledger.claims import move
-from spineflow.tasks.ledger.store import Ledger, open_ledger
-from spineflow.tasks.runs.directory import RunDirectory, identity_of, make_identity
-from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
-from spineflow.tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
-from spineflow.tasks.runs.settings_files import frozen_settings
+from ..tasks.ledger.charges import set_cap, set_default_cap
+from ..tasks.ledger.claims import move
+from ..tasks.ledger.store import Ledger, open_ledger
+from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
+from ..tasks.runs.errors import BudgetRefused, InputRefused
+from ..tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
+from ..tasks.runs.settings_files import frozen_settings
+from .registry import product
 
 
 def init_ledger(path: Path, caps: Sequence[str], delta_caps: Sequence[str]) -> Ledger:

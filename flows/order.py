@@ -17,14 +17,15 @@ from typing import Any
 
 from prefect import Task
 from prefect.futures import PrefectFuture
-from spineflow.flows.progress import finish_stage, unknown
-from spineflow.flows.tracking import Described, Tracker, name_of
-from spineflow.tasks.ledger.charging import first_run_notice
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact, found
-from spineflow.tasks.runs.opening import artifact_of
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.steps import made_before
+
+from ..tasks.ledger.charging import first_run_notice
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.handles import Artifact, found
+from ..tasks.runs.opening import artifact_of
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.steps import made_before
+from .progress import finish_stage, unknown
+from .tracking import Described, Tracker, name_of
 
 INGEST = "ingest"
 """The stage whose facts are the digests of the input."""

@@ -13,28 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import CensusForm
-from spineflow.flows.products_settings import ProductsSettings
-from spineflow.flows.registry import TOGETHER, product
-from spineflow.flows.results import show_result
-from spineflow.flows.running import (
+
+from ..tasks.certificates.products import write_products_certificate
+from ..tasks.ledger.products_report import write_index, write_products_report
+from ..tasks.runs.comparison import write_links
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.errors import InputRefused
+from ..tasks.runs.handles import Artifact
+from ..tasks.runs.publication import refuse_taken_place
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.timing import stopwatch
+from ..tasks.topdown.settings import TopdownSettings
+from .entry import settings_flow
+from .form import CensusForm
+from .products_settings import ProductsSettings
+from .registry import TOGETHER, product
+from .results import show_result
+from .running import (
     Product,
     entered,
     prepare,
     run_stages,
     stages_run_name,
 )
-from spineflow.tasks.certificates.products import write_products_certificate
-from spineflow.tasks.ledger.products_report import write_index, write_products_report
-from spineflow.tasks.runs.comparison import write_links
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.publication import refuse_taken_place
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.timing import stopwatch
-from spineflow.tasks.topdown.settings import TopdownSettings
 
 products = settings_flow(
     __name__,

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, create_model, model_validator
-from spineflow.flows.registry import TOGETHER, product
-from spineflow.tasks.runs.settings import (
+
+from ..tasks.runs.settings import (
     FilePath,
     InputSettings,
     ProductSettings,
@@ -32,7 +32,8 @@ from spineflow.tasks.runs.settings import (
     refuse_within,
     table_of,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.settings import TopdownSettings
+from .registry import TOGETHER, product
 
 SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""

@@ -21,10 +21,11 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import UnfinishedRun
 from prefect.futures import PrefectFuture, as_completed
 from prefect.runtime import flow_run
-from spineflow.flows.cancelling import refuse_if_cancelled
-from spineflow.flows.servers import address_of, is_embedded
-from spineflow.tasks.runs.errors import SpineflowError
-from spineflow.tasks.runs.timing import stopwatch
+
+from ..tasks.runs.errors import SpineflowError
+from ..tasks.runs.timing import stopwatch
+from .cancelling import refuse_if_cancelled
+from .servers import address_of, is_embedded
 
 Listener = Callable[[str, int, int], None]
 """Called with the name of a stage, and how many of its tasks are done and planned.

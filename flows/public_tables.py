@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from prefect.artifacts import create_markdown_artifact
-from spineflow.flows.results import show_table
-from spineflow.tasks.noise.mechanisms import noise_deviation
-from spineflow.tasks.pages.document import Table
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
-from spineflow.tasks.topdown.checks.accuracy.report import accuracy_table
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.release.report import solves_table
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.workload.costs import budget_report
+
+from ..tasks.noise.mechanisms import noise_deviation
+from ..tasks.pages.document import Table
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.topdown.checks.accuracy.figures import read_figures
+from ..tasks.topdown.checks.accuracy.report import accuracy_table
+from ..tasks.topdown.paths import spine_folder
+from ..tasks.topdown.release.report import solves_table
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.files import read_spine
+from ..tasks.topdown.workload.costs import budget_report
+from .results import show_table
 
 ERRORS = {
     "quantity": "quantity",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.topdown.release.tabulations.input_tables import write_input_tables
-from spineflow.tasks.topdown.release.tabulations.published import published_blocks, read_published
+from ..tasks.topdown.release.tabulations.input_tables import write_input_tables
+from ..tasks.topdown.release.tabulations.published import published_blocks, read_published
 
 SETTINGS = """\
 # Made from a published release: fictional records that tabulate to its block counts.

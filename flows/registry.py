@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spineflow.flows.running import Product
+    from .running import Product
 
 PRESETS = Path(__file__).parent / "settings"
 """Folder of the presets that settings may name."""

@@ -7,14 +7,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
-from spineflow.flows.console import page
-from spineflow.flows.detailed_groups import write_targets
-from spineflow.flows.running import Errors, Product
-from spineflow.flows.searched import run_under_seed
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.settings import ProductSettings
+
+from ..tasks.detailed_groups.settings import DetailedGroupsSettings
+from ..tasks.runs.errors import InputRefused
+from ..tasks.runs.files import replacing
+from ..tasks.runs.settings import ProductSettings
+from .console import page
+from .detailed_groups import write_targets
+from .running import Errors, Product
+from .searched import run_under_seed
 
 ERRORS = "errors.csv"
 

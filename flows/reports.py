@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spineflow.flows.replicates import mean_errors
-from spineflow.flows.running import Product, parts_of
-from spineflow.flows.searched import run_under_seed
-from spineflow.tasks.ledger.charging import refuse_unlike_ledger
-from spineflow.tasks.pages.document import Document, Section, Table
-from spineflow.tasks.runs.directory import RunDirectory, secure_confidential
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
-from spineflow.tasks.runs.gate import stamp_files
-from spineflow.tasks.runs.reports import write_page
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.topdown.checks.expected import write_expected
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ..tasks.ledger.charging import refuse_unlike_ledger
+from ..tasks.pages.document import Document, Section, Table
+from ..tasks.runs.directory import RunDirectory, secure_confidential
+from ..tasks.runs.errors import InputRefused
+from ..tasks.runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
+from ..tasks.runs.gate import stamp_files
+from ..tasks.runs.reports import write_page
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.topdown.checks.expected import write_expected
+from ..tasks.topdown.settings import TopdownSettings
+from .replicates import mean_errors
+from .running import Product, parts_of
+from .searched import run_under_seed
 
 
 def write_report(run: RunDirectory, product: Product, settings: ProductSettings) -> Path:

@@ -11,15 +11,16 @@ import json
 from collections.abc import Iterator
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
-from spineflow.flows.registry import product
-from spineflow.tasks.certificates.statement import in_words
-from spineflow.tasks.pages.document import Block, Document, Section, Table, to_markdown
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import CERTIFICATE
-from spineflow.tasks.runs.publication import marker_address
-from spineflow.tasks.runs.reports import checks_table
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.tables.outcomes import RULES_FILE
+
+from ..tasks.certificates.statement import in_words
+from ..tasks.pages.document import Block, Document, Section, Table, to_markdown
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.gate import CERTIFICATE
+from ..tasks.runs.publication import marker_address
+from ..tasks.runs.reports import checks_table
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.tables.outcomes import RULES_FILE
+from .registry import product
 
 DIGITS = 3
 """Significant digits of figures in tables."""

@@ -19,9 +19,10 @@ import httpx
 from prefect.context import SyncClientContext, refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL, get_current_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
-from spineflow.tasks.runs.conditions import know_digests, known_digests
-from spineflow.tasks.runs.files import FileState
-from spineflow.tasks.runs.settings import RunnerSettings
+
+from ..tasks.runs.conditions import know_digests, known_digests
+from ..tasks.runs.files import FileState
+from ..tasks.runs.settings import RunnerSettings
 
 
 def task_runner(settings: RunnerSettings, module: str = __name__) -> TaskRunner[Any]:

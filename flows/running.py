@@ -16,16 +16,37 @@ from prefect import Flow, tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-from spineflow.flows.cancelling import (
+
+from ..tasks.certificates.certificate import Facts
+from ..tasks.pages.document import Table
+from ..tasks.runs.conditions import hash_ahead
+from ..tasks.runs.directory import (
+    RunDirectory,
+    refuse_other_folders,
+    remove_unfinished,
+    settings_digest,
+    start_run,
+)
+from ..tasks.runs.errors import InputRefused, SpineflowError
+from ..tasks.runs.publication import refuse_taken_place
+from ..tasks.runs.settings import (
+    ProductSettings,
+    RunnerSettings,
+    have_same_release,
+    run_by,
+)
+from ..tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
+from ..tasks.runs.steps import copy_checked_release
+from .cancelling import (
     NO_ANSWER,
     RunCancelled,
     mark_cancelled,
     was_cancelled,
     watched,
 )
-from spineflow.flows.endings import Interrupted, explained
-from spineflow.flows.kernels import compile_beside
-from spineflow.flows.order import (
+from .endings import Interrupted, explained
+from .kernels import compile_beside
+from .order import (
     LEDGER,
     Aside,
     Order,
@@ -38,33 +59,13 @@ from spineflow.flows.order import (
     record,
     run_in_process,
 )
-from spineflow.flows.progress import begin_run, run_id
-from spineflow.flows.registry import PRESETS
-from spineflow.flows.registry import product as product_named
-from spineflow.flows.results import show_failed_rules
-from spineflow.flows.runners import dead_scheduler, task_runner
-from spineflow.flows.servers import server_for_runs
-from spineflow.flows.tracking import Described, Tracker
-from spineflow.tasks.certificates.certificate import Facts
-from spineflow.tasks.pages.document import Table
-from spineflow.tasks.runs.conditions import hash_ahead
-from spineflow.tasks.runs.directory import (
-    RunDirectory,
-    refuse_other_folders,
-    remove_unfinished,
-    settings_digest,
-    start_run,
-)
-from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-from spineflow.tasks.runs.publication import refuse_taken_place
-from spineflow.tasks.runs.settings import (
-    ProductSettings,
-    RunnerSettings,
-    have_same_release,
-    run_by,
-)
-from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
-from spineflow.tasks.runs.steps import copy_checked_release
+from .progress import begin_run, run_id
+from .registry import PRESETS
+from .registry import product as product_named
+from .results import show_failed_rules
+from .runners import dead_scheduler, task_runner
+from .servers import server_for_runs
+from .tracking import Described, Tracker
 
 PUBLICATION = "publication"
 """The stage that copies a release to where the settings say."""

@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from spineflow.flows.order import run_in_process
-from spineflow.flows.registry import product
-from spineflow.flows.running import Errors, Product
-from spineflow.tasks.detailed_groups.checks.comparison import with_all_tables
-from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.runs.directory import RunDirectory, start_run
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.trips.settings import TripsSettings
+
+from ..tasks.detailed_groups.checks.comparison import with_all_tables
+from ..tasks.detailed_groups.ingest.ingest import parameters_of
+from ..tasks.detailed_groups.settings import DetailedGroupsSettings
+from ..tasks.group_sizes.settings import GroupSizesSettings
+from ..tasks.runs.directory import RunDirectory, start_run
+from ..tasks.runs.errors import InputRefused
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.settings_files import dump_settings
+from ..tasks.trips.settings import TripsSettings
+from .order import run_in_process
+from .registry import product
+from .running import Errors, Product
 
 EVERYTHING = "all"
 """What errors are of that are of no answer, size of areas or table in particular."""

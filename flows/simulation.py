@@ -7,12 +7,12 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from spineflow.tasks.runs.errors import InputRefused
+from ..tasks.runs.errors import InputRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spineflow.tasks.runs.replay import Replay, Simulated
+    from ..tasks.runs.replay import Replay, Simulated
 
 MEGABYTE = 1e6
 
@@ -24,8 +24,8 @@ def simulate(options: argparse.Namespace) -> int:
 
     Raises InputRefused for a run whose record lacks work, or that has none.
     """
-    from spineflow.flows.foreground import existing_run
-    from spineflow.tasks.runs.replay import recorded
+    from ..tasks.runs.replay import recorded
+    from .foreground import existing_run
 
     run, _, _ = existing_run(options.run_directory)
     try:
@@ -44,7 +44,8 @@ def simulate(options: argparse.Namespace) -> int:
 
 def _print(replay: Replay, simulated: Sequence[Simulated]) -> None:
     from rich.table import Table
-    from spineflow.flows.console import page
+
+    from .console import page
 
     console = page()
     began = replay.began

@@ -23,11 +23,74 @@ from types import MappingProxyType
 from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
-from spineflow.flows.console import decimal, page, print_finished, print_notes, print_rules
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import TopdownForm
-from spineflow.flows.order import Aside, Call, Order, Wave, announced, call, submitted
-from spineflow.flows.public_tables import (
+
+from ..tasks.census.declared_input import DeclaredInput
+from ..tasks.census.queries import normalize_query_name
+from ..tasks.noise.mechanisms import noise_deviation
+from ..tasks.pages.numbers import shown_delta, shown_epsilon
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.errors import InputRefused
+from ..tasks.tables.geometry import refuse_unfit_geometry
+from ..tasks.topdown.checks.accuracy.pieces import universes_in_pieces
+from ..tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
+from ..tasks.topdown.checks.accuracy.run import (
+    accuracy_report,
+    write_comparison,
+    write_run_accuracy,
+)
+from ..tasks.topdown.checks.accuracy.steps import (
+    compare_piece,
+    compare_with_truth,
+    predict_errors,
+)
+from ..tasks.topdown.checks.pieces import pieces_apart, sizes_of_pieces
+from ..tasks.topdown.checks.steps import (
+    check_piece,
+    check_release,
+    release_run,
+    report_run,
+)
+from ..tasks.topdown.estimation.estimators import (
+    COMBINE,
+    ESTIMATE,
+    estimation_order,
+    estimator_of,
+)
+from ..tasks.topdown.estimation.steps import combine, estimate
+from ..tasks.topdown.ingest.earlier import held_answers
+from ..tasks.topdown.ingest.ingest import (
+    check_input_of,
+    largest_universe,
+    refuse_large_deltas,
+)
+from ..tasks.topdown.ingest.parts import n_parts
+from ..tasks.topdown.ingest.steps import count_persons, ingest, read_addresses
+from ..tasks.topdown.measurement.constrain_declared import check_declared_spines
+from ..tasks.topdown.measurement.steps import charge_ledger, constrain, measure
+from ..tasks.topdown.paths import spine_folder
+from ..tasks.topdown.release.certificate import facts_of
+from ..tasks.topdown.release.margins import has_margins
+from ..tasks.topdown.release.report import write_report
+from ..tasks.topdown.release.steps import write_microdata, write_release_margins
+from ..tasks.topdown.release.tabulations.run import has_tables, table_pieces
+from ..tasks.topdown.release.tabulations.steps import write_redistricting_tables
+from ..tasks.topdown.settings import TopdownSettings, universe_waves
+from ..tasks.topdown.spine.build import check_spine_settings, universe_spine
+from ..tasks.topdown.spine.redundant import (
+    redundant_spending,
+    redundant_spending_of_geography,
+    redundant_spending_of_run,
+)
+from ..tasks.topdown.spine.shards import shards_by_geolevel
+from ..tasks.topdown.spine.steps import build_spine, summarise_spine
+from ..tasks.topdown.spine.summary import has_summary, write_summary
+from ..tasks.topdown.workload.costs import costs
+from ..tasks.topdown.workload.margins import total_for_margin
+from .console import decimal, page, print_finished, print_notes, print_rules
+from .entry import settings_flow
+from .form import TopdownForm
+from .order import Aside, Call, Order, Wave, announced, call, submitted
+from .public_tables import (
     errors_by_level,
     show_accuracy,
     show_budgets,
@@ -35,75 +98,13 @@ from spineflow.flows.public_tables import (
     show_notes,
     show_solves,
 )
-from spineflow.flows.results import show_outcome
-from spineflow.flows.running import (
+from .results import show_outcome
+from .running import (
     Product,
     entered,
     stages_run_name,
     tracker_of,
 )
-from spineflow.tasks.census.declared_input import DeclaredInput
-from spineflow.tasks.census.queries import normalize_query_name
-from spineflow.tasks.noise.mechanisms import noise_deviation
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.geometry import refuse_unfit_geometry
-from spineflow.tasks.topdown.checks.accuracy.pieces import universes_in_pieces
-from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
-from spineflow.tasks.topdown.checks.accuracy.run import (
-    accuracy_report,
-    write_comparison,
-    write_run_accuracy,
-)
-from spineflow.tasks.topdown.checks.accuracy.steps import (
-    compare_piece,
-    compare_with_truth,
-    predict_errors,
-)
-from spineflow.tasks.topdown.checks.pieces import pieces_apart, sizes_of_pieces
-from spineflow.tasks.topdown.checks.steps import (
-    check_piece,
-    check_release,
-    release_run,
-    report_run,
-)
-from spineflow.tasks.topdown.estimation.estimators import (
-    COMBINE,
-    ESTIMATE,
-    estimation_order,
-    estimator_of,
-)
-from spineflow.tasks.topdown.estimation.steps import combine, estimate
-from spineflow.tasks.topdown.ingest.earlier import held_answers
-from spineflow.tasks.topdown.ingest.ingest import (
-    check_input_of,
-    largest_universe,
-    refuse_large_deltas,
-)
-from spineflow.tasks.topdown.ingest.parts import n_parts
-from spineflow.tasks.topdown.ingest.steps import count_persons, ingest, read_addresses
-from spineflow.tasks.topdown.measurement.constrain_declared import check_declared_spines
-from spineflow.tasks.topdown.measurement.steps import charge_ledger, constrain, measure
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.release.certificate import facts_of
-from spineflow.tasks.topdown.release.margins import has_margins
-from spineflow.tasks.topdown.release.report import write_report
-from spineflow.tasks.topdown.release.steps import write_microdata, write_release_margins
-from spineflow.tasks.topdown.release.tabulations.run import has_tables, table_pieces
-from spineflow.tasks.topdown.release.tabulations.steps import write_redistricting_tables
-from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
-from spineflow.tasks.topdown.spine.build import check_spine_settings, universe_spine
-from spineflow.tasks.topdown.spine.redundant import (
-    redundant_spending,
-    redundant_spending_of_geography,
-    redundant_spending_of_run,
-)
-from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
-from spineflow.tasks.topdown.spine.steps import build_spine, summarise_spine
-from spineflow.tasks.topdown.spine.summary import has_summary, write_summary
-from spineflow.tasks.topdown.workload.costs import costs
-from spineflow.tasks.topdown.workload.margins import total_for_margin
 
 topdown = settings_flow(
     __name__,

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.metering import Work
-from spineflow.tasks.runs.remaining import Remaining
-from spineflow.tasks.runs.settings import RunnerSettings
-from spineflow.tasks.runs.work import Began, Planned, Task, append, read, tasks_of
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.handles import Artifact
+from ..tasks.runs.metering import Work
+from ..tasks.runs.remaining import Remaining
+from ..tasks.runs.settings import RunnerSettings
+from ..tasks.runs.work import Began, Planned, Task, append, read, tasks_of
 
 Sizes = Callable[[str, Sequence[tuple[Any, ...]]], list[float] | None]
 """Public sizes of the calls of a stage, by their step and their keys; None while not known."""

@@ -17,50 +17,51 @@ from pathlib import Path
 from prefect import Task, flow
 from pyarrow import parquet
 from rich.table import Table
-from spineflow.flows.console import page, print_finished, print_rules
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import TripsForm
-from spineflow.flows.order import Order, Wave, announced, call, submitted
-from spineflow.flows.results import show_outcome, show_table
-from spineflow.flows.running import (
+
+from ..tasks.certificates.certificate import Facts
+from ..tasks.pages.document import Table as PageTable
+from ..tasks.pages.numbers import shown_delta, shown_epsilon
+from ..tasks.runs.comparison import write_comparison
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.trips.checks.accuracy import read_accuracy
+from ..tasks.trips.checks.comparison import FIGURES, KEYS, compared
+from ..tasks.trips.checks.expected import settings_of_release
+from ..tasks.trips.checks.steps import check_release, release_run, report_run
+from ..tasks.trips.estimation.estimate import ONLY_SHARD
+from ..tasks.trips.estimation.steps import combine, estimate
+from ..tasks.trips.ingest.files import plan_of, read_tree
+from ..tasks.trips.ingest.ingest import check_input, costs, public_shape, refuse_delta_of
+from ..tasks.trips.ingest.steps import ingest
+from ..tasks.trips.measurement.files import read_cuts
+from ..tasks.trips.measurement.steps import charge_ledger, cut, measure
+from ..tasks.trips.paths import level_folder
+from ..tasks.trips.release.certificate import facts_of
+from ..tasks.trips.release.false_cells import false_cells
+from ..tasks.trips.release.report import write_report
+from ..tasks.trips.release.statements import (
+    conversion_sentence,
+    cost_table,
+    delta_warning,
+    noise_section,
+)
+from ..tasks.trips.release.steps import write_table
+from ..tasks.trips.release.table import TABLE, n_trips
+from ..tasks.trips.settings import TripsSettings
+from ..tasks.trips.workload.costs import budget_report, needed_budget, needed_split
+from ..tasks.trips.workload.mechanisms import FULL_INFORMATION
+from ..tasks.trips.workload.plan import Plan, make_plan
+from .console import page, print_finished, print_rules
+from .entry import settings_flow
+from .form import TripsForm
+from .order import Order, Wave, announced, call, submitted
+from .results import show_outcome, show_table
+from .running import (
     Errors,
     Product,
     entered,
     stages_run_name,
     tracker_of,
 )
-from spineflow.tasks.certificates.certificate import Facts
-from spineflow.tasks.pages.document import Table as PageTable
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
-from spineflow.tasks.runs.comparison import write_comparison
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.trips.checks.accuracy import read_accuracy
-from spineflow.tasks.trips.checks.comparison import FIGURES, KEYS, compared
-from spineflow.tasks.trips.checks.expected import settings_of_release
-from spineflow.tasks.trips.checks.steps import check_release, release_run, report_run
-from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD
-from spineflow.tasks.trips.estimation.steps import combine, estimate
-from spineflow.tasks.trips.ingest.files import plan_of, read_tree
-from spineflow.tasks.trips.ingest.ingest import check_input, costs, public_shape, refuse_delta_of
-from spineflow.tasks.trips.ingest.steps import ingest
-from spineflow.tasks.trips.measurement.files import read_cuts
-from spineflow.tasks.trips.measurement.steps import charge_ledger, cut, measure
-from spineflow.tasks.trips.paths import level_folder
-from spineflow.tasks.trips.release.certificate import facts_of
-from spineflow.tasks.trips.release.false_cells import false_cells
-from spineflow.tasks.trips.release.report import write_report
-from spineflow.tasks.trips.release.statements import (
-    conversion_sentence,
-    cost_table,
-    delta_warning,
-    noise_section,
-)
-from spineflow.tasks.trips.release.steps import write_table
-from spineflow.tasks.trips.release.table import TABLE, n_trips
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.costs import budget_report, needed_budget, needed_split
-from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
-from spineflow.tasks.trips.workload.plan import Plan, make_plan
 
 trips = settings_flow(
     __name__,

@@ -19,33 +19,34 @@ from typing import Any
 import pandas as pd
 from prefect import flow
 from rich.table import Table
-from spineflow.flows.console import page
-from spineflow.flows.entry import settings_flow
-from spineflow.flows.form import TuneForm
-from spineflow.flows.order import finish
-from spineflow.flows.registry import product
-from spineflow.flows.results import show_result
-from spineflow.flows.running import (
-    Product,
-    entered,
-    stages_run_name,
-)
-from spineflow.flows.tune_settings import AnyTuneSettings
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import CheckFailed
-from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.tune.criterion import described, is_better, is_met
-from spineflow.tasks.tune.grid import loss_grid, search_geolevels, search_weights, smallest
-from spineflow.tasks.tune.report import (
+
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.errors import CheckFailed
+from ..tasks.runs.settings_files import frozen_settings
+from ..tasks.tune.criterion import described, is_better, is_met
+from ..tasks.tune.grid import loss_grid, search_geolevels, search_weights, smallest
+from ..tasks.tune.report import (
     ERRORS,
     VARIANTS,
     release_settings,
     write_tuning_report,
 )
-from spineflow.tasks.tune.searched import Losses
-from spineflow.tasks.tune.settings import Criterion, TuneSettings
-from spineflow.tasks.tune.steps import prepare, read_tuning_data, replicate
-from spineflow.tasks.tune.trials import TrialOutcome, new_trial, values_of
+from ..tasks.tune.searched import Losses
+from ..tasks.tune.settings import Criterion, TuneSettings
+from ..tasks.tune.steps import prepare, read_tuning_data, replicate
+from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
+from .console import page
+from .entry import settings_flow
+from .form import TuneForm
+from .order import finish
+from .registry import product
+from .results import show_result
+from .running import (
+    Product,
+    entered,
+    stages_run_name,
+)
+from .tune_settings import AnyTuneSettings
 
 tune = settings_flow(
     __name__,

@@ -19,15 +19,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from spineflow.flows.searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, GroupsInput
-from spineflow.tasks.group_sizes.settings import GroupPrivacy, GroupSizesSettings, GroupTables
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.trials import TRIALS
-from spineflow.tasks.topdown.workload.tables import CensusTables
-from spineflow.tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
-from spineflow.tasks.tune.searched import SearchedProduct
-from spineflow.tasks.tune.settings import Criterion, TuneSettings
+from ..tasks.detailed_groups.settings import DetailedGroupsSettings, GroupsInput
+from ..tasks.group_sizes.settings import GroupPrivacy, GroupSizesSettings, GroupTables
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.trials import TRIALS
+from ..tasks.topdown.workload.tables import CensusTables
+from ..tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
+from ..tasks.tune.searched import SearchedProduct
+from ..tasks.tune.settings import Criterion, TuneSettings
+from .searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS
 
 
 class AnyTuneSettings(TuneSettings):

@@ -18,7 +18,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from spineflow.geography.levels import Geolevel, child_offsets
+
+from .levels import Geolevel, child_offsets
 
 NEVER_SPLIT = ("US", "State")
 """Geolevels above the county, where the rule for two and more children does not apply."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.hierarchy import BlockCodes, block_codes, text_column
-from spineflow.geography.rules import OUTSIDE_AIAN, SpineRules
+
+from .errors import GeographyRefused
+from .hierarchy import BlockCodes, block_codes, text_column
+from .rules import OUTSIDE_AIAN, SpineRules
 
 OUTSIDE_CODES = ("9999", "99999")
 OUTSIDE_MCD_CODES = (*OUTSIDE_CODES, "00000")

@@ -22,12 +22,13 @@ from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.bypass import bypass
-from spineflow.geography.categories import Category, combine
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.hierarchy import first_rows, nest, ranks_within, text_column
-from spineflow.geography.levels import Geolevel, Spine, shares_add_to_one
-from spineflow.geography.optimize import cut_groups
+
+from .bypass import bypass
+from .categories import Category, combine
+from .errors import GeographyRefused
+from .hierarchy import first_rows, nest, ranks_within, text_column
+from .levels import Geolevel, Spine, shares_add_to_one
+from .optimize import cut_groups
 
 KINDS = ("conventional", "optimized")
 ROOT = "0"

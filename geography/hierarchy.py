@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.texts import texts_of
+
+from .errors import GeographyRefused
+from .texts import texts_of
 
 CHUNK = 1 << 19
 """Rows per step where text is made, so that the wide intermediate arrays stay small."""

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from spineflow.geography.categories import Category
-from spineflow.geography.levels import Spine, child_offsets
+
+from .categories import Category
+from .levels import Spine, child_offsets
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pandas as pd
-from spineflow.geography.hierarchy import nest
-from spineflow.geography.levels import child_offsets
-from spineflow.geography.off_spine import Entries, fold
+
+from .hierarchy import nest
+from .levels import child_offsets
+from .off_spine import Entries, fold
 
 
 class _Items(NamedTuple):

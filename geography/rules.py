@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from spineflow.geography.errors import GeographyRefused
+from .errors import GeographyRefused
 
 KINDS = ("conventional", "aian", "optimized", "dhc")
 """conventional: the tabulation spine; aian: with an AIAN branch; optimized: also with optimised

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.bypass import bypass
-from spineflow.geography.categories import (
+
+from .bypass import bypass
+from .categories import (
     GROUP_QUARTERS,
     Category,
     aian_category,
@@ -17,8 +18,8 @@ from spineflow.geography.categories import (
     mcd_or_place,
     off_spine_categories,
 )
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.hierarchy import (
+from .errors import GeographyRefused
+from .hierarchy import (
     BlockCodes,
     as_text,
     block_codes,
@@ -28,10 +29,10 @@ from spineflow.geography.hierarchy import (
     ranks_within,
     text_column,
 )
-from spineflow.geography.levels import Geolevel, Spine, child_offsets, shares_add_to_one
-from spineflow.geography.off_spine import blocks_in_several_entities, fold
-from spineflow.geography.optimize import cut_groups, greedy_groups
-from spineflow.geography.rules import AianRange, SpineRules, validated_shares
+from .levels import Geolevel, Spine, child_offsets, shares_add_to_one
+from .off_spine import blocks_in_several_entities, fold
+from .optimize import cut_groups, greedy_groups
+from .rules import AianRange, SpineRules, validated_shares
 
 __all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.categories import Category
-from spineflow.geography.levels import Spine
-from spineflow.geography.off_spine import off_spine_distances
-from spineflow.geography.variance import entity_variances, measurement_precision
+
+from .categories import Category
+from .levels import Spine
+from .off_spine import off_spine_distances
+from .variance import entity_variances, measurement_precision
 
 QUANTILES = (0.5, 0.9, 0.99)
 

@@ -12,9 +12,10 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.geography.bypass import encode_shares
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.levels import Geolevel, Spine, shares_add_to_one
+
+from .bypass import encode_shares
+from .errors import GeographyRefused
+from .levels import Geolevel, Spine, shares_add_to_one
 
 GEOUNIT_COLUMNS = ("geolevel", "geocode", "parent", "plb_share", "is_aian", "bypassed", "n_blocks")
 

@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from spineflow.geography.categories import Category
-from spineflow.geography.levels import Spine, child_offsets
+
+from .categories import Category
+from .levels import Spine, child_offsets
 
 
 def measurement_precision(

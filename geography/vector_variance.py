@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
-from spineflow.geography.levels import Spine, child_offsets
+
+from .levels import Spine, child_offsets
 
 SMALLEST_PRECISION = 1e-10
 """Precision, relative to the largest, of what the measurements of a block do not determine."""

@@ -12,6 +12,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+if __name__ != "spineflow":  # A second copy would have classes of its own.
+    raise ImportError("import spineflow; library is not its name")
+
 if TYPE_CHECKING:
     from spineflow.budgets import budget as budget
     from spineflow.budgets import guarantee as guarantee

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -55,15 +57,24 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def package_of(path: Path) -> list[str]:
+    """Parts of the name of the package in which a module lies."""
+    folder = path.parent.relative_to(REPOSITORY).parts
+    return ["spineflow", *(() if folder == ("library",) else folder)]
+
+
 @cache
 def imports(path: Path) -> tuple[str, ...]:
+    """Absolute names of the modules that a module imports."""
     found: list[str] = []
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            found.append(node.module)
+            package = package_of(path)
+            assert node.level <= len(package), f"{path}: import from beyond the package"
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            found.append(".".join([*above, *filter(None, [node.module])]))
     return tuple(found)
 
 
@@ -105,6 +116,25 @@ def test_imports_point_one_way() -> None:
     paths = sources()
     assert len(paths) > 300
     assert not [fault for path in paths for fault in misplaced(path)]
+
+
+def test_imports_within_the_package_are_relative() -> None:
+    """Whoever reads a bare clone, a person or a tool, can then follow them."""
+    for path in (path for path in sources() if path.parent != LIBRARY):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                assert not is_within(node.module or "", "spineflow"), f"{path}: {node.module}"
+
+
+@pytest.mark.parametrize("folder", (*PACKAGES, "library"))
+def test_no_file_is_imported_under_two_names(folder: str) -> None:
+    """A second copy of a module has other classes: errors of one pass what catches the other's."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {folder}"], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    name = "spineflow" if folder == "library" else f"spineflow.{folder}"
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"ImportError: import {name}; {folder} is not its name"
 
 
 def test_the_library_loads_no_flows_until_they_are_needed() -> None:

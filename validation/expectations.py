@@ -19,8 +19,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from spineflow.validation.outcome import ExpectationOutcome, Outcome
-from spineflow.validation.rules import Rule, Value
+
+from .outcome import ExpectationOutcome, Outcome
+from .rules import Rule, Value
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite

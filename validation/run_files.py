@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures
+
+from .outcome import Failures
 
 ROWS_PER_BATCH = 1 << 18
 _FRACTION = re.compile(r"\d+(/[1-9]\d*)?")

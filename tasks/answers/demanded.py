@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.writing import write_once
+
+from ..runs.files import NOT_PRIVATE, STAMP_KEY
+from ..runs.writing import write_once
 
 _NUMBERS = pa.list_(pa.field("element", pa.int64(), nullable=False))
 _SCHEMA = pa.schema(

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+
+from ..runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 
 
 def write_estimates(

@@ -21,9 +21,10 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.geography.texts import TextIndex
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.writing import write_once
+
+from ...geography.texts import TextIndex
+from ..runs.files import NOT_PRIVATE, STAMP_KEY
+from ..runs.writing import write_once
 
 SIGNS = ("=", "<=", ">=")
 

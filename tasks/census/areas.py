@@ -8,14 +8,15 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.declared import GEOCODE, Units, area_paths, declared_units
-from spineflow.tasks.census.declarations import CensusGeography
-from spineflow.tasks.census.entities import refuse_unfit_descriptions
-from spineflow.tasks.census.evidence import EvidenceTally
-from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import Selection, read_batches
-from spineflow.tasks.tables.sources import InputFile
+
+from ...geography.declared import GEOCODE, Units, area_paths, declared_units
+from ..tables.columns import CodedColumn
+from ..tables.layouts import Field, TableLayout
+from ..tables.readers import Selection, read_batches
+from ..tables.sources import InputFile
+from .declarations import CensusGeography
+from .entities import refuse_unfit_descriptions
+from .evidence import EvidenceTally
 
 
 @dataclass(frozen=True, eq=False)

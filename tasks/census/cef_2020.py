@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from spineflow.tasks.census.census import preset_census
-from spineflow.tasks.census.recodes import Recode
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
+
+from ...validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
+from ..tables.columns import CodedColumn
+from .census import preset_census
+from .recodes import Recode
+from .schema import Schema
 
 CENSUS = preset_census("cef_2020")
 """What `presets/cef_2020.toml` declares."""

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.census.declarations import (
+
+from .declarations import (
     BoundDeclaration,
     CensusDeclaration,
     CensusGeography,
@@ -31,9 +32,9 @@ from spineflow.tasks.census.declarations import (
     UniverseDeclaration,
     Where,
 )
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.recodes import CodeSet, Recode, compiled_recode, whole_number
-from spineflow.tasks.census.schema import Coarsening, Schema
+from .queries import marginal_query
+from .recodes import CodeSet, Recode, compiled_recode, whole_number
+from .schema import Coarsening, Schema
 
 PRESETS = Path(__file__).parent / "presets"
 DECLARED = "declared"

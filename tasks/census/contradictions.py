@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from spineflow.tasks.census.census import Bound, Census, Zero
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.solvers import highs
-from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
+
+from ..solvers import highs
+from ..solvers.highs import LinearProgram, SolveStatus
+from .census import Bound, Census, Zero
+from .queries import marginal_query
+from .schema import Schema
 
 
 @dataclass(frozen=True, eq=False)

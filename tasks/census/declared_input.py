@@ -13,18 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from spineflow.tasks.census.areas import Areas, load_areas
-from spineflow.tasks.census.census import Bound, Census, Universe
-from spineflow.tasks.census.declared_rules import declared_rules
-from spineflow.tasks.census.entities import needed_columns
-from spineflow.tasks.census.evidence import EvidenceTally
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.records import count_universe
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import input_files
-from spineflow.validation.expectations import readable, run_suites
-from spineflow.validation.outcome import Outcome
+
+from ...validation.expectations import readable, run_suites
+from ...validation.outcome import Outcome
+from ..tables.findings import Finding, UnreadableInput, refusal
+from ..tables.sources import input_files
+from .areas import Areas, load_areas
+from .census import Bound, Census, Universe
+from .declared_rules import declared_rules
+from .entities import needed_columns
+from .evidence import EvidenceTally
+from .queries import marginal_query
+from .records import count_universe
+from .schema import Schema
 
 
 @dataclass(frozen=True, eq=False)

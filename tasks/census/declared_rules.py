@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spineflow.tasks.census.census import Census, Universe
-from spineflow.validation.rules import Evidence, Rule
+from ...validation.rules import Evidence, Rule
+from .census import Census, Universe
 
 
 def declared_rules(

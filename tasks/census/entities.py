@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.declared import declared_units
-from spineflow.tasks.census.declarations import (
+
+from ...geography.declared import declared_units
+from ..tables.sources import InputFile
+from .declarations import (
     CensusGeography,
     EntityColumns,
     TableDeclaration,
 )
-from spineflow.tasks.tables.sources import InputFile
 
 FARTHEST = {"latitude": 90.0, "longitude": 180.0}
 """Largest degrees of each coordinate, east and north or west and south."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from spineflow.tasks.tables.findings import Finding
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.rules import Rule, Value, count_violations
+
+from ...validation.outcome import Outcome
+from ...validation.rules import Rule, Value, count_violations
+from ..tables.findings import Finding
+from ..tables.sources import InputFile
 
 
 @dataclass

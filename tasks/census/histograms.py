@@ -12,9 +12,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.geography.texts import TextIndex
-from spineflow.tasks.runs.files import FileState, replacing, state_of_file
-from spineflow.tasks.tables.mapped import GrowingArray
+
+from ...geography.texts import TextIndex
+from ..runs.files import FileState, replacing, state_of_file
+from ..tables.mapped import GrowingArray
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of a histogram's file: what a reader of one block has to read."""

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS
-from spineflow.tasks.census.inputs import IngestResult
-from spineflow.tasks.census.tables import IDENTITY
-from spineflow.tasks.ledger.digests import DIGITS_BELOW_COUNTY, InputDigest, block_counts_digest
+
+from ..ledger.digests import DIGITS_BELOW_COUNTY, InputDigest, block_counts_digest
+from .cef_2020 import IDENTITY_COLUMNS
+from .inputs import IngestResult
+from .tables import IDENTITY
 
 
 def input_digests(result: IngestResult, key: bytes) -> dict[str, InputDigest]:

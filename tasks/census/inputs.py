@@ -10,11 +10,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
-from spineflow.tasks.census.histograms import HistogramSum
-from spineflow.tasks.census.invariants import block_invariants, state_totals
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.census.tables import (
+
+from ...validation.census.input_rules import applicable_rules
+from ...validation.expectations import readable, run_suites
+from ...validation.outcome import Outcome
+from ..tables.findings import Finding, UnreadableInput, refusal
+from ..tables.sources import InputFile, input_files
+from .cef_2020 import PERSONS, UNITS
+from .histograms import HistogramSum
+from .invariants import block_invariants, state_totals
+from .schema import Schema
+from .tables import (
     EvidenceTally,
     PersonSums,
     UnitsTable,
@@ -22,11 +28,6 @@ from spineflow.tasks.census.tables import (
     load_units,
     sum_persons,
 )
-from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile, input_files
-from spineflow.validation.census.input_rules import applicable_rules
-from spineflow.validation.expectations import readable, run_suites
-from spineflow.validation.outcome import Outcome
 
 _UNITS_AT_ONCE = 1 << 20
 _TABLES = ("geography", "units", "persons")

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.census.cef_2020 import N_TYPES
-from spineflow.tasks.runs.files import replacing
+
+from ..runs.files import replacing
+from .cef_2020 import N_TYPES
 
 FACILITY_COLUMNS = tuple(f"facilities_{number}" for number in range(1, N_TYPES))
 """Columns of the invariants frame with the facilities of each group-quarters type."""

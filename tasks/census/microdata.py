@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.areas import AreaIndex, Areas
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.declarations import MicrodataColumn, MicrodataDeclaration
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.tables.columns import CodedColumn
+
+from ..runs.files import NOT_PRIVATE, STAMP_KEY
+from ..tables.columns import CodedColumn
+from .areas import AreaIndex, Areas
+from .cef_2020 import CENSUS
+from .census import Census
+from .declarations import MicrodataColumn, MicrodataDeclaration
+from .schema import Schema
 
 ROWS_PER_BATCH = 1 << 18
 _LINES_OF_STAMP = f"# {NOT_PRIVATE}\n".encode()

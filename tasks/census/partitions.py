@@ -22,11 +22,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.evidence import EvidenceTally
-from spineflow.tasks.census.histograms import joined
-from spineflow.tasks.census.inputs import InputCheck, checked, table_files, unreadable_input
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.census.tables import (
+
+from ..runs.files import replacing
+from ..tables.columns import KeyIndex
+from ..tables.findings import Finding, UnreadableInput
+from ..tables.mapped import zeros
+from ..tables.readers import Selection, read_partitions, refuse_empty
+from ..tables.sources import InputFile
+from .evidence import EvidenceTally
+from .histograms import joined
+from .inputs import InputCheck, checked, table_files, unreadable_input
+from .schema import Schema
+from .tables import (
     PersonCounter,
     PersonSums,
     UnitsTable,
@@ -35,12 +42,6 @@ from spineflow.tasks.census.tables import (
     load_units,
     person_sums,
 )
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.columns import KeyIndex
-from spineflow.tasks.tables.findings import Finding, UnreadableInput
-from spineflow.tasks.tables.mapped import zeros
-from spineflow.tasks.tables.readers import Selection, read_partitions, refuse_empty
-from spineflow.tasks.tables.sources import InputFile
 
 MOST_PARTS = 64
 """Parts of a table; more files than that share them. The number tells nothing but that of files."""

@@ -15,7 +15,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.schema import Schema
+
+from .schema import Schema
 
 TOTAL = "total"
 DETAILED = "detailed"

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from spineflow.tasks.census.declarations import AttributeDeclaration, CodeRange, Codes
-from spineflow.tasks.tables.columns import CodedColumn
+
+from ..tables.columns import CodedColumn
+from .declarations import AttributeDeclaration, CodeRange, Codes
 
 UNKNOWN = -1
 """The level of a code that no level has."""

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
-from spineflow.tasks.census.areas import AreaIndex, Areas, text_layout
-from spineflow.tasks.census.census import Universe
-from spineflow.tasks.census.declarations import Step
-from spineflow.tasks.census.evidence import EvidenceTally
-from spineflow.tasks.census.histograms import HistogramSum
-from spineflow.tasks.census.recodes import UNKNOWN, CodeSet, whole_number
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.tables.columns import CodedColumn, KeyIndex, is_blank_key
-from spineflow.tasks.tables.readers import Batch, Selection, read_partitions
-from spineflow.tasks.tables.sources import InputFile
+
+from ..tables.columns import CodedColumn, KeyIndex, is_blank_key
+from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.sources import InputFile
+from .areas import AreaIndex, Areas, text_layout
+from .census import Universe
+from .declarations import Step
+from .evidence import EvidenceTally
+from .histograms import HistogramSum
+from .recodes import UNKNOWN, CodeSet, whole_number
+from .schema import Schema
 
 NUMBER = "number"
 """Column of occupants that says how many there are."""

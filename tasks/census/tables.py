@@ -16,7 +16,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import (
+
+from ...validation.census.input_rules import NURSING_FACILITY
+from ..tables.cef_layout import (
+    BLOCK_KEY,
+    GEOCODE_FIELDS,
+    GEOGRAPHY_LAYOUT,
+    PERSONS_LAYOUT,
+    UNITS_LAYOUT,
+)
+from ..tables.columns import CodedColumn, KeyColumn, KeyIndex, is_blank_key
+from ..tables.mapped import GrowingArray, zeros
+from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.sources import InputFile
+from .cef_2020 import (
     AGE_COLUMN,
     CENSUS,
     TYPE_COLUMN,
@@ -27,22 +40,10 @@ from spineflow.tasks.census.cef_2020 import (
     person_levels,
     recode_of,
 )
-from spineflow.tasks.census.evidence import EvidenceTally
-from spineflow.tasks.census.histograms import HistogramSum
-from spineflow.tasks.census.recodes import UNKNOWN
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.tables.cef_layout import (
-    BLOCK_KEY,
-    GEOCODE_FIELDS,
-    GEOGRAPHY_LAYOUT,
-    PERSONS_LAYOUT,
-    UNITS_LAYOUT,
-)
-from spineflow.tasks.tables.columns import CodedColumn, KeyColumn, KeyIndex, is_blank_key
-from spineflow.tasks.tables.mapped import GrowingArray, zeros
-from spineflow.tasks.tables.readers import Batch, Selection, read_partitions
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.validation.census.input_rules import NURSING_FACILITY
+from .evidence import EvidenceTally
+from .histograms import HistogramSum
+from .recodes import UNKNOWN
+from .schema import Schema
 
 HOUSING_UNIT = "2"
 FACILITY = "4"

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.certificates.spent import spent_section
-from spineflow.tasks.certificates.statement import Statement, guarantee_section
-from spineflow.tasks.pages.document import Document, Section, Table, to_html, to_markdown
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing, sha256_of_files
-from spineflow.tasks.runs.gate import CERTIFICATE
-from spineflow.tasks.runs.reports import checks_table
-from spineflow.tasks.runs.settings import ProductSettings
+from ..pages.document import Document, Section, Table, to_html, to_markdown
+from ..runs.directory import RunDirectory
+from ..runs.files import replacing, sha256_of_files
+from ..runs.gate import CERTIFICATE
+from ..runs.reports import checks_table
+from ..runs.settings import ProductSettings
+from .spent import spent_section
+from .statement import Statement, guarantee_section
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spineflow.tasks.certificates.certificate import (
+from ..pages.document import Document, Link, Section, Table
+from ..runs.directory import RunDirectory
+from ..runs.gate import CERTIFICATE
+from ..runs.settings import ProductSettings
+from .certificate import (
     BLURRED,
     PUBLIC_WHY_NOT,
     files_table,
     provenance_section,
     write_pages,
 )
-from spineflow.tasks.certificates.spent import spent_section
-from spineflow.tasks.pages.document import Document, Link, Section, Table
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import CERTIFICATE
-from spineflow.tasks.runs.settings import ProductSettings
+from .spent import spent_section
 
 
 def write_products_certificate(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.pages.document import Section, Table
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
-from spineflow.tasks.runs.settings import ProductSettings
+from ..ledger.store import open_ledger
+from ..ledger.summary import summary
+from ..pages.document import Section, Table
+from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ..runs.settings import ProductSettings
 
 TITLE = "What the dataset has spent so far"
 

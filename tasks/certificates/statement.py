@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spineflow.tasks.ledger.accounting import (
+from ..ledger.accounting import (
     BOUNDED,
     PURE_DP,
     TWO_RECORDS,
@@ -16,9 +16,9 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.ledger.summary import REPORT_DELTA
-from spineflow.tasks.pages.document import NONE, Block, Section, Table
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ..ledger.summary import REPORT_DELTA
+from ..pages.document import NONE, Block, Section, Table
+from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
 
 HOW_TO_READ = (
     "Rho is the loss of zero-concentrated differential privacy. An epsilon at a delta says that "

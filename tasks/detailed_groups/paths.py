@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
+from ..runs.directory import RunDirectory
+from ..runs.files import replacing
+from .workload.regions import REGION_TYPES
 
 MEASURED = "detailed_groups"
 STAGE_1 = "detailed_groups_stage_1"

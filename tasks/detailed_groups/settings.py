@@ -7,19 +7,8 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt
-from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
-from spineflow.tasks.detailed_groups.workload.mechanism import (
-    CONFIG_FILE,
-    COVERAGE,
-    WantedMargins,
-    budget_key,
-    thresholds_key,
-)
-from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
-from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
-from spineflow.tasks.detailed_groups.workload.specification import SPECIFICATION_FILES
-from spineflow.tasks.detailed_groups.workload.wanted_margins import budgets_for_margins
-from spineflow.tasks.runs.settings import (
+
+from ..runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
@@ -29,6 +18,18 @@ from spineflow.tasks.runs.settings import (
     refuse_idle,
     table_of,
 )
+from .workload.iterations import LEVELS
+from .workload.mechanism import (
+    CONFIG_FILE,
+    COVERAGE,
+    WantedMargins,
+    budget_key,
+    thresholds_key,
+)
+from .workload.parameters import read_parameters, read_specification
+from .workload.regions import REGION_TYPES
+from .workload.specification import SPECIFICATION_FILES
+from .workload.wanted_margins import budgets_for_margins
 
 RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
 CENSUS_TABLES = ("persons", "units", "geography")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.runs.directory import RunDirectory
+from ..runs.directory import RunDirectory
 
 UNIVERSE = "groups"
 """The universe in the names of measurement and estimate folders."""

@@ -7,14 +7,8 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
-from spineflow.tasks.group_sizes.workload.mechanisms import (
-    GROUP_SIZES,
-    KEEP_ROWS,
-    PROVEN,
-    PUBLISHED,
-    VECTOR_OF,
-)
-from spineflow.tasks.runs.settings import (
+
+from ..runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
@@ -27,6 +21,13 @@ from spineflow.tasks.runs.settings import (
     refuse_losses,
     refuse_shares,
     table_of,
+)
+from .workload.mechanisms import (
+    GROUP_SIZES,
+    KEEP_ROWS,
+    PROVEN,
+    PUBLISHED,
+    VECTOR_OF,
 )
 
 CENSUS_TABLES = ("persons", "units", "geography")

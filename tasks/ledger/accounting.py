@@ -22,7 +22,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from scipy.optimize import minimize_scalar
-from spineflow.tasks.runs.errors import InputRefused
+
+from ..runs.errors import InputRefused
 
 ZCDP = "zcdp"
 PURE_DP = "pure_dp"

@@ -26,11 +26,11 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.ledger.accounting import Guarantee, compose
-from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.store import Damaged, Ledger, writing
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
+from ..noise.draws import Noise
+from ..runs.errors import BudgetRefused, InputRefused
+from .accounting import Guarantee, compose
+from .digests import InputDigest
+from .store import Damaged, Ledger, writing
 
 MOST_DELTA = Fraction(1)
 """A composed delta of this or more rules out nothing, whatever the caps are."""

@@ -12,8 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.ledger.charges import Draw, caps_of, charge, other_people
-from spineflow.tasks.ledger.claims import (
+from ..noise.draws import NoiseDraws, UnchargedNoise
+from ..noise.randomness import RandomSource, SeededRandom, SystemRandom
+from ..runs.conditions import (
+    conditions_of,
+    digest_of,
+    digests_of,
+    refuse_altered,
+    write_charged,
+)
+from ..runs.directory import RunDirectory, identity_of
+from ..runs.errors import BudgetRefused
+from ..runs.files import sha256_of_file
+from ..runs.settings import ProductSettings
+from ..runs.writing import name_recorded
+from .charges import Draw, caps_of, charge, other_people
+from .claims import (
     ChargedNoise,
     charged_conditions,
     claim,
@@ -22,22 +36,8 @@ from spineflow.tasks.ledger.claims import (
     redrawn,
     replaced,
 )
-from spineflow.tasks.ledger.digests import InputDigest, file_digest
-from spineflow.tasks.ledger.store import Ledger, ledger_at, open_ledger, reading
-from spineflow.tasks.noise.draws import NoiseDraws, UnchargedNoise
-from spineflow.tasks.noise.randomness import RandomSource, SeededRandom, SystemRandom
-from spineflow.tasks.runs.conditions import (
-    conditions_of,
-    digest_of,
-    digests_of,
-    refuse_altered,
-    write_charged,
-)
-from spineflow.tasks.runs.directory import RunDirectory, identity_of
-from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.writing import name_recorded
+from .digests import InputDigest, file_digest
+from .store import Ledger, ledger_at, open_ledger, reading
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
-from spineflow.tasks.ledger.charges import conditions_of_run, truth_of_run
-from spineflow.tasks.ledger.store import Ledger, reading, writing
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.randomness import SystemRandom
-from spineflow.tasks.noise.sampler import draw_noise
-from spineflow.tasks.runs.errors import BudgetRefused
+
+from ..noise.draws import Noise
+from ..noise.randomness import SystemRandom
+from ..noise.sampler import draw_noise
+from ..runs.errors import BudgetRefused
+from .charges import conditions_of_run, truth_of_run
+from .store import Ledger, reading, writing
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.runs.files import FileState, state_of_file
+
+from ..runs.files import FileState, state_of_file
 
 DIGITS_BELOW_COUNTY = 11
 

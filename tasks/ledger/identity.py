@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from spineflow.tasks.ledger.digests import INPUT_DIGESTS, InputDigest
-from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.tables.sources import input_files
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from ..runs.files import replacing
+from ..runs.settings import ProductSettings
+from ..tables.sources import input_files
+from .digests import INPUT_DIGESTS, InputDigest
+from .store import open_ledger
 
 INPUT_FILES = "input_files.json"
 """Sizes and times of the input files, in the run's confidential folder."""

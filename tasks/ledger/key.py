@@ -18,8 +18,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.runs.files import TEMPORARY_SUFFIX, replacing
+from ..runs.errors import BudgetRefused
+from ..runs.files import TEMPORARY_SUFFIX, replacing
 
 KEY_BYTES = 32
 USED = "used"

@@ -25,8 +25,9 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.stats import binom
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.sums import probabilities_of_sum
+
+from ..noise.distributions import IntegerDistribution
+from ..noise.sums import probabilities_of_sum
 
 GRID = 1 << 17
 """Points of the grid of losses: more would add more rounding errors of the transform to tails."""

@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.pages.document import Document, FrontPage, Link, Section, Table
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.reports import (
+from ..pages.document import Document, FrontPage, Link, Section, Table
+from ..pages.numbers import shown_delta, shown_epsilon
+from ..runs.directory import RunDirectory
+from ..runs.files import replacing
+from ..runs.reports import (
     bars_panel,
     certificate_links,
     passed_and_all,
@@ -24,7 +22,9 @@ from spineflow.tasks.runs.reports import (
     time_panel,
     write_page,
 )
-from spineflow.tasks.runs.settings import ProductSettings
+from ..runs.settings import ProductSettings
+from .store import open_ledger
+from .summary import summary
 
 INDEX = "products.json"
 

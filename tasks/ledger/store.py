@@ -27,7 +27,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from spineflow.tasks.ledger.key import (
+from ..runs.errors import BudgetRefused
+from ..runs.files import sync
+from ..runs.writing import UNFINISHED_SUFFIX
+from .key import (
     LedgerKey,
     Mark,
     key_path,
@@ -35,9 +38,6 @@ from spineflow.tasks.ledger.key import (
     read_key,
     write_mark,
 )
-from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.runs.files import sync
-from spineflow.tasks.runs.writing import UNFINISHED_SUFFIX
 
 APPLICATION_ID = 0x73706C67
 BUSY_SECONDS = 120

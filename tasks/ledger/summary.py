@@ -6,14 +6,14 @@ import sqlite3
 from collections.abc import Sequence
 from fractions import Fraction
 
-from spineflow.tasks.ledger.accounting import (
+from .accounting import (
     Guarantee,
     compose,
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.ledger.charges import caps_of, guarantee_of
-from spineflow.tasks.ledger.store import Ledger, reading
+from .charges import caps_of, guarantee_of
+from .store import Ledger, reading
 
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of the zCDP that was spent is shown; the mechanisms' own add to it."""

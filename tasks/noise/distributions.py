@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
-from spineflow.tasks.noise.randomness import RandomSource, random_integer
+from .randomness import RandomSource, random_integer
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from spineflow.tasks.noise.randomness import RandomSource
-from spineflow.tasks.noise.sampler import draw_noise, noise_variance
+
+from .randomness import RandomSource
+from .sampler import draw_noise, noise_variance
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.noise.distributions import (
+
+from .distributions import (
     IntegerDistribution,
     continue_inversion,
     threshold_bounds,
 )
-from spineflow.tasks.noise.randomness import RandomSource, random_half_words, random_words
+from .randomness import RandomSource, random_half_words, random_words
 
 N_BUCKETS = 1 << 16
 LAST_WORD = (1 << 64) - 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
-from spineflow.tasks.noise.quantiles import margin
+from .distributions import IntegerDistribution
+from .draws import Noise
+from .mechanisms import DISCRETE_LAPLACE
+from .quantiles import margin
 
 COVERAGE = Fraction(95, 100)
 DIGITS = 4

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from spineflow.tasks.noise.distributions import IntegerDistribution, exp_minus_bounds, tail_bounds
+from .distributions import IntegerDistribution, exp_minus_bounds, tail_bounds
 
 _GUARD_BITS = 64
 

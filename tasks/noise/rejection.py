@@ -25,9 +25,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.inversion import DRAWS_PER_BLOCK, InversionTable, build_table
-from spineflow.tasks.noise.randomness import RandomSource, random_integer, random_words
+
+from .distributions import IntegerDistribution
+from .inversion import DRAWS_PER_BLOCK, InversionTable, build_table
+from .randomness import RandomSource, random_integer, random_words
 
 COARSE_VALUES_PER_SCALE = 64
 MAX_ROUNDS = 16

@@ -24,11 +24,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.inversion import InversionTable, build_table
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.noise.randomness import RandomSource
-from spineflow.tasks.noise.rejection import CoarseFineSampler, build_coarse_fine
+
+from .distributions import IntegerDistribution
+from .inversion import InversionTable, build_table
+from .mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from .randomness import RandomSource
+from .rejection import CoarseFineSampler, build_coarse_fine
 
 LARGEST_TABLE_SIGMA_SQUARED = 1 << 20
 LARGEST_TABLE_SCALE = 1 << 8

@@ -26,8 +26,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.quantiles import margin
+
+from .distributions import IntegerDistribution
+from .quantiles import margin
 
 ERROR = 1e-10
 """Largest error of a probability that is worked out here, by a wide margin."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.pages.figures import INK, SOFT, WIDTH, svg_document, svg_text
+
+from .figures import INK, SOFT, WIDTH, svg_document, svg_text
 
 TALLEST = 520
 CLASSES = 5

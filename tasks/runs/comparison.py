@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.pages.document import Document, Link, Section, Table, to_html
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.settings import ProductSettings
+
+from ..pages.document import Document, Link, Section, Table, to_html
+from .directory import RunDirectory
+from .errors import InputRefused
+from .files import replacing
+from .settings import ProductSettings
 
 COMPARISON = "comparison.html"
 

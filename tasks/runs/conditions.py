@@ -20,9 +20,9 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import FileState, replacing, sha256_of_file, state_of_file
+from .directory import RunDirectory
+from .errors import InputRefused
+from .files import FileState, replacing, sha256_of_file, state_of_file
 
 Digest = TypeVar("Digest", str, str | None)
 _known: dict[Path, tuple[FileState, str]] = {}

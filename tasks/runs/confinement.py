@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from spineflow.tasks.runs.errors import SpineflowError
+from .errors import SpineflowError
 
 P = ParamSpec("P")
 R = TypeVar("R")

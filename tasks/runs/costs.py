@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spineflow.tasks.runs.work import Task
+from .work import Task
 
 
 @dataclass(frozen=True)

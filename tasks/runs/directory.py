@@ -18,15 +18,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-from spineflow.tasks.runs.files import (
+from .errors import InputRefused, SpineflowError
+from .files import (
     NOT_PRIVATE,
     TEMPORARY_SUFFIX,
     remove_temporaries,
     replacing,
 )
-from spineflow.tasks.runs.handles import Artifact
-from spineflow.tasks.runs.writing import discard_all_unfinished
+from .handles import Artifact
+from .writing import discard_all_unfinished
 
 DERIVED = (
     "dataset",

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import CheckFailed
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.validation.outcome import CHECKS_FILE, Outcome, write_outcomes
+
+from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
+from .directory import RunDirectory
+from .errors import CheckFailed
+from .files import NOT_PRIVATE, STAMP_KEY, replacing
+from .handles import Made, found, made
+from .settings import ProductSettings
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 

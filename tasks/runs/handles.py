@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spineflow.tasks.runs.metering import Work
+from .metering import Work
 
 Fact = int | float | str
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from spineflow.tasks.runs.errors import SpineflowError
+from .errors import SpineflowError
 
 LOGGERS = ("prefect.task_runs", "prefect.flow_runs", "prefect.engine")
 """The loggers with which Prefect reports exceptions of runs."""

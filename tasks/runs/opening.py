@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from spineflow.tasks.runs.conditions import refuse_altered
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.handles import Artifact, Made
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.settings_files import frozen_settings
+from .conditions import refuse_altered
+from .directory import RunDirectory
+from .files import sha256_of_file
+from .handles import Artifact, Made
+from .settings import ProductSettings
+from .settings_files import frozen_settings
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.stores import StoreRefused, is_url, store_errors
-from spineflow.tasks.runs.writing import discard_unfinished, write_once
+from .directory import RunDirectory
+from .errors import InputRefused, SpineflowError
+from .files import sha256_of_file
+from .settings import ProductSettings
+from .stores import StoreRefused, is_url, store_errors
+from .writing import discard_unfinished, write_once
 
 TRIAL = b"A run of Spineflow has tried whether it can publish here; this can be removed.\n"
 """What an object holds that is written to try a place."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
 
-from spineflow.tasks.runs.costs import REUSED, Costs
-from spineflow.tasks.runs.metering import Work
-from spineflow.tasks.runs.schedule import Job, schedule
-from spineflow.tasks.runs.work import Planned
+from .costs import REUSED, Costs
+from .metering import Work
+from .schedule import Job, schedule
+from .work import Planned
 
 OVERDUE = 0.1
 """Share of its expected time that a task is taken to have left when it takes longer than that."""

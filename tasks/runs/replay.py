@@ -9,9 +9,10 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.schedule import Job, Schedule, schedule
-from spineflow.tasks.runs.work import Began, Task, read, tasks_of
+
+from .directory import RunDirectory
+from .schedule import Job, Schedule, schedule
+from .work import Began, Task, read, tasks_of
 
 WINDOW = 10.0
 """Seconds over which the highest rate of the storage is taken."""

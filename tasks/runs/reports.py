@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.pages.document import (
+from ..pages.document import (
     Block,
     Details,
     Document,
@@ -18,11 +18,11 @@ from spineflow.tasks.pages.document import (
     Table,
     to_html,
 )
-from spineflow.tasks.pages.figures import bar_chart, strip_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.gate import CERTIFICATE
-from spineflow.tasks.runs.settings import ProductSettings
+from ..pages.figures import bar_chart, strip_chart
+from .directory import RunDirectory
+from .files import replacing
+from .gate import CERTIFICATE
+from .settings import ProductSettings
 
 MOST_PARTS = 9
 """Kinds of stages that the bar of time tells apart; shorter ones are taken together."""

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.runs.stores import carries_secrets, is_url
+
+from .errors import InputRefused
+from .files import NOT_PRIVATE
+from .stores import carries_secrets, is_url
 
 
 def exact_fraction(value: Any) -> Fraction:

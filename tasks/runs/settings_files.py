@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 import tomli_w
 from pydantic import ValidationError
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.runs.settings import (
+
+from .errors import InputRefused
+from .files import NOT_PRIVATE
+from .settings import (
     RUNNER_KEYS,
     ProductSettings,
     RunnerSettings,
@@ -24,8 +25,8 @@ from spineflow.tasks.runs.settings import (
     refuse_in,
     run_by,
 )
-from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.runs.stores import is_url
+from .spelling import did_you_mean
+from .stores import is_url
 
 NO_FILE = "the form"
 """What settings that come from no file are called in refusals."""

@@ -13,16 +13,17 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
-from spineflow.tasks.runs.confinement import StorageFailed, confined
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Artifact, Made, found, made
-from spineflow.tasks.runs.logs import shorten_errors
-from spineflow.tasks.runs.metering import confined_work, metered, reads_public_files
-from spineflow.tasks.runs.opening import artifact_of, opened
-from spineflow.tasks.runs.publication import copy_release, marker_address, place_of
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.stores import StoreSilent
-from spineflow.tasks.runs.timing import stopwatch
+
+from .confinement import StorageFailed, confined
+from .directory import RunDirectory
+from .handles import Artifact, Made, found, made
+from .logs import shorten_errors
+from .metering import confined_work, metered, reads_public_files
+from .opening import artifact_of, opened
+from .publication import copy_release, marker_address, place_of
+from .settings import ProductSettings
+from .stores import StoreSilent
+from .timing import stopwatch
 
 shorten_errors()
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from spineflow.tasks.runs.confinement import StorageFailed
-from spineflow.tasks.runs.errors import InputRefused
+from .confinement import StorageFailed
+from .errors import InputRefused
 
 EXTRAS = {
     "s3": "s3",

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from spineflow.tasks.runs.directory import RunDirectory
+from .directory import RunDirectory
 
 FILE = "work.jsonl"
 

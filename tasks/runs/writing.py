@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from spineflow.tasks.runs.files import sha256_of_file, sync
+from .files import sha256_of_file, sync
 
 UNFINISHED_SUFFIX = ".unpublished"
 

@@ -24,10 +24,11 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings import ExactFraction, Refuse, Section
-from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.solvers.level_split import (
+
+from ..runs.errors import InputRefused
+from ..runs.settings import ExactFraction, Refuse, Section
+from ..runs.spelling import did_you_mean
+from .level_split import (
     DENOMINATOR,
     NORMAL_95,
     RegularTree,

@@ -30,7 +30,8 @@ from types import MappingProxyType
 
 import numpy as np
 from scipy.optimize import linprog, minimize
-from spineflow.tasks.runs.errors import InputRefused
+
+from ..runs.errors import InputRefused
 
 DENOMINATOR = 1000
 """Shares are whole thousandths: readable, and the same on machines that round differently."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spineflow.tasks.tables.layouts import Field, TableLayout
+from .layouts import Field, TableLayout
 
 PERSONS_LAYOUT = TableLayout(
     "persons",

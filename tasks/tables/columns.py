@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.tasks.tables.layouts import Field
-from spineflow.tasks.tables.mapped import GrowingArray, sorted_with_rows, zeros
-from spineflow.validation.rules import Value
+
+from ...validation.rules import Value
+from .layouts import Field
+from .mapped import GrowingArray, sorted_with_rows, zeros
 
 _MOST_DIGITS = 18
 """Longest run of digits that is certain to fit into 64 bits."""

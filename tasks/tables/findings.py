@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
+from ..runs.errors import InputRefused
+from ..runs.files import replacing
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from spineflow.tasks.pages.maps import Area
-from spineflow.tasks.runs.errors import InputRefused
+
+from ..pages.maps import Area
+from ..runs.errors import InputRefused
 
 ENDINGS = (".parquet", ".geoparquet", ".shp", ".gpkg", ".geojson")
 FEWEST_KNOWN = 0.5

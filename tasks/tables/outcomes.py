@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from spineflow.tasks.pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.reports import write_page
-from spineflow.tasks.tables.findings import Finding, write_findings
-from spineflow.validation.outcome import Outcome
+from ...validation.outcome import Outcome
+from ..pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
+from ..runs.directory import RunDirectory
+from ..runs.files import replacing
+from ..runs.reports import write_page
+from .findings import Finding, write_findings
 
 RULES_FILE = "rules.json"
 """Public outcome of every rule on the input: pass or fail."""

@@ -20,10 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.stores import is_url
-from spineflow.tasks.tables.findings import UnreadableInput
-from spineflow.tasks.tables.layouts import TableLayout
-from spineflow.tasks.tables.sources import (
+
+from ..runs.stores import is_url
+from .findings import UnreadableInput
+from .layouts import TableLayout
+from .sources import (
     PARQUET_MAGIC,
     ByteStream,
     InputFile,

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from spineflow.tasks.runs.stores import StoreFile, StoreRefused, is_url
-from spineflow.tasks.tables.cef_layout import LAYOUTS
-from spineflow.tasks.tables.findings import Finding, UnreadableInput
-from spineflow.tasks.tables.layouts import TableLayout
+
+from ..runs.stores import StoreFile, StoreRefused, is_url
+from .cef_layout import LAYOUTS
+from .findings import Finding, UnreadableInput
+from .layouts import TableLayout
 
 GZIP_MAGIC = b"\x1f\x8b"
 PARQUET_MAGIC = b"PAR1"

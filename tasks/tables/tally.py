@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from spineflow.tasks.tables.findings import Finding
-from spineflow.validation.expectations import run_suites
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.rules import Rule, Value
+from ...validation.expectations import run_suites
+from ...validation.outcome import Outcome
+from ...validation.rules import Rule, Value
+from .findings import Finding
 
 
 @dataclass

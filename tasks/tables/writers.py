@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.tasks.tables.layouts import TableLayout
+
+from .layouts import TableLayout
 
 FileLayout = Literal["parquet", "delimited", "fixed_width"]
 Columns = Mapping[str, np.ndarray]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.runs.directory import RunDirectory
+from ..runs.directory import RunDirectory
 
 
 def geography_file(run: RunDirectory) -> Path:

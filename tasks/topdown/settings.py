@@ -8,19 +8,20 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
-from spineflow.geography.rules import GEOLEVELS
-from spineflow.tasks.census.census import Census, Zero, compiled, preset_census
-from spineflow.tasks.census.contradictions import refuse_contradictions
-from spineflow.tasks.census.declarations import CensusDeclaration, StructuralZeroDeclaration
-from spineflow.tasks.census.queries import (
+
+from ...geography.rules import GEOLEVELS
+from ..census.census import Census, Zero, compiled, preset_census
+from ..census.contradictions import refuse_contradictions
+from ..census.declarations import CensusDeclaration, StructuralZeroDeclaration
+from ..census.queries import (
     marginal_query,
     normalize_query_name,
     queries_are_nested,
 )
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.runs.settings import (
+from ..census.schema import Schema
+from ..ledger.accounting import rho_from_epsilon_simple
+from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..runs.settings import (
     ExactFraction,
     ProductSettings,
     Refuse,
@@ -31,13 +32,13 @@ from spineflow.tasks.runs.settings import (
     refuse_loss,
     refuse_shares,
 )
-from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.runs.stores import is_url
-from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.defaults import default_passes, with_defaults
-from spineflow.tasks.topdown.workload.estimators import refuse_other_estimators
-from spineflow.tasks.topdown.workload.idle import refuse_idle_settings
-from spineflow.tasks.topdown.workload.tables import CensusTables, refuse_tables
+from ..runs.spelling import did_you_mean
+from ..runs.stores import is_url
+from .workload.budget import Budget
+from .workload.defaults import default_passes, with_defaults
+from .workload.estimators import refuse_other_estimators
+from .workload.idle import refuse_idle_settings
+from .workload.tables import CensusTables, refuse_tables
 
 Universe = str
 """Name of a universe that the census declares."""

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.queries import normalize_query_name
-from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures, compute_figures
-from spineflow.tasks.topdown.checks.accuracy.levels import OF_THE_SPINE
-from spineflow.tasks.topdown.checks.replicate import (
+
+from ..census.queries import normalize_query_name
+from ..noise.mechanisms import DISCRETE_LAPLACE
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
+from .checks.accuracy.figures import AccuracyFigures, compute_figures
+from .checks.accuracy.levels import OF_THE_SPINE
+from .checks.replicate import (
     estimate,
     lay_out,
     measure,
@@ -25,11 +26,11 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_estimator,
     with_seed,
 )
-from spineflow.tasks.topdown.paths import state_totals_file
-from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, SUMMARY_LEVELS
-from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
-from spineflow.tasks.topdown.workload.costs import budget_report
-from spineflow.tasks.topdown.workload.strategies import STRATEGIES, rescaled, strategy_shares
+from .paths import state_totals_file
+from .release.tabulations.levels import COLUMNS, SUMMARY_LEVELS
+from .settings import ESTIMATORS, TopdownSettings
+from .workload.costs import budget_report
+from .workload.strategies import STRATEGIES, rescaled, strategy_shares
 
 REDISTRICTING = "redistricting"
 OWN = "own"

@@ -7,8 +7,9 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
-from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
-from spineflow.tasks.runs.settings import (
+
+from ..ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
+from ..runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
@@ -24,13 +25,13 @@ from spineflow.tasks.runs.settings import (
     refuse_shares,
     table_of,
 )
-from spineflow.tasks.trips.workload.mechanisms import (
+from .workload.mechanisms import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,
     STABILITY_HISTOGRAM,
     TDA_CHEBYSHEV,
 )
-from spineflow.tasks.trips.workload.neighbors import Contribution
+from .workload.neighbors import Contribution
 
 SHARE_RULES = ("uniform", "geometric", "optimised")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tune.searched import Figures
-from spineflow.tasks.tune.settings import Criterion
+from ..runs.errors import InputRefused
+from .searched import Figures
+from .settings import Criterion
 
 
 def value_of(figures: Figures, criterion: Criterion) -> float:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
-from spineflow.tasks.pages.figures import line_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
-from spineflow.tasks.runs.reports import (
+
+from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
+from ..pages.figures import line_chart
+from ..runs.directory import RunDirectory
+from ..runs.files import NOT_PRIVATE, replacing
+from ..runs.reports import (
     bars_panel,
     provenance,
     stage_seconds,
@@ -20,11 +21,11 @@ from spineflow.tasks.runs.reports import (
     time_panel,
     write_page,
 )
-from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.tune.criterion import described
-from spineflow.tasks.tune.grid import EXACT
-from spineflow.tasks.tune.settings import Criterion, TuneSettings
-from spineflow.tasks.tune.trials import KEYS, Trial, TrialOutcome, errors_of, settings_of
+from ..runs.settings_files import dump_settings
+from .criterion import described
+from .grid import EXACT
+from .settings import Criterion, TuneSettings
+from .trials import KEYS, Trial, TrialOutcome, errors_of, settings_of
 
 SETTINGS, VARIANTS, ERRORS = "settings.toml", "variants.csv", "errors.csv"
 HEADER = """\

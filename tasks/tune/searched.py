@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
-from spineflow.tasks.runs.settings import ProductSettings
+
+from ..runs.settings import ProductSettings
 
 Losses = Mapping[str, Fraction]
 """Loss of every geolevel, root first; rho, or epsilon under the discrete Laplace."""

@@ -23,7 +23,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
-from spineflow.tasks.runs.settings import (
+
+from ..runs.settings import (
     ExactFraction,
     ProductSettings,
     Refuse,
@@ -35,7 +36,7 @@ from spineflow.tasks.runs.settings import (
     refuse_within,
     table_of,
 )
-from spineflow.tasks.tune.searched import SearchedProduct
+from .searched import SearchedProduct
 
 AS_SET = "as set"
 """Name of the only variant where none are given."""

@@ -5,12 +5,12 @@ Their first argument after the run is the model of the search's settings.
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.tune.settings import TuneSettings
-from spineflow.tasks.tune.trials import prepare_trial, read_input, replicate_path, run_replicate
+from ..runs.directory import RunDirectory
+from ..runs.handles import Made, found, made
+from ..runs.settings_files import frozen_settings
+from ..runs.steps import step
+from .settings import TuneSettings
+from .trials import prepare_trial, read_input, replicate_path, run_replicate
 
 
 @step("read tuning data", None, run_name="read tuning data")

@@ -19,13 +19,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
-from spineflow.tasks.tune.criterion import value_of
-from spineflow.tasks.tune.searched import Losses, SearchedProduct
-from spineflow.tasks.tune.settings import TuneSettings
+
+from ..runs.directory import RunDirectory
+from ..runs.files import replacing
+from ..runs.settings import ProductSettings
+from ..runs.settings_files import dump_settings, frozen_settings
+from .criterion import value_of
+from .searched import Losses, SearchedProduct
+from .settings import TuneSettings
 
 KEYS = ["quantity", "level"]
 

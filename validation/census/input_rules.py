@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spineflow.validation.rules import Evidence, Rule, Value
+from ..rules import Evidence, Rule, Value
 
 _DECLARED = tomllib.loads((Path(__file__).parent / "cef_rules.toml").read_text(encoding="utf-8"))
 

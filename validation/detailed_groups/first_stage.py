@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from spineflow.validation.detailed_groups.measured import (
+
+from ..outcome import Failures
+from .measured import (
     GroupCounts,
     group_numbers,
     read_level,
 )
-from spineflow.validation.detailed_groups.privacy_loss import check_noise
-from spineflow.validation.detailed_groups.universe import ExpectedRun
-from spineflow.validation.outcome import Failures
+from .privacy_loss import check_noise
+from .universe import ExpectedRun
 
 FIRST_STAGE = "detailed_groups_stage_1"
 COLUMNS = ["region_id", "iteration_code", "value", "variance", "plb"]

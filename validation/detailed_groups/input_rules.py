@@ -6,8 +6,8 @@ They hold for the rows of the states that are tabulated; rows of other states ar
 
 from __future__ import annotations
 
-from spineflow.validation.census.input_rules import OLDEST_AGE
-from spineflow.validation.rules import Rule
+from ..census.input_rules import OLDEST_AGE
+from ..rules import Rule
 
 NO_CODE = "Null"
 """What stands in QRACE2 to QRACE8 where a person has fewer race codes, in the production layout."""

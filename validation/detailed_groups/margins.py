@@ -8,11 +8,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from spineflow.validation.detailed_groups.measured import GroupCounts
-from spineflow.validation.detailed_groups.privacy_loss import noise_variance
-from spineflow.validation.detailed_groups.tables import N_CELLS
-from spineflow.validation.detailed_groups.universe import ExpectedRun
-from spineflow.validation.outcome import Failures
+
+from ..outcome import Failures
+from .measured import GroupCounts
+from .privacy_loss import noise_variance
+from .tables import N_CELLS
+from .universe import ExpectedRun
 
 _ROUNDING = 1e-9
 """Of probabilities: either of two margins is taken where the coverage is as near to one's."""

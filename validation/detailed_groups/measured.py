@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.validation.detailed_groups.privacy_loss import check_noise
-from spineflow.validation.detailed_groups.tables import N_CELLS
-from spineflow.validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile, positions
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile, positions
+from .privacy_loss import check_noise
+from .tables import N_CELLS
+from .universe import ExpectedLevel, ExpectedRun
 
 ROWS_PER_BATCH = 1 << 18
 CODED = ("region_type", "region_id", "iteration_code", "plb")

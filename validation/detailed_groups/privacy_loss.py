@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-from spineflow.validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import parse_fraction
+
+from ..outcome import Failures
+from ..run_files import parse_fraction
+from .universe import ExpectedLevel, ExpectedRun
 
 INFINITE = "inf"
 

@@ -16,15 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.validation.detailed_groups.margins import cells_in_rows, check_margins
-from spineflow.validation.detailed_groups.measured import (
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile
+from .margins import cells_in_rows, check_margins
+from .measured import (
     GroupCounts,
     refuse_missing_columns,
 )
-from spineflow.validation.detailed_groups.tables import AGE_BINS, N_CELLS, OLDEST_AGE
-from spineflow.validation.detailed_groups.universe import ExpectedRun
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
+from .tables import AGE_BINS, N_CELLS, OLDEST_AGE
+from .universe import ExpectedRun
 
 NOT_PRIVATE = "NOT PRIVATE"
 T1, T2, TIDY = "t1.csv", "t2.csv", "population_groups.parquet"

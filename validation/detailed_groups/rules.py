@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
-from spineflow.validation.detailed_groups.measured import GroupCounts
-from spineflow.validation.detailed_groups.tables import AGE_BINS, N_CELLS
-from spineflow.validation.detailed_groups.universe import ExpectedLevel, ExpectedRun
+
+from .measured import GroupCounts
+from .tables import AGE_BINS, N_CELLS
+from .universe import ExpectedLevel, ExpectedRun
 
 
 def apply_rules(counts: GroupCounts, expected: ExpectedRun) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from spineflow.validation.detailed_groups.first_stage import check_first_stage
-from spineflow.validation.detailed_groups.measured import read_measurements
-from spineflow.validation.detailed_groups.release import ReleaseFailures, check_release
-from spineflow.validation.detailed_groups.rules import apply_rules
-from spineflow.validation.detailed_groups.universe import ExpectedRun
-from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import unusable_files_fail
+from ..outcome import Failures, Outcome
+from ..run_files import unusable_files_fail
+from .first_stage import check_first_stage
+from .measured import read_measurements
+from .release import ReleaseFailures, check_release
+from .rules import apply_rules
+from .universe import ExpectedRun
 
 UNIVERSE = "population groups"
 

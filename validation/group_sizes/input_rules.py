@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spineflow.validation.rules import Rule
+from ..rules import Rule
 
 
 def _never(table: str, column: str, name: str, statement: str, remedy: str) -> Rule:

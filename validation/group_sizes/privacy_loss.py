@@ -27,8 +27,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile
 
 HIERARCHY = Path("hierarchy")
 MEASUREMENTS = Path("measurements") / "groups"

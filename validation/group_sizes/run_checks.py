@@ -16,15 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.validation.group_sizes.privacy_loss import (
+
+from ..outcome import Failures, Outcome
+from ..run_files import UnusableRunFile, unusable_files_fail
+from .privacy_loss import (
     HIERARCHY,
     Promise,
     check_measurements,
     check_plan,
     read_plan,
 )
-from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
 
 UNIVERSE = "groups"
 STAMP_LINE = b"# NOT PRIVATE\n"

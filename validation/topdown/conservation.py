@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.topdown.run_files import SpineLevel, read_batches
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile
+from .run_files import SpineLevel, read_batches
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile, positions
-from spineflow.validation.topdown.cells import Cells, Margin
-from spineflow.validation.topdown.conservation import LevelEstimates
-from spineflow.validation.topdown.run_files import (
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile, positions
+from .cells import Cells, Margin
+from .conservation import LevelEstimates
+from .run_files import (
     BLOCK,
     ExpectedUniverse,
     RunSpine,

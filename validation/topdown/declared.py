@@ -17,19 +17,20 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
-from spineflow.validation.topdown.cells import Cells, Margin
-from spineflow.validation.topdown.conservation import (
+
+from ..outcome import Failures, Outcome
+from ..run_files import UnusableRunFile, unusable_files_fail
+from .cells import Cells, Margin
+from .conservation import (
     LevelEstimates,
     check_children_add_to_parents,
     read_estimates,
 )
-from spineflow.validation.topdown.demanded import check_demanded
-from spineflow.validation.topdown.measured_noise import check_measured_noise
-from spineflow.validation.topdown.privacy_loss import check_measurements, check_paths, check_shares
-from spineflow.validation.topdown.run_files import ExpectedUniverse, SpineLevel, read_spine
-from spineflow.validation.topdown.spine_structure import check_spine
+from .demanded import check_demanded
+from .measured_noise import check_measured_noise
+from .privacy_loss import check_measurements, check_paths, check_shares
+from .run_files import ExpectedUniverse, SpineLevel, read_spine
+from .spine_structure import check_spine
 
 NOT_PRIVATE = "NOT PRIVATE"
 GEOCODE = "block_geocode"

@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.topdown.cells import spelled
-from spineflow.validation.topdown.conservation import LevelEstimates
-from spineflow.validation.topdown.privacy_loss import DPQUERY_SUFFIX
-from spineflow.validation.topdown.run_files import ExpectedUniverse, SpineLevel, read_batches
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile
+from .cells import spelled
+from .conservation import LevelEstimates
+from .privacy_loss import DPQUERY_SUFFIX
+from .run_files import ExpectedUniverse, SpineLevel, read_batches
 
 ROWS_PER_BATCH = 1 << 12
 

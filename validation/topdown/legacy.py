@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.topdown.table_rows import (
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile
+from .table_rows import (
     TableRows,
     gathered,
     pairs_of_rows,

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures, Outcome
+
+from ..outcome import Failures, Outcome
 
 MARGINS = "margins_are_intervals_of_every_cell"
 RELEASE = "release"

@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile, encoded, parse_fraction
-from spineflow.validation.topdown.cells import spelled
-from spineflow.validation.topdown.privacy_loss import DPQUERY_SUFFIX, INFINITE
-from spineflow.validation.topdown.run_files import ExpectedUniverse, SpineLevel, read_batches
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile, encoded, parse_fraction
+from .cells import spelled
+from .privacy_loss import DPQUERY_SUFFIX, INFINITE
+from .run_files import ExpectedUniverse, SpineLevel, read_batches
 
 RELATIVE_TOLERANCE = 1e-9
 LARGEST_SUMMED = 1_000

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import ROWS_PER_BATCH, UnusableRunFile, positions
-from spineflow.validation.topdown.cells import Cells
-from spineflow.validation.topdown.conservation import LevelEstimates
-from spineflow.validation.topdown.layout import Layout, LayoutColumn
-from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
-from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
+
+from ..outcome import Failures
+from ..run_files import ROWS_PER_BATCH, UnusableRunFile, positions
+from .cells import Cells
+from .conservation import LevelEstimates
+from .layout import Layout, LayoutColumn
+from .run_files import RunSpine, SpineLevel
+from .spine_parts import BLOCKS_PER_PART
 
 NOT_PRIVATE = "NOT PRIVATE"
 

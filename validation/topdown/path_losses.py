@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.topdown.privacy_loss import CodedSums
-from spineflow.validation.topdown.run_files import RunSpine
-from spineflow.validation.topdown.spine_parts import SpinePart
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile
+from .privacy_loss import CodedSums
+from .run_files import RunSpine
+from .spine_parts import SpinePart
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import encoded, parse_fraction
-from spineflow.validation.topdown.cells import spelled
-from spineflow.validation.topdown.run_files import (
+
+from ..outcome import Failures
+from ..run_files import encoded, parse_fraction
+from .cells import spelled
+from .run_files import (
     ExpectedUniverse,
     RunSpine,
     SpineLevel,

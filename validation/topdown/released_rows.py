@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile, as_text, read_table
-from spineflow.validation.topdown.conservation import read_estimates
-from spineflow.validation.topdown.run_files import BLOCK, ExpectedUniverse, SpineLevel
-from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
-from spineflow.validation.topdown.stretches import (
+
+from ..outcome import Failures
+from ..run_files import UnusableRunFile, as_text, read_table
+from .conservation import read_estimates
+from .run_files import BLOCK, ExpectedUniverse, SpineLevel
+from .spine_parts import BLOCKS_PER_PART
+from .stretches import (
     ExpectedBlocks,
     Microdata,
     NotSeenRight,

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.validation.run_files import ROWS_PER_BATCH, UnusableRunFile, encoded, opened
+
+from ..run_files import ROWS_PER_BATCH, UnusableRunFile, encoded, opened
 
 _STATE_DIGITS = (0, 2)
 

@@ -14,26 +14,27 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UNUSABLE, UnusableRunFile, unusable_files_fail
-from spineflow.validation.topdown.conservation import (
+
+from ..outcome import Failures, Outcome
+from ..run_files import UNUSABLE, UnusableRunFile, unusable_files_fail
+from .conservation import (
     LevelEstimates,
     check_children_add_to_parents,
     no_estimates,
     read_estimates,
 )
-from spineflow.validation.topdown.constraints import (
+from .constraints import (
     ConstraintFailures,
     check_constraints,
     facilities_by_block,
 )
-from spineflow.validation.topdown.demanded import check_demanded
-from spineflow.validation.topdown.measured_noise import check_measured_noise
-from spineflow.validation.topdown.microdata import ReleaseFile, check_microdata
-from spineflow.validation.topdown.path_losses import LossesOnPaths, losses_of_part
-from spineflow.validation.topdown.privacy_loss import CodedSums, check_measurements, check_shares
-from spineflow.validation.topdown.released_rows import are_all_rows, see_stretch
-from spineflow.validation.topdown.run_files import (
+from .demanded import check_demanded
+from .measured_noise import check_measured_noise
+from .microdata import ReleaseFile, check_microdata
+from .path_losses import LossesOnPaths, losses_of_part
+from .privacy_loss import CodedSums, check_measurements, check_shares
+from .released_rows import are_all_rows, see_stretch
+from .run_files import (
     ExpectedUniverse,
     RunSpine,
     SpineLevel,
@@ -41,14 +42,14 @@ from spineflow.validation.topdown.run_files import (
     count_unknown,
     read_spine,
 )
-from spineflow.validation.topdown.spine_parts import (
+from .spine_parts import (
     BLOCKS_PER_PART,
     SpinePart,
     cut_depth,
     spine_parts,
 )
-from spineflow.validation.topdown.spine_structure import check_spine
-from spineflow.validation.topdown.stretches import NotSeenRight
+from .spine_structure import check_spine
+from .stretches import NotSeenRight
 
 CHECKS: Mapping[str, str] = {
     "spine_is_a_tree": "both spine files describe one tree of all blocks",

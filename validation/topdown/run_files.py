@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.validation.run_files import (
+
+from ..run_files import (
     ROWS_PER_BATCH,
     UnusableRunFile,
     as_text,
@@ -28,8 +29,8 @@ from spineflow.validation.run_files import (
     read_table,
     shown,
 )
-from spineflow.validation.topdown.cells import Cells
-from spineflow.validation.topdown.layout import Layout
+from .cells import Cells
+from .layout import Layout
 
 BLOCK = "Block"
 STATE = "State"

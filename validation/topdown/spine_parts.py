@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.validation.topdown.run_files import RunSpine, SpineLevel
+
+from .run_files import RunSpine, SpineLevel
 
 BLOCKS_PER_PART = 1 << 16
 

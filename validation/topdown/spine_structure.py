@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import positions
-from spineflow.validation.topdown.run_files import STATE, RunSpine, SpineLevel, state_fips
+
+from ..outcome import Failures
+from ..run_files import positions
+from .run_files import STATE, RunSpine, SpineLevel, state_fips
 
 
 def check_spine(spine: RunSpine, failures: Failures, *, with_digits: bool = True) -> None:

@@ -20,10 +20,11 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.validation.run_files import ROWS_PER_BATCH, encoded, opened
-from spineflow.validation.topdown.cells import Cells
-from spineflow.validation.topdown.conservation import LevelEstimates
-from spineflow.validation.topdown.layout import Layout, LayoutColumn
+
+from ..run_files import ROWS_PER_BATCH, encoded, opened
+from .cells import Cells
+from .conservation import LevelEstimates
+from .layout import Layout, LayoutColumn
 
 NOT_PRIVATE = "NOT PRIVATE"
 

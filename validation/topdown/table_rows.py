@@ -8,7 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
-from spineflow.validation.run_files import UnusableRunFile, encoded, opened
+
+from ..run_files import UnusableRunFile, encoded, opened
 
 STATE = "STATE"
 ROWS_PER_BATCH = 1 << 13

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
-from spineflow.validation.topdown.legacy import LegacyRelease, check_legacy, check_legacy_states
-from spineflow.validation.topdown.row_counts import BlockCounts, Variable, count_rows
-from spineflow.validation.topdown.table_rows import (
+
+from ..outcome import Failures, Outcome
+from ..run_files import UnusableRunFile, unusable_files_fail
+from .legacy import LegacyRelease, check_legacy, check_legacy_states
+from .row_counts import BlockCounts, Variable, count_rows
+from .table_rows import (
     ROWS_PER_BATCH,
     TableRows,
     gathered,

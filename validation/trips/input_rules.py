@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spineflow.validation.rules import Rule
+from ..rules import Rule
 
 LARGEST_COUNT = 1 << 40
 """A count beyond this is refused as a slip, as text that is no number is."""

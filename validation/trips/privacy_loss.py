@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures
-from spineflow.validation.trips.run_files import TripsTree, level_paths
+
+from ..outcome import Failures
+from .run_files import TripsTree, level_paths
 
 RELATIVE_TOLERANCE = 1e-9
 

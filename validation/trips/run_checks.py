@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.run_files import UnusableRunFile, unusable_files_fail
-from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_losses
-from spineflow.validation.trips.run_files import (
+
+from ..outcome import Failures, Outcome
+from ..run_files import UnusableRunFile, unusable_files_fail
+from .privacy_loss import ExpectedTrips, check_losses
+from .run_files import (
     TripsTree,
     level_paths,
     nodes_of,

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.validation.run_files import UnusableRunFile
+
+from ..run_files import UnusableRunFile
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,17 +13,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts, read_counts
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_regions, run_universe
-from spineflow.tasks.detailed_groups.measurement.stages import ShardGroups, true_counts
-from spineflow.tasks.detailed_groups.paths import counts_file
-from spineflow.tasks.detailed_groups.postprocess.groups import code_positions, counts_of, mask_of
-from spineflow.tasks.detailed_groups.postprocess.run import groups_to_release
-from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..ingest.counts import GroupCounts, read_counts
+from ..ingest.ingest import run_parameters, run_regions, run_universe
+from ..measurement.stages import ShardGroups, true_counts
+from ..paths import counts_file
+from ..postprocess.groups import code_positions, counts_of, mask_of
+from ..postprocess.run import groups_to_release
+from ..release.tables import TABLE_NAMES
+from ..settings import DetailedGroupsSettings
+from ..workload.iterations import N_CELLS
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""

@@ -6,25 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.invariants import read_geography, read_invariants
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
-from spineflow.tasks.detailed_groups.paths import geography_file, invariants_file
-from spineflow.tasks.detailed_groups.postprocess.run import is_inhabitable
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import (
-    PR,
-    PUERTO_RICO,
-    REGION_TYPES,
-    region_types,
-)
-from spineflow.tasks.detailed_groups.workload.specification import Specification
-from spineflow.tasks.ledger.charging import refuse_unlike_ledger
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import accept
-from spineflow.validation.detailed_groups.run_checks import run_checks
-from spineflow.validation.detailed_groups.universe import (
+
+from ....validation.detailed_groups.run_checks import run_checks
+from ....validation.detailed_groups.universe import (
     ExpectedLevel,
     ExpectedRun,
     Iteration,
@@ -33,7 +17,24 @@ from spineflow.validation.detailed_groups.universe import (
     identical_regions,
     region_of_blocks,
 )
-from spineflow.validation.outcome import Outcome
+from ....validation.outcome import Outcome
+from ...census.invariants import read_geography, read_invariants
+from ...ledger.charging import refuse_unlike_ledger
+from ...runs.directory import RunDirectory
+from ...runs.gate import accept
+from ..ingest.ingest import run_parameters, run_specification
+from ..paths import geography_file, invariants_file
+from ..postprocess.run import is_inhabitable
+from ..settings import DetailedGroupsSettings
+from ..workload.mapping import alone_counterparts
+from ..workload.mechanism import MechanismParameters
+from ..workload.regions import (
+    PR,
+    PUERTO_RICO,
+    REGION_TYPES,
+    region_types,
+)
+from ..workload.specification import Specification
 
 
 def expected_run(run: RunDirectory, settings: DetailedGroupsSettings) -> ExpectedRun:

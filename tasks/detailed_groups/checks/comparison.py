@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pandas as pd
-from spineflow.tasks.detailed_groups.checks.accuracy import (
+
+from ...runs.comparison import Compared, errors_or_refused
+from ...runs.directory import RunDirectory
+from ..ingest.ingest import run_parameters
+from ..postprocess.run import stages_of
+from ..settings import DetailedGroupsSettings
+from .accuracy import (
     has_truth,
     read_accuracy,
     write_accuracy,
 )
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
-from spineflow.tasks.detailed_groups.postprocess.run import stages_of
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.runs.comparison import Compared, errors_or_refused
-from spineflow.tasks.runs.directory import RunDirectory
 
 KEYS = ("region_type", "level", "table")
 FIGURES = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.detailed_groups.checks.check import check_run
-from spineflow.tasks.detailed_groups.release.certificate import write_certificate
-from spineflow.tasks.detailed_groups.release.report import write_report
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, released, reported
-from spineflow.tasks.runs.handles import Made
-from spineflow.tasks.runs.steps import step
+from ...runs.directory import RunDirectory
+from ...runs.gate import checked, released, reported
+from ...runs.handles import Made
+from ...runs.steps import step
+from ..release.certificate import write_certificate
+from ..release.report import write_report
+from ..settings import DetailedGroupsSettings
+from .accuracy import has_truth, read_accuracy, write_accuracy
+from .check import check_run
 
 
 @step("check groups", DetailedGroupsSettings, run_name="check")

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.invariants import block_invariants
-from spineflow.tasks.census.tables import EvidenceTally, UnitsTable, load_geography, load_units
-from spineflow.tasks.detailed_groups.ingest.persons import (
+
+from ....validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS
+from ...census.invariants import block_invariants
+from ...census.tables import EvidenceTally, UnitsTable, load_geography, load_units
+from ...tables.cef_layout import PERSONS_LAYOUT
+from ...tables.columns import CodedColumn, is_blank_key
+from ...tables.readers import Selection, read_partitions
+from ...tables.sources import InputFile
+from .persons import (
     ATTRIBUTE_COLUMNS,
     PersonBatch,
     coded_persons,
     person_evidence,
 )
-from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
-from spineflow.tasks.tables.columns import CodedColumn, is_blank_key
-from spineflow.tasks.tables.readers import Selection, read_partitions
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS
 
 _PERSON_COLUMNS = ("MAFID", *ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN)
 

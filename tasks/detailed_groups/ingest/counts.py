@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.ingest.persons import CountedPersons
-from spineflow.tasks.detailed_groups.workload.iterations import FINEST_TABLE, N_CELLS
-from spineflow.tasks.detailed_groups.workload.mapping import IterationUniverse, iterations_of
-from spineflow.tasks.detailed_groups.workload.regions import NO_REGION
-from spineflow.tasks.runs.files import replacing
+
+from ...runs.files import replacing
+from ..workload.iterations import FINEST_TABLE, N_CELLS
+from ..workload.mapping import IterationUniverse, iterations_of
+from ..workload.regions import NO_REGION
+from .persons import CountedPersons
 
 CELLS = N_CELLS[FINEST_TABLE]
 ROWS_AT_A_TIME = 1 << 20

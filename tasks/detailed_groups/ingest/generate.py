@@ -13,27 +13,28 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.ingest.production_files import GEOGRAPHY_FILE, PERSONS_FILE
-from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
-from spineflow.tasks.detailed_groups.workload.mechanism import (
+
+from ....validation.detailed_groups.input_rules import NO_CODE
+from ...tables.writers import delimited_text
+from ..workload.iterations import LEVELS
+from ..workload.mechanism import (
     CONFIG_FILE,
     budget_key,
     thresholds_key,
 )
-from spineflow.tasks.detailed_groups.workload.regions import (
+from ..workload.regions import (
     NO_AIANNH,
     NO_PLACE,
     PUERTO_RICO,
     REGION_TYPES,
 )
-from spineflow.tasks.detailed_groups.workload.specification import (
+from ..workload.specification import (
     CODES_FILE,
     ETHNICITY_FILE,
     MAPPING_FILE,
     RACE_FILE,
 )
-from spineflow.tasks.tables.writers import delimited_text
-from spineflow.validation.detailed_groups.input_rules import NO_CODE
+from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
 
 PERSONS_AT_A_TIME = 1 << 18
 BLOCKS_PER_TRACT = 8

@@ -10,21 +10,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS
-from spineflow.tasks.census.invariants import read_geography, write_invariants
-from spineflow.tasks.detailed_groups.ingest.counts import (
-    count_groups,
-    read_persons,
-    write_counts,
-    write_persons,
-)
-from spineflow.tasks.detailed_groups.ingest.inputs import (
-    GroupsCheck,
-    GroupsInput,
-    check_groups_input,
-)
-from spineflow.tasks.detailed_groups.ingest.region_names import read_names, write_run_names
-from spineflow.tasks.detailed_groups.paths import (
+
+from ...census.cef_2020 import IDENTITY_COLUMNS
+from ...census.invariants import read_geography, write_invariants
+from ...ledger.digests import InputDigest, input_digest
+from ...ledger.identity import store_identity, whole_digests
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.files import replacing
+from ...tables.outcomes import write_input_outcomes
+from ..paths import (
     Shard,
     counts_file,
     geography_file,
@@ -33,28 +28,34 @@ from spineflow.tasks.detailed_groups.paths import (
     persons_file,
     write_shards,
 )
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mapping import IterationUniverse, iteration_universe
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.parameters import (
+from ..settings import DetailedGroupsSettings
+from ..workload.mapping import IterationUniverse, iteration_universe
+from ..workload.mechanism import MechanismParameters
+from ..workload.parameters import (
     copy_parameters,
     parameters_digest,
     read_parameters,
     read_specification,
 )
-from spineflow.tasks.detailed_groups.workload.regions import (
+from ..workload.regions import (
     REGION_TYPES,
     RegionDomain,
     areas_of,
     region_domain,
 )
-from spineflow.tasks.detailed_groups.workload.specification import MAPPING_FILE, Specification
-from spineflow.tasks.ledger.digests import InputDigest, input_digest
-from spineflow.tasks.ledger.identity import store_identity, whole_digests
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.outcomes import write_input_outcomes
+from ..workload.specification import MAPPING_FILE, Specification
+from .counts import (
+    count_groups,
+    read_persons,
+    write_counts,
+    write_persons,
+)
+from .inputs import (
+    GroupsCheck,
+    GroupsInput,
+    check_groups_input,
+)
+from .region_names import read_names, write_run_names
 
 GROUPS_PER_SHARD = 1 << 19
 PARAMETERS = "parameters"

@@ -7,25 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.census.tables import EvidenceTally
-from spineflow.tasks.detailed_groups.ingest import census_tables, production_files
-from spineflow.tasks.detailed_groups.ingest.persons import (
+
+from ....validation.census.input_rules import RULES
+from ....validation.detailed_groups.input_rules import code_rules, production_rules
+from ....validation.expectations import readable, run_suites
+from ....validation.outcome import Outcome
+from ....validation.rules import Rule
+from ...census.tables import EvidenceTally
+from ...tables.findings import Finding, UnreadableInput, refusal
+from ...tables.sources import InputFile, input_files
+from ..workload.mapping import code_positions
+from ..workload.mechanism import MechanismParameters
+from ..workload.regions import PR, US, areas_of
+from ..workload.specification import Specification
+from . import census_tables, production_files
+from .persons import (
     CountedPersons,
     Identity,
     PersonBatch,
     PersonTally,
 )
-from spineflow.tasks.detailed_groups.workload.mapping import code_positions
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import PR, US, areas_of
-from spineflow.tasks.detailed_groups.workload.specification import Specification
-from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile, input_files
-from spineflow.validation.census.input_rules import RULES
-from spineflow.validation.detailed_groups.input_rules import code_rules, production_rules
-from spineflow.validation.expectations import readable, run_suites
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.rules import Rule
 
 PASS_KEYS = {US: "run_us", PR: "run_pr"}
 """Key of the configuration that has a pass run."""

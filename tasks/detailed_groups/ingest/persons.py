@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.cef_2020 import recode_of
-from spineflow.tasks.census.tables import EvidenceTally
-from spineflow.tasks.detailed_groups.workload.iterations import finest_cell
-from spineflow.tasks.detailed_groups.workload.mapping import NONE
-from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.validation.detailed_groups.input_rules import (
+
+from ....validation.detailed_groups.input_rules import (
     ETHNICITY_COLUMN,
     NO_CODE,
     RACE_COLUMNS,
     unknown_code,
 )
+from ...census.cef_2020 import recode_of
+from ...census.tables import EvidenceTally
+from ...tables.columns import CodedColumn
+from ..workload.iterations import finest_cell
+from ..workload.mapping import NONE
 
 ATTRIBUTES = ("sex", "age", "cenrace")
 RECODES = {name: recode_of("persons", name) for name in ATTRIBUTES}

@@ -11,24 +11,25 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.tables import EvidenceTally
-from spineflow.tasks.detailed_groups.ingest.persons import (
-    PersonBatch,
-    coded_persons,
-    person_evidence,
-)
-from spineflow.tasks.detailed_groups.settings import DATA_FILES
-from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import Selection, read_batches
-from spineflow.tasks.tables.sources import InputFile, TextStream, open_binary
-from spineflow.validation.detailed_groups.input_rules import (
+
+from ....validation.detailed_groups.input_rules import (
     ETHNICITY_COLUMN,
     GEOGRAPHY_WIDTHS,
     PERSON_WIDTHS,
     RACE_COLUMNS,
 )
-from spineflow.validation.rules import Value
+from ....validation.rules import Value
+from ...census.tables import EvidenceTally
+from ...tables.columns import CodedColumn
+from ...tables.layouts import Field, TableLayout
+from ...tables.readers import Selection, read_batches
+from ...tables.sources import InputFile, TextStream, open_binary
+from ..settings import DATA_FILES
+from .persons import (
+    PersonBatch,
+    coded_persons,
+    person_evidence,
+)
 
 PERSONS_FILE, GEOGRAPHY_FILE = DATA_FILES
 

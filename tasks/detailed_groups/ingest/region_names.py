@@ -9,12 +9,13 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.findings import UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile, TextStream, open_binary
+
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.files import replacing
+from ...tables.findings import UnreadableInput, refusal
+from ...tables.sources import InputFile, TextStream, open_binary
+from ..workload.regions import REGION_TYPES
 
 COLUMNS = ("REGION_TYPE", "REGION_ID", "REGION_NAME")
 RUN_FILE = "region_names.parquet"

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.ingest.ingest import (
-    ingest_input,
-    public_digests,
-    refuse_edited_parameters,
-    tabulate,
-)
-from spineflow.tasks.detailed_groups.paths import (
+from ...ledger.identity import refuse_changed_input
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import (
     counts_file,
     measured_file,
     read_shards,
     shards_file,
 )
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.ledger.identity import refuse_changed_input
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
+from ..settings import DetailedGroupsSettings
+from .ingest import (
+    ingest_input,
+    public_digests,
+    refuse_edited_parameters,
+    tabulate,
+)
 
 
 @step("ingest detailed groups", DetailedGroupsSettings, run_name="ingest")

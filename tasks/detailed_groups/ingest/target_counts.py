@@ -14,26 +14,27 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.detailed_groups.ingest.counts import CELLS, count_groups
-from spineflow.tasks.detailed_groups.ingest.persons import CountedPersons
-from spineflow.tasks.detailed_groups.workload.iterations import (
+
+from ...runs.files import replacing
+from ..workload.iterations import (
     AGE_BINS,
     FINEST_TABLE,
     N_SEXES,
     OLDEST_AGE,
     cells_of_table,
 )
-from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import (
+from ..workload.mapping import iteration_universe
+from ..workload.mechanism import MechanismParameters
+from ..workload.regions import (
     COARSE,
     DETAILED,
     PR,
     REGION_TYPES,
     region_domain,
 )
-from spineflow.tasks.detailed_groups.workload.specification import Specification
-from spineflow.tasks.runs.files import replacing
+from ..workload.specification import Specification
+from .counts import CELLS, count_groups
+from .persons import CountedPersons
 
 ALL_AGES = "*"
 

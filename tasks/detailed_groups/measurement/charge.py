@@ -5,16 +5,25 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from spineflow.tasks.detailed_groups.ingest.ingest import (
+from ...ledger.accounting import (
+    PURE_DP,
+    SAFETAB_P,
+    UNBOUNDED,
+    ZCDP,
+    Guarantee,
+)
+from ...ledger.charges import Draw, NoiseTerm
+from ...ledger.charging import charge_draws
+from ...ledger.identity import digests_to_charge
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...runs.directory import RunDirectory
+from ...runs.errors import BudgetRefused
+from ..ingest.ingest import (
     run_parameters,
     run_specification,
     run_universe,
 )
-from spineflow.tasks.detailed_groups.measurement.stages import (
-    LevelNoise,
-    level_noise,
-)
-from spineflow.tasks.detailed_groups.paths import (
+from ..paths import (
     Shard,
     counts_file,
     geography_file,
@@ -25,23 +34,14 @@ from spineflow.tasks.detailed_groups.paths import (
     shards_file,
     stage_1_file,
 )
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mapping import exact_stability, stability
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.wanted_margins import refuse_missed_margins
-from spineflow.tasks.ledger.accounting import (
-    PURE_DP,
-    SAFETAB_P,
-    UNBOUNDED,
-    ZCDP,
-    Guarantee,
+from ..settings import DetailedGroupsSettings
+from ..workload.mapping import exact_stability, stability
+from ..workload.mechanism import MechanismParameters
+from ..workload.wanted_margins import refuse_missed_margins
+from .stages import (
+    LevelNoise,
+    level_noise,
 )
-from spineflow.tasks.ledger.charges import Draw, NoiseTerm
-from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import digests_to_charge
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import BudgetRefused
 
 CHARGED_AS = "population groups"
 """Name of the one draw that all stages of all levels are charged as."""

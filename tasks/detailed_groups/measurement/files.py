@@ -20,13 +20,14 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.measurement.stages import (
+
+from ...runs.files import NOT_PRIVATE, STAMP_KEY
+from ...runs.writing import write_once
+from .stages import (
     LevelNoise,
     MeasuredCounts,
     StageNoise,
 )
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.writing import write_once
 
 ROWS_PER_ROW_GROUP = 1 << 18
 

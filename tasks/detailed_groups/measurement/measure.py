@@ -5,37 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.detailed_groups.ingest.counts import read_counts
-from spineflow.tasks.detailed_groups.ingest.ingest import (
+
+from ...ledger.charging import single_draw
+from ...runs.directory import RunDirectory
+from ..ingest.counts import read_counts
+from ..ingest.ingest import (
     run_parameters,
     run_regions,
     run_universe,
 )
-from spineflow.tasks.detailed_groups.measurement.charge import (
-    CHARGED_AS,
-    has_stage_1,
-    noise_of,
-)
-from spineflow.tasks.detailed_groups.measurement.files import (
-    GroupNames,
-    read_totals,
-    write_noisy_tables,
-    write_noisy_totals,
-)
-from spineflow.tasks.detailed_groups.measurement.stages import (
-    ShardGroups,
-    measure_tables,
-    measure_totals,
-)
-from spineflow.tasks.detailed_groups.paths import (
+from ..paths import (
     Shard,
     counts_file,
     measured_file,
     stage_1_file,
 )
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.ledger.charging import single_draw
-from spineflow.tasks.runs.directory import RunDirectory
+from ..settings import DetailedGroupsSettings
+from .charge import (
+    CHARGED_AS,
+    has_stage_1,
+    noise_of,
+)
+from .files import (
+    GroupNames,
+    read_totals,
+    write_noisy_tables,
+    write_noisy_totals,
+)
+from .stages import (
+    ShardGroups,
+    measure_tables,
+    measure_totals,
+)
 
 
 def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, shard: Shard) -> Path:

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
-from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS, cells_of_table
-from spineflow.tasks.detailed_groups.workload.mechanism import (
+
+from ...noise.draws import Noise, NoiseDraws
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..ingest.counts import GroupCounts
+from ..workload.iterations import N_CELLS, cells_of_table
+from ..workload.mechanism import (
     MechanismParameters,
     choose_table,
     noise_parameter,
 )
-from spineflow.tasks.noise.draws import Noise, NoiseDraws
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 
 @dataclass(frozen=True)

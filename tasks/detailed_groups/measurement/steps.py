@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.measurement.charge import charge_run, measurement_files
-from spineflow.tasks.detailed_groups.measurement.measure import (
-    measure_tables_once,
-    measure_totals_once,
-)
-from spineflow.tasks.detailed_groups.paths import (
+from ...ledger.charging import is_settled
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import (
     Shard,
     measured_file,
     read_shards,
     stage_1_file,
 )
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.ledger.charging import is_settled
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
+from ..settings import DetailedGroupsSettings
+from .charge import charge_run, measurement_files
+from .measure import (
+    measure_tables_once,
+    measure_totals_once,
+)
 
 
 @step("charge ledger for groups", DetailedGroupsSettings, run_name="charge ledger", retried=False)

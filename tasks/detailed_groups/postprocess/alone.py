@@ -15,16 +15,17 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.postprocess.groups import (
+
+from ..workload.iterations import (
+    AGE_BINS,
+    N_CELLS,
+    cells_of_table,
+)
+from .groups import (
     codes_of,
     counts_of,
     mask_of,
     with_mask,
-)
-from spineflow.tasks.detailed_groups.workload.iterations import (
-    AGE_BINS,
-    N_CELLS,
-    cells_of_table,
 )
 
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.postprocess.groups import codes_of, mask_of, with_mask
+
+from .groups import codes_of, mask_of, with_mask
 
 DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
 """Columns that a group takes over from the donor of its set."""

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.files import replacing
+
+from ...runs.files import replacing
 
 CODE = pa.dictionary(pa.int32(), pa.string())
 COUNTS = pa.list_(pa.field("element", pa.int64(), nullable=False))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.postprocess.groups import counts_of, mask_of, with_counts
+
+from .groups import counts_of, mask_of, with_counts
 
 
 def add_marginals(screened: pa.Table, *, allow_negative_counts: bool) -> pa.Table:

@@ -7,15 +7,16 @@ and both measurements are paid for. What is said here follows from public geogra
 from __future__ import annotations
 
 import pandas as pd
-from spineflow.tasks.census.invariants import read_geography, read_invariants
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
-from spineflow.tasks.detailed_groups.paths import geography_file, invariants_file
-from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
-from spineflow.tasks.detailed_groups.postprocess.run import blocks_in_regions, is_inhabitable
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import PUERTO_RICO, US
-from spineflow.tasks.runs.directory import RunDirectory
+
+from ...census.invariants import read_geography, read_invariants
+from ...runs.directory import RunDirectory
+from ..ingest.ingest import run_parameters
+from ..paths import geography_file, invariants_file
+from ..settings import DetailedGroupsSettings
+from ..workload.mechanism import MechanismParameters
+from ..workload.regions import PUERTO_RICO, US
+from .coterminous import coterminous_sets
+from .run import blocks_in_regions, is_inhabitable
 
 
 def redundant_spending(

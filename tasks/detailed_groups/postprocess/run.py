@@ -7,16 +7,28 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
-from spineflow.tasks.detailed_groups.measurement.charge import noise_of
-from spineflow.tasks.detailed_groups.measurement.stages import StageNoise
-from spineflow.tasks.detailed_groups.paths import MEASURED, geography_file, invariants_file
-from spineflow.tasks.detailed_groups.postprocess.coterminous import (
+
+from ...census.invariants import FACILITY_COLUMNS, read_geography, read_invariants
+from ...noise.distributions import IntegerDistribution
+from ...runs.directory import RunDirectory
+from ..ingest.ingest import run_parameters, run_specification
+from ..measurement.charge import noise_of
+from ..measurement.stages import StageNoise
+from ..paths import MEASURED, geography_file, invariants_file
+from ..settings import DetailedGroupsSettings
+from ..workload.mapping import alone_counterparts
+from ..workload.mechanism import MechanismParameters
+from ..workload.regions import (
+    PUERTO_RICO,
+    US,
+    region_ids,
+    region_types,
+)
+from .coterminous import (
     CoterminousSets,
     coterminous_sets,
 )
-from spineflow.tasks.detailed_groups.postprocess.stages import (
+from .stages import (
     ALONE,
     COTERMINOUS,
     MARGINALS,
@@ -29,18 +41,7 @@ from spineflow.tasks.detailed_groups.postprocess.stages import (
     suppress_alone_levels,
     suppress_levels,
 )
-from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import (
-    PUERTO_RICO,
-    US,
-    region_ids,
-    region_types,
-)
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.runs.directory import RunDirectory
+from .suppression import threshold_of
 
 
 def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:

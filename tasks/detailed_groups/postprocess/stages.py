@@ -17,17 +17,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.postprocess.alone import suppress_alone
-from spineflow.tasks.detailed_groups.postprocess.coterminous import NO_SET, CoterminousSets, donate
-from spineflow.tasks.detailed_groups.postprocess.groups import (
+
+from .alone import suppress_alone
+from .coterminous import NO_SET, CoterminousSets, donate
+from .groups import (
     COUNTED,
     MEASURED,
     SCREENED,
     read_groups,
     write_groups,
 )
-from spineflow.tasks.detailed_groups.postprocess.marginals import add_marginals
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
+from .marginals import add_marginals
+from .suppression import suppress
 
 SUPPRESSED, MARGINALS, COTERMINOUS, ALONE = (
     "suppressed",

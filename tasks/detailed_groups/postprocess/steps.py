@@ -6,18 +6,18 @@ one task a stage, in that order.
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
-from spineflow.tasks.detailed_groups.postprocess.run import pass_files, postprocess
-from spineflow.tasks.detailed_groups.postprocess.stages import (
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..ingest.ingest import run_parameters
+from ..settings import DetailedGroupsSettings
+from .run import pass_files, postprocess
+from .stages import (
     ALONE,
     COTERMINOUS,
     MARGINALS,
     SUPPRESSED,
 )
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
 
 
 @step("suppression", DetailedGroupsSettings, run_name="suppression-{region_pass}")

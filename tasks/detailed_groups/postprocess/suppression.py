@@ -12,10 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.postprocess.groups import counts_of, mask_of, with_mask
-from spineflow.tasks.detailed_groups.workload.regions import COARSE, REGION_TYPES
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.quantiles import inverse_cdf
+
+from ...noise.distributions import IntegerDistribution
+from ...noise.quantiles import inverse_cdf
+from ..workload.regions import COARSE, REGION_TYPES
+from .groups import counts_of, mask_of, with_mask
 
 
 def suppression_threshold(

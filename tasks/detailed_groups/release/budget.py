@@ -7,25 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
-from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
-from spineflow.tasks.detailed_groups.release.noise_comparison import compare_noise
-from spineflow.tasks.detailed_groups.release.relative_errors import table_populations
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings, ExplorerSettings
-from spineflow.tasks.detailed_groups.workload.explorer import (
-    LevelBudget,
-    budget_by_formula,
-    budget_for_margin,
-    budget_for_threshold,
-    margin_by_formula,
-    noise_parameter,
-    target_of,
-)
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.detailed_groups.workload.specification import Specification
-from spineflow.tasks.detailed_groups.workload.wanted_margins import level_budgets, shown_percent
-from spineflow.tasks.ledger.accounting import (
+from ...ledger.accounting import (
     PURE_DP,
     SAFETAB_P,
     UNBOUNDED,
@@ -34,11 +16,29 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.ledger.summary import REPORT_DELTA
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.runs.errors import InputRefused
+from ...ledger.summary import REPORT_DELTA
+from ...noise.distributions import IntegerDistribution
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...noise.quantiles import margin
+from ...runs.errors import InputRefused
+from ..ingest.ingest import parameters_of
+from ..postprocess.suppression import threshold_of
+from ..settings import DetailedGroupsSettings, ExplorerSettings
+from ..workload.explorer import (
+    LevelBudget,
+    budget_by_formula,
+    budget_for_margin,
+    budget_for_threshold,
+    margin_by_formula,
+    noise_parameter,
+    target_of,
+)
+from ..workload.mechanism import MechanismParameters
+from ..workload.parameters import read_specification
+from ..workload.specification import Specification
+from ..workload.wanted_margins import level_budgets, shown_percent
+from .noise_comparison import compare_noise
+from .relative_errors import table_populations
 
 
 @dataclass(frozen=True)

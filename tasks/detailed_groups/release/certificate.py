@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
-from spineflow.tasks.certificates.certificate import write_certificate as write
-from spineflow.tasks.certificates.statement import Loss, Statement
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
-from spineflow.tasks.detailed_groups.release.budget import guarantee_of_pass, level_figures
-from spineflow.tasks.detailed_groups.release.margins_of_error import margins_section
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.wanted_margins import shown_percent
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.pages.document import Section
-from spineflow.tasks.runs.directory import RunDirectory
+from ...certificates.certificate import BLURRED, Exact, Facts
+from ...certificates.certificate import write_certificate as write
+from ...certificates.statement import Loss, Statement
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...pages.document import Section
+from ...runs.directory import RunDirectory
+from ..ingest.ingest import run_parameters, run_specification
+from ..settings import DetailedGroupsSettings
+from ..workload.mechanism import MechanismParameters
+from ..workload.wanted_margins import shown_percent
+from .budget import guarantee_of_pass, level_figures
+from .margins_of_error import margins_section
 
 
 def write_certificate(run: RunDirectory, settings: DetailedGroupsSettings) -> None:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
-from spineflow.tasks.detailed_groups.measurement.charge import noise_of
-from spineflow.tasks.detailed_groups.postprocess.run import distribution_of
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.sums import margin_of_cut_sum, margin_of_sum
-from spineflow.tasks.runs.directory import RunDirectory
+
+from ...noise.distributions import IntegerDistribution
+from ...noise.sums import margin_of_cut_sum, margin_of_sum
+from ...runs.directory import RunDirectory
+from ..ingest.ingest import run_parameters
+from ..measurement.charge import noise_of
+from ..postprocess.run import distribution_of
+from ..settings import DetailedGroupsSettings
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.tasks.detailed_groups.postprocess.groups import released
-from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
-from spineflow.tasks.detailed_groups.release.tables import (
+
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..postprocess.groups import released
+from .count_margins import CountNoise
+from .tables import (
     TIDY,
     GroupNames,
     count_rows,
@@ -28,7 +30,6 @@ from spineflow.tasks.detailed_groups.release.tables import (
     t2_rows,
     tidy_rows,
 )
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 
 T1, T2, TIDY_FILE = "t1.csv", "t2.csv", "population_groups.parquet"
 

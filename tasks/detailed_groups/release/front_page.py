@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.certificates.statement import in_one_sentence
-from spineflow.tasks.detailed_groups.release.budget import LevelFigures
-from spineflow.tasks.detailed_groups.release.certificate import statement_of
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.wanted_margins import shown_percent
-from spineflow.tasks.pages.document import Section
-from spineflow.tasks.runs.reports import Overview, bars_panel
+
+from ...certificates.statement import in_one_sentence
+from ...pages.document import Section
+from ...runs.reports import Overview, bars_panel
+from ..settings import DetailedGroupsSettings
+from ..workload.mechanism import MechanismParameters
+from ..workload.wanted_margins import shown_percent
+from .budget import LevelFigures
+from .certificate import statement_of
 
 
 def overview(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from spineflow.tasks.detailed_groups.release.budget import LevelFigures
-from spineflow.tasks.detailed_groups.workload.wanted_margins import shown_percent
-from spineflow.tasks.pages.document import NONE, Section, Table
+from ...pages.document import NONE, Section, Table
+from ..workload.wanted_margins import shown_percent
+from .budget import LevelFigures
 
 WANTED = "The budgets of levels with a wanted margin were set by it. "
 

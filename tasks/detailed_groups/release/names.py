@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.census.states import state_of
+from ...census.states import state_of
 
 Region = tuple[str, str]
 """A region's type and id."""

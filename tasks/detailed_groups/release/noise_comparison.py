@@ -16,13 +16,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
-from spineflow.tasks.detailed_groups.workload.wanted_margins import least_budget
-from spineflow.tasks.ledger.accounting import BOUNDED, UNBOUNDED
-from spineflow.tasks.ledger.loss_distributions import epsilon_of_changed_counts
-from spineflow.tasks.ledger.summary import REPORT_DELTA
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.quantiles import margin
+from ...ledger.accounting import BOUNDED, UNBOUNDED
+from ...ledger.loss_distributions import epsilon_of_changed_counts
+from ...ledger.summary import REPORT_DELTA
+from ...noise.distributions import IntegerDistribution
+from ...noise.quantiles import margin
+from ..workload.explorer import LevelBudget
+from ..workload.wanted_margins import least_budget
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
-from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
-from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS
-from spineflow.tasks.noise.sums import margin_of_sum
-from spineflow.tasks.pages.document import NONE, Table
+from ...noise.sums import margin_of_sum
+from ...pages.document import NONE, Table
+from ..workload.explorer import LevelBudget
+from ..workload.iterations import N_CELLS
+from .tables import TABLE_NAMES
 
 
 @dataclass(frozen=True)

@@ -13,29 +13,30 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
-from spineflow.tasks.detailed_groups.postprocess.groups import mask_of
-from spineflow.tasks.detailed_groups.postprocess.run import coterminous_of, groups_to_release
-from spineflow.tasks.detailed_groups.release.budget import (
+
+from ...noise.distributions import IntegerDistribution
+from ...pages.document import NONE, Document, Figure, Section, Table
+from ...pages.figures import bar_chart
+from ...runs.directory import RunDirectory
+from ...runs.reports import report_document, write_page
+from ..ingest.ingest import run_parameters, run_specification
+from ..postprocess.groups import mask_of
+from ..postprocess.run import coterminous_of, groups_to_release
+from ..settings import DetailedGroupsSettings
+from ..workload.mechanism import MechanismParameters
+from ..workload.regions import region_types
+from .budget import (
     LevelFigures,
     bounded_epsilons,
     budget_report,
     guarantee_of_pass,
     level_figures,
 )
-from spineflow.tasks.detailed_groups.release.front_page import overview, shown_level
-from spineflow.tasks.detailed_groups.release.margins_of_error import margins_section
-from spineflow.tasks.detailed_groups.release.relative_errors import populations_table
-from spineflow.tasks.detailed_groups.release.suppression_curves import suppression_figures
-from spineflow.tasks.detailed_groups.release.tables import TABLE_NAMES
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import region_types
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.pages.document import NONE, Document, Figure, Section, Table
-from spineflow.tasks.pages.figures import bar_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.reports import report_document, write_page
+from .front_page import overview, shown_level
+from .margins_of_error import margins_section
+from .relative_errors import populations_table
+from .suppression_curves import suppression_figures
+from .tables import TABLE_NAMES
 
 _ACCURACY_COLUMNS = {
     "groups": "groups",

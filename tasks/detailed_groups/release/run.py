@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.ingest.ingest import run_specification
-from spineflow.tasks.detailed_groups.ingest.region_names import read_run_names
-from spineflow.tasks.detailed_groups.postprocess.run import groups_to_release
-from spineflow.tasks.detailed_groups.release.count_margins import count_noise_of
-from spineflow.tasks.detailed_groups.release.files import T1, write_release
-from spineflow.tasks.detailed_groups.release.tables import GroupNames
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.runs.directory import RunDirectory
+from ...runs.directory import RunDirectory
+from ..ingest.ingest import run_specification
+from ..ingest.region_names import read_run_names
+from ..postprocess.run import groups_to_release
+from ..settings import DetailedGroupsSettings
+from .count_margins import count_noise_of
+from .files import T1, write_release
+from .tables import GroupNames
 
 
 def names_of(run: RunDirectory) -> GroupNames:

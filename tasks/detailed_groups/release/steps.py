@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.detailed_groups.release.run import has_unchecked_release, write_run_release
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..settings import DetailedGroupsSettings
+from .run import has_unchecked_release, write_run_release
 
 
 @step("write groups", DetailedGroupsSettings, run_name="write groups")

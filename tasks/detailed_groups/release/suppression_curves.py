@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.pages.document import Figure
-from spineflow.tasks.pages.figures import line_chart
+
+from ...noise.distributions import IntegerDistribution
+from ...pages.document import Figure
+from ...pages.figures import line_chart
 
 LARGEST_SIZE = 2
 """The curves end at this multiple of the threshold."""

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.detailed_groups.postprocess.groups import (
+
+from ..postprocess.groups import (
     CODE,
     KEY,
     codes_of,
     counts_of,
     mask_of,
 )
-from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
-from spineflow.tasks.detailed_groups.release.names import Region, name_of_codes
-from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, OLDEST_AGE
+from ..workload.iterations import AGE_BINS, OLDEST_AGE
+from .count_margins import CountNoise
+from .names import Region, name_of_codes
 
 TABLE_NAMES = ("T01001", "T02001", "T02002", "T02003")
 """Table of each statistics level; every group has the first."""

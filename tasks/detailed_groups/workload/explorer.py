@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.quantiles import inverse_cdf, margin
+from ...noise.distributions import IntegerDistribution
+from ...noise.quantiles import inverse_cdf, margin
 
 COVERAGE = Fraction(95, 100)
 NORMAL_QUANTILE = Fraction(196, 100)

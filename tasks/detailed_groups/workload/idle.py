@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import COARSE, PR, REGION_TYPES, US
-from spineflow.tasks.runs.errors import InputRefused
+from ...runs.errors import InputRefused
+from ..settings import DetailedGroupsSettings
+from .mechanism import MechanismParameters
+from .regions import COARSE, PR, REGION_TYPES, US
 
 
 def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.detailed_groups.workload.regions import DETAILED
+
+from .regions import DETAILED
 
 LEVELS = (1, 2)
 """Iteration levels that are tabulated: regional and detailed."""

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.detailed_groups.workload.iterations import CharacteristicIteration
-from spineflow.tasks.detailed_groups.workload.specification import Specification
+
+from .iterations import CharacteristicIteration
+from .specification import Specification
 
 NONE = -1
 """No code, or no iteration."""

@@ -14,9 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
-from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS, LEVELS
-from spineflow.tasks.detailed_groups.workload.regions import (
+
+from .errors import SpecificationError
+from .iterations import AGE_BINS, LEVELS
+from .regions import (
     PR,
     PUERTO_RICO,
     REGION_TYPES,

@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
-from spineflow.tasks.detailed_groups.workload.mechanism import (
+from ...runs.errors import InputRefused
+from ...runs.files import replacing, sha256_of_file
+from ...tables.findings import UnreadableInput, refusal
+from ...tables.sources import InputFile, TextStream, is_url, open_binary
+from .errors import SpecificationError
+from .mechanism import (
     CONFIG_FILE,
     NOTHING_WANTED,
     MechanismParameters,
@@ -19,15 +23,11 @@ from spineflow.tasks.detailed_groups.workload.mechanism import (
     mechanism_parameters,
     read_config,
 )
-from spineflow.tasks.detailed_groups.workload.specification import (
+from .specification import (
     SPECIFICATION_FILES,
     Specification,
     parse_specification,
 )
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing, sha256_of_file
-from spineflow.tasks.tables.findings import UnreadableInput, refusal
-from spineflow.tasks.tables.sources import InputFile, TextStream, is_url, open_binary
 
 SETTINGS_SECTION = "[mechanism]"
 

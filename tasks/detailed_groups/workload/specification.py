@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spineflow.tasks.detailed_groups.workload.errors import SpecificationError
-from spineflow.tasks.detailed_groups.workload.iterations import LEVELS, CharacteristicIteration
-from spineflow.tasks.detailed_groups.workload.regions import COARSE, DETAILED
+from .errors import SpecificationError
+from .iterations import LEVELS, CharacteristicIteration
+from .regions import COARSE, DETAILED
 
 CODES_FILE = "race-and-ethnicity-codes.txt"
 RACE_FILE = "race-characteristic-iterations.txt"

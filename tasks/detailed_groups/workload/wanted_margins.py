@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from spineflow.tasks.detailed_groups.workload.explorer import (
+from ...noise.quantiles import margin
+from ...runs.errors import InputRefused
+from .explorer import (
     LevelBudget,
     budget_for_margin,
     continuous_budget,
 )
-from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
-from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
-from spineflow.tasks.detailed_groups.workload.specification import Specification
-from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.runs.errors import InputRefused
+from .mapping import iteration_universe, stability
+from .mechanism import MechanismParameters
+from .regions import REGION_TYPES
+from .specification import Specification
 
 DIGITS = 6
 """Significant digits of a budget that a wanted margin sets."""

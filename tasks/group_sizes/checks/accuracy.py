@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.group_sizes.estimation.estimate import estimated_counts
-from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
-from spineflow.tasks.group_sizes.paths import UNIVERSE
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
+
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..estimation.estimate import estimated_counts
+from ..ingest.files import read_plan, read_regions, true_counts
+from ..paths import UNIVERSE
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.promise import promise_of
-from spineflow.tasks.ledger.charging import refuse_unlike_ledger
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import accept
-from spineflow.validation.group_sizes.run_checks import run_checks
-from spineflow.validation.outcome import Outcome
+from ....validation.group_sizes.run_checks import run_checks
+from ....validation.outcome import Outcome
+from ...ledger.charging import refuse_unlike_ledger
+from ...runs.directory import RunDirectory
+from ...runs.gate import accept
+from ..settings import GroupSizesSettings
+from ..workload.promise import promise_of
 
 
 def check_run(run: RunDirectory, settings: GroupSizesSettings) -> tuple[Outcome, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.release.report import loss_text
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.runs.comparison import Compared, errors_or_refused
-from spineflow.tasks.runs.directory import RunDirectory
+from ...runs.comparison import Compared, errors_or_refused
+from ...runs.directory import RunDirectory
+from ..ingest.files import read_plan
+from ..release.report import loss_text
+from ..settings import GroupSizesSettings
+from .accuracy import has_truth, read_accuracy, write_accuracy
 
 KEYS = ("level",)
 FIGURES = {

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.group_sizes.ingest.files import read_regions
-from spineflow.tasks.group_sizes.ingest.read import exact_level
-from spineflow.tasks.group_sizes.paths import regions_file
-from spineflow.tasks.group_sizes.settings import (
+
+from ...runs.directory import RunDirectory
+from ..ingest.files import read_regions
+from ..ingest.read import exact_level
+from ..paths import regions_file
+from ..settings import (
     GeographySettings,
     GroupSizesSettings,
     GroupTables,
     Invariants,
 )
-from spineflow.tasks.runs.directory import RunDirectory
 
 
 def settings_of_release(

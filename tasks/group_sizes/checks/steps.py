@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.group_sizes.checks.check import check_run
-from spineflow.tasks.group_sizes.release.certificate import write_certificate
-from spineflow.tasks.group_sizes.release.report import write_report
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, released, reported
-from spineflow.tasks.runs.handles import Made
-from spineflow.tasks.runs.steps import step
+from ...runs.directory import RunDirectory
+from ...runs.gate import checked, released, reported
+from ...runs.handles import Made
+from ...runs.steps import step
+from ..release.certificate import write_certificate
+from ..release.report import write_report
+from ..settings import GroupSizesSettings
+from .accuracy import has_truth, read_accuracy, write_accuracy
+from .check import check_run
 
 
 @step("check group sizes", GroupSizesSettings, run_name="check")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import level_errors, shares_by_name, shares_now
-from spineflow.tasks.group_sizes.workload.mechanisms import PUBLISHED
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings import Refuse, without_section
-from spineflow.tasks.solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from ...runs.errors import InputRefused
+from ...runs.settings import Refuse, without_section
+from ...solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from ..ingest.read import plan_of, public_hierarchy
+from ..settings import GroupSizesSettings
+from ..workload.costs import level_errors, shares_by_name, shares_now
+from ..workload.mechanisms import PUBLISHED
 
 
 class GroupSizesDesignSettings(GroupSizesSettings):

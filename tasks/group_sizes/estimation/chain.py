@@ -19,7 +19,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+
+from ..workload.regions import RegionHierarchy
 
 LARGEST_SUM = 1 << 60
 """Weights times values stay below this, so that sums over blocks fit 64 bits."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from spineflow.tasks.group_sizes.estimation.chain import isotonic_integers
-from spineflow.tasks.group_sizes.estimation.rows import Rows, exact_hierarchical
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+
+from ..workload.regions import RegionHierarchy
+from .chain import isotonic_integers
+from .rows import Rows, exact_hierarchical
 
 
 def monotone_sizes(noisy: np.ndarray, total: int | np.ndarray, *, is_exact: bool) -> np.ndarray:

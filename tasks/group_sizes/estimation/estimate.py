@@ -6,21 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.answers.estimates import read_estimates, write_estimates
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
-from spineflow.tasks.group_sizes.estimation.chain import chain_optimum
-from spineflow.tasks.group_sizes.estimation.cumulative import cumulative_estimate
-from spineflow.tasks.group_sizes.estimation.relaxed import (
-    TIME_LIMIT,
-    cumulative_relaxed,
-    hierarchical_relaxed,
-)
-from spineflow.tasks.group_sizes.estimation.rows import Rows, exact_hierarchical
-from spineflow.tasks.group_sizes.estimation.topdown import topdown_estimate
-from spineflow.tasks.group_sizes.ingest.files import exact_groups, read_plan, read_regions
-from spineflow.tasks.group_sizes.paths import estimates_file, measurement_file
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.mechanisms import (
+
+from ...answers.estimates import read_estimates, write_estimates
+from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
+from ...runs.directory import RunDirectory
+from ..ingest.files import exact_groups, read_plan, read_regions
+from ..paths import estimates_file, measurement_file
+from ..settings import GroupSizesSettings
+from ..workload.mechanisms import (
     CHAIN_DP,
     CUMULATIVE_DP,
     HIERARCHICAL,
@@ -28,9 +21,17 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     RELAXED,
     TOPDOWN,
 )
-from spineflow.tasks.group_sizes.workload.plan import Plan, merged_levels
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
-from spineflow.tasks.runs.directory import RunDirectory
+from ..workload.plan import Plan, merged_levels
+from ..workload.regions import RegionHierarchy
+from .chain import chain_optimum
+from .cumulative import cumulative_estimate
+from .relaxed import (
+    TIME_LIMIT,
+    cumulative_relaxed,
+    hierarchical_relaxed,
+)
+from .rows import Rows, exact_hierarchical
+from .topdown import topdown_estimate
 
 
 def estimate_sizes(

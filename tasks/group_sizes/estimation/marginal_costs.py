@@ -30,13 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.group_sizes.estimation.water_level import (
+
+from ..workload.regions import RegionHierarchy
+from .water_level import (
     fill,
     share_out,
     sort_segment,
     unit_level,
 )
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 
 NEVER = np.int64(1) << 60
 """Cost of a step that is not possible, because a count would be negative."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
-from spineflow.tasks.runs.errors import SolveFailed
-from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus, solve
+
+from ...runs.errors import SolveFailed
+from ...solvers.highs import LinearProgram, SolveStatus, solve
+from ..workload.regions import RegionHierarchy
 
 TIME_LIMIT = 1800.0
 """Seconds that the paper allows a mechanism."""

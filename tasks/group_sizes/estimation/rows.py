@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
-from spineflow.tasks.group_sizes.estimation.transport import hierarchical_optimum_of_rows
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+
+from ..workload.regions import RegionHierarchy
+from .marginal_costs import hierarchical_optimum
+from .transport import hierarchical_optimum_of_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_run
-from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.paths import estimates_file
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..ingest.files import read_plan
+from ..paths import estimates_file
+from ..settings import GroupSizesSettings
+from .estimate import estimate_run
 
 
 @step("estimate groups", GroupSizesSettings, run_name="estimate")

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from spineflow.tasks.group_sizes.estimation.water_level import share_out
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+
+from ..workload.regions import RegionHierarchy
+from .water_level import share_out
 
 
 def topdown_estimate(

@@ -34,7 +34,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+
+from ..workload.regions import RegionHierarchy
 
 LARGEST_COST = 1 << 60
 """Costs times nodes stay below this."""

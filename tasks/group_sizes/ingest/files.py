@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.census.histograms import read_histogram
-from spineflow.tasks.group_sizes.ingest.hierarchy import stored_hierarchy
-from spineflow.tasks.group_sizes.paths import (
+
+from ...census.histograms import read_histogram
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..paths import (
     UNIVERSE,
     exact_groups_file,
     plan_file,
     regions_file,
 )
-from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
+from ..workload.plan import Plan
+from ..workload.regions import RegionHierarchy
+from .hierarchy import stored_hierarchy
 
 
 def read_regions(run: RunDirectory) -> RegionHierarchy:

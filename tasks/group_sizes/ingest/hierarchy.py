@@ -13,15 +13,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import read_under_names
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.tables.tally import RuleTally
-from spineflow.validation.group_sizes.input_rules import REGION_RULES
+
+from ....validation.group_sizes.input_rules import REGION_RULES
+from ...runs.errors import InputRefused
+from ...runs.files import replacing
+from ...tables.columns import CodedColumn
+from ...tables.layouts import Field, TableLayout
+from ...tables.readers import read_under_names
+from ...tables.sources import InputFile
+from ...tables.tally import RuleTally
+from ..workload.regions import RegionHierarchy, RegionLevel
 
 COLUMNS = ("level", "region", "parent")
 NATION = "US"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.census.histograms import write_histogram
-from spineflow.tasks.group_sizes.ingest.files import write_exact_groups, write_plan
-from spineflow.tasks.group_sizes.ingest.hierarchy import write_hierarchy
-from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of
-from spineflow.tasks.group_sizes.paths import UNIVERSE, regions_file
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.identity import store_identity
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.tables.outcomes import write_input_outcomes
+from ...census.histograms import write_histogram
+from ...ledger.identity import store_identity
+from ...runs.directory import RunDirectory
+from ...tables.outcomes import write_input_outcomes
+from ..paths import UNIVERSE, regions_file
+from ..settings import GroupSizesSettings
+from .files import write_exact_groups, write_plan
+from .hierarchy import write_hierarchy
+from .read import check_groups, plan_of
 
 
 def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:

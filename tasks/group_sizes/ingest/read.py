@@ -10,31 +10,32 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import UNITS
-from spineflow.tasks.census.histograms import block_histogram
-from spineflow.tasks.census.identity import input_digests
-from spineflow.tasks.census.inputs import IngestResult, check_inputs
-from spineflow.tasks.census.tables import EvidenceTally, load_geography
-from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_geography, read_hierarchy
-from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import budget_report
-from spineflow.tasks.group_sizes.workload.mechanisms import KEEP_ROWS, TOPDOWN
-from spineflow.tasks.group_sizes.workload.plan import (
+
+from ....validation.expectations import readable
+from ....validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
+from ....validation.outcome import Outcome
+from ...census.cef_2020 import UNITS
+from ...census.histograms import block_histogram
+from ...census.identity import input_digests
+from ...census.inputs import IngestResult, check_inputs
+from ...census.tables import EvidenceTally, load_geography
+from ...ledger.digests import InputDigest, input_digest
+from ...runs.errors import InputRefused
+from ...tables.findings import Finding, UnreadableInput, refusal
+from ...tables.sources import input_files
+from ...tables.tally import RuleTally
+from ..settings import GroupSizesSettings
+from ..workload.costs import budget_report
+from ..workload.mechanisms import KEEP_ROWS, TOPDOWN
+from ..workload.plan import (
     ImpossiblePlan,
     Plan,
     make_plan,
     merged_levels,
 )
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
-from spineflow.tasks.ledger.digests import InputDigest, input_digest
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.sources import input_files
-from spineflow.tasks.tables.tally import RuleTally
-from spineflow.validation.expectations import readable
-from spineflow.validation.group_sizes.input_rules import census_rule, numbers_rule, total_rule
-from spineflow.validation.outcome import Outcome
+from ..workload.regions import RegionHierarchy
+from .hierarchy import hierarchy_of_geography, read_hierarchy
+from .tables import count_records, count_sizes, read_numbers
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.paths import plan_file
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.identity import refuse_changed_input, whole_digests
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
+from ...ledger.identity import refuse_changed_input, whole_digests
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import plan_file
+from ..settings import GroupSizesSettings
+from .ingest import ingest_groups
 
 
 @step("ingest groups", GroupSizesSettings, run_name="ingest")

@@ -9,13 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
-from spineflow.tasks.census.histograms import block_histogram
-from spineflow.tasks.tables.columns import CodedColumn, KeyIndex
-from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import Batch, Selection, read_batches
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.tables.tally import RuleTally
-from spineflow.validation.group_sizes.input_rules import NUMBERS_RULES, record_rules, size_rules
+
+from ....validation.group_sizes.input_rules import NUMBERS_RULES, record_rules, size_rules
+from ...census.histograms import block_histogram
+from ...tables.columns import CodedColumn, KeyIndex
+from ...tables.layouts import Field, TableLayout
+from ...tables.readers import Batch, Selection, read_batches
+from ...tables.sources import InputFile
+from ...tables.tally import RuleTally
 
 SIZES_LAYOUT = TableLayout(
     "sizes",

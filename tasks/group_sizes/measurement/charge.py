@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file, plan_file, regions_file
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import guarantee_of
-from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.group_sizes.workload.promise import promise_of
-from spineflow.tasks.ledger.charges import Draw, NoiseTerm
-from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import digests_to_charge
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.validation.group_sizes.privacy_loss import check_plan
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
+from ....validation.group_sizes.privacy_loss import check_plan
+from ....validation.outcome import Failures
+from ....validation.run_files import UnusableRunFile
+from ...ledger.charges import Draw, NoiseTerm
+from ...ledger.charging import charge_draws
+from ...ledger.identity import digests_to_charge
+from ...runs.directory import RunDirectory
+from ...runs.errors import BudgetRefused
+from ..ingest.files import read_plan
+from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
+from ..settings import GroupSizesSettings
+from ..workload.costs import guarantee_of
+from ..workload.plan import Plan
+from ..workload.promise import promise_of
 
 
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
-from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
-from spineflow.tasks.group_sizes.measurement.vectors import noisy_vector
-from spineflow.tasks.group_sizes.paths import UNIVERSE, measurement_file
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.charging import single_draw
-from spineflow.tasks.runs.directory import RunDirectory
+
+from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from ...ledger.charging import single_draw
+from ...runs.directory import RunDirectory
+from ..ingest.files import read_plan, read_regions, true_counts
+from ..paths import UNIVERSE, measurement_file
+from ..settings import GroupSizesSettings
+from .vectors import noisy_vector
 
 
 def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: str) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.measurement.charge import charge_run, measurement_files
-from spineflow.tasks.group_sizes.measurement.measure import measure_level
-from spineflow.tasks.group_sizes.paths import measurement_file
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.charging import is_settled
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
+from ...ledger.charging import is_settled
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..ingest.files import read_plan
+from ..paths import measurement_file
+from ..settings import GroupSizesSettings
+from .charge import charge_run, measurement_files
+from .measure import measure_level
 
 
 @step("charge group sizes", GroupSizesSettings, run_name="charge ledger", retried=False)

@@ -6,12 +6,13 @@ What each vector is, and its sensitivity, stands in `tasks.group_sizes.workload.
 from __future__ import annotations
 
 import numpy as np
-from spineflow.tasks.group_sizes.workload.mechanisms import (
+
+from ...noise.draws import Noise, NoiseDraws
+from ..workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
 )
-from spineflow.tasks.noise.draws import Noise, NoiseDraws
 
 
 def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:

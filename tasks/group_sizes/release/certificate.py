@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
-from spineflow.tasks.certificates.certificate import write_certificate as write
-from spineflow.tasks.certificates.statement import Loss, Statement
-from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.release.noise import noise_section
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import guarantee_of
-from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.runs.directory import RunDirectory
+from ...certificates.certificate import BLURRED, Exact, Facts
+from ...certificates.certificate import write_certificate as write
+from ...certificates.statement import Loss, Statement
+from ...runs.directory import RunDirectory
+from ..ingest.files import read_plan
+from ..settings import GroupSizesSettings
+from ..workload.costs import guarantee_of
+from ..workload.plan import Plan
+from .noise import noise_section
 
 
 def write_certificate(run: RunDirectory, settings: GroupSizesSettings) -> None:

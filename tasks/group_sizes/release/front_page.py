@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import pandas as pd
-from spineflow.tasks.certificates.statement import in_one_sentence
-from spineflow.tasks.group_sizes.release.certificate import statement_of
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.noise.sampler import noise_variance
-from spineflow.tasks.pages.document import Section
-from spineflow.tasks.runs.reports import Overview, bars_panel
+
+from ...certificates.statement import in_one_sentence
+from ...noise.sampler import noise_variance
+from ...pages.document import Section
+from ...runs.reports import Overview, bars_panel
+from ..settings import GroupSizesSettings
+from ..workload.plan import Plan
+from .certificate import statement_of
 
 
 def overview(settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None) -> Overview:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.noise.sampler import noise_variance
-from spineflow.tasks.pages.document import NONE, Section, Table
+from ...noise.sampler import noise_variance
+from ...pages.document import NONE, Section, Table
+from ..workload.plan import Plan
 
 
 def noise_table(plan: Plan) -> Table:

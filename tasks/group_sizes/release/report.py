@@ -10,17 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.group_sizes.ingest.files import read_plan
-from spineflow.tasks.group_sizes.release.front_page import overview
-from spineflow.tasks.group_sizes.release.noise import noise_section
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import epsilons, guarantee_of, guarantees
-from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.pages.document import NONE, Cell, Document, Figure, Section, Table
-from spineflow.tasks.pages.figures import line_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.reports import report_document, write_page
-from spineflow.validation.group_sizes.run_checks import count_violations, released_counts
+
+from ....validation.group_sizes.run_checks import count_violations, released_counts
+from ...pages.document import NONE, Cell, Document, Figure, Section, Table
+from ...pages.figures import line_chart
+from ...runs.directory import RunDirectory
+from ...runs.reports import report_document, write_page
+from ..ingest.files import read_plan
+from ..settings import GroupSizesSettings
+from ..workload.costs import epsilons, guarantee_of, guarantees
+from ..workload.plan import Plan
+from .front_page import overview
+from .noise import noise_section
 
 MOST_POINTS = 300
 """Points of a curve, which are denser where sizes are small."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.estimation.estimate import estimated_counts
-from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions
-from spineflow.tasks.group_sizes.release.tables import GROUP_SIZES, write_tables
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..estimation.estimate import estimated_counts
+from ..ingest.files import read_plan, read_regions
+from ..settings import GroupSizesSettings
+from .tables import GROUP_SIZES, write_tables
 
 
 @step("tabulate groups", GroupSizesSettings, run_name="tabulate")

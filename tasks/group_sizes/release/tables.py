@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..workload.regions import RegionHierarchy
 
 GROUP_SIZES = "group_sizes"
 GROUP_TOTALS = "group_totals"

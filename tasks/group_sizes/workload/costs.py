@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.group_sizes.workload.mechanisms import (
-    CHAINED_CUMULATIVE_GROUP_SIZES,
-    CUMULATIVE_GROUP_SIZES,
-    GROUP_SIZES,
-    PROVEN,
-    TOPDOWN,
-)
-from spineflow.tasks.group_sizes.workload.plan import Plan
-from spineflow.tasks.ledger.accounting import (
+from ...ledger.accounting import (
     BOUNDED,
     PURE_DP,
     UNBOUNDED,
@@ -23,16 +15,24 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.noise.margins import loss_for_margin
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.solvers.level_design import LevelErrors
-from spineflow.tasks.solvers.level_split import (
+from ...noise.margins import loss_for_margin
+from ...runs.errors import InputRefused
+from ...solvers.level_design import LevelErrors
+from ...solvers.level_split import (
     RegularTree,
     budget_for,
     smallest_split,
     together,
     variance_of_margin,
 )
+from .mechanisms import (
+    CHAINED_CUMULATIVE_GROUP_SIZES,
+    CUMULATIVE_GROUP_SIZES,
+    GROUP_SIZES,
+    PROVEN,
+    TOPDOWN,
+)
+from .plan import Plan
 
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of a rho is shown."""

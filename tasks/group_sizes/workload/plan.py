@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
-from spineflow.tasks.group_sizes.workload.mechanisms import (
+from ...noise.draws import Noise
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from .mechanisms import (
     PUBLISHED,
     VECTOR_OF,
     default_mechanism,
@@ -23,8 +25,6 @@ from spineflow.tasks.group_sizes.workload.mechanisms import (
     sensitivity,
     squared_sensitivity,
 )
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 LARGEST_NOISE_IN_SCALES = 64
 """A draw beyond this many scales has a probability below 1e-27."""

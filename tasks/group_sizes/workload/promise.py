@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.mechanisms import PUBLISHED
-from spineflow.validation.group_sizes.privacy_loss import Promise
+from ....validation.group_sizes.privacy_loss import Promise
+from ..settings import GroupSizesSettings
+from .mechanisms import PUBLISHED
 
 
 def promise_of(settings: GroupSizesSettings) -> Promise:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.ledger.charging import refuse_unlike_ledger
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import accept
-from spineflow.tasks.topdown.checks.declared import check_declared_run
-from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
-from spineflow.tasks.topdown.release.margins import written_margins
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.topdown.margins import check_margins
+from ....validation.outcome import Outcome
+from ....validation.topdown.margins import check_margins
+from ...ledger.charging import refuse_unlike_ledger
+from ...runs.directory import RunDirectory
+from ...runs.gate import accept
+from ..release.margins import written_margins
+from ..settings import TopdownSettings
+from .declared import check_declared_run
+from .pieces import outcomes_of_pieces
 
 
 def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:

@@ -5,31 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from spineflow.geography.declared import declared_units
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.declared_input import read_multiples
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.constrain_declared import read_declared_totals, read_held
-from spineflow.tasks.topdown.paths import (
-    geography_file,
-    invariants_file,
-    spine_folder,
-    state_totals_file,
-)
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.topdown.cells import Cells
-from spineflow.validation.topdown.declared import (
+
+from ....geography.declared import declared_units
+from ....validation.outcome import Outcome
+from ....validation.topdown.cells import Cells
+from ....validation.topdown.declared import (
     SEPARATOR,
     ColumnLayout,
     DeclaredUniverse,
     ExpectedBound,
     check_declared,
 )
-from spineflow.validation.topdown.run_files import ExpectedUniverse
+from ....validation.topdown.run_files import ExpectedUniverse
+from ...census.census import Census
+from ...census.declared_input import read_multiples
+from ...census.invariants import read_geography
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ..measurement.constrain_declared import read_declared_totals, read_held
+from ..paths import (
+    geography_file,
+    invariants_file,
+    spine_folder,
+    state_totals_file,
+)
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
 
 
 def cells_of(schema: Schema) -> Cells:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.census.queries import TOTAL
-from spineflow.tasks.topdown.checks.declared import cells_of
-from spineflow.tasks.topdown.checks.layout_facts import layout_facts
-from spineflow.tasks.topdown.measurement.constraints import bound_names, constraint_name
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.validation.topdown.run_files import ExpectedUniverse
+from ....validation.topdown.run_files import ExpectedUniverse
+from ...census.queries import TOTAL
+from ..measurement.constraints import bound_names, constraint_name
+from ..settings import TopdownSettings
+from .declared import cells_of
+from .layout_facts import layout_facts
 
 
 def expected_universe(settings: TopdownSettings, universe: str) -> ExpectedUniverse:

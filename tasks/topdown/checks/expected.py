@@ -15,19 +15,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from spineflow.tasks.census.histograms import write_histogram
-from spineflow.tasks.pages.document import NONE, Details, Document, Section, Table
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
-from spineflow.tasks.runs.reports import write_page
-from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
-from spineflow.tasks.topdown.checks.replicate import estimate, linked, measure, with_seed
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.release.microdata import read_block_estimates
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
+
+from ...census.histograms import write_histogram
+from ...pages.document import NONE, Details, Document, Section, Table
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
+from ...runs.reports import write_page
+from ..paths import spine_folder
+from ..release.microdata import read_block_estimates
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from .accuracy.errors import ALL_ANSWERS
+from .accuracy.figures import compute_figures
+from .replicate import estimate, linked, measure, with_seed
 
 SIMULATED = (
     "pairs",

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from spineflow.tasks.runs.directory import RunDirectory, code_version
-from spineflow.tasks.runs.files import replacing, state_of_file
+from ...runs.directory import RunDirectory, code_version
+from ...runs.files import replacing, state_of_file
 
 
 def state_of(run: RunDirectory, files: Iterable[Path]) -> str:

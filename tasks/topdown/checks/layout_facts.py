@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.microdata import layout_of
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.release.microdata import present_columns
-from spineflow.validation.topdown.layout import Layout, LayoutColumn
+from ....validation.topdown.layout import Layout, LayoutColumn
+from ...census.cef_2020 import CENSUS
+from ...census.census import Census
+from ...census.microdata import layout_of
+from ...census.schema import Schema
+from ..release.microdata import present_columns
 
 
 def layout_facts(schema: Schema, census: Census = CENSUS) -> Layout:

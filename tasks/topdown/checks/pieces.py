@@ -15,23 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.census.invariants import FACILITY_COLUMNS
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy.pieces import universes_in_pieces
-from spineflow.tasks.topdown.checks.expectations import expected_universe
-from spineflow.tasks.topdown.checks.kept import keep, kept, state_of
-from spineflow.tasks.topdown.checks.tabulated import tabulated
-from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-from spineflow.tasks.topdown.release.tabulations.run import (
-    has_legacy,
-    shares_of_pieces,
-    tabulated_universes,
-)
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.sizes import sizes_of_calls
-from spineflow.validation.outcome import Failures, Outcome
-from spineflow.validation.topdown.path_losses import LossesOnPaths, LossOfBlocks
-from spineflow.validation.topdown.run_checks import (
+
+from ....validation.outcome import Failures, Outcome
+from ....validation.topdown.path_losses import LossesOnPaths, LossOfBlocks
+from ....validation.topdown.run_checks import (
     CheckedRun,
     Findings,
     check_below,
@@ -39,12 +26,26 @@ from spineflow.validation.topdown.run_checks import (
     check_top,
     universe_outcomes,
 )
-from spineflow.validation.topdown.tabulations import (
+from ....validation.topdown.tabulations import (
     TableFailures,
     Tabulated,
     check_files,
     check_states,
 )
+from ...census.invariants import FACILITY_COLUMNS
+from ...runs.directory import RunDirectory
+from ..paths import geography_file, invariants_file, spine_folder
+from ..release.tabulations.run import (
+    has_legacy,
+    shares_of_pieces,
+    tabulated_universes,
+)
+from ..settings import TopdownSettings
+from ..spine.sizes import sizes_of_calls
+from .accuracy.pieces import universes_in_pieces
+from .expectations import expected_universe
+from .kept import keep, kept, state_of
+from .tabulated import tabulated
 
 BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8

@@ -21,34 +21,35 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.invariants import (
+
+from ....geography.levels import Spine
+from ...census.invariants import (
     read_state_totals,
     write_state_totals,
 )
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.queries import errors_of_universe
-from spineflow.tasks.topdown.estimation.estimators import (
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..estimation.estimators import (
     COMBINE,
     ESTIMATE,
     estimation_order,
     estimator_of,
 )
-from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.constraints import constrain_universe
-from spineflow.tasks.topdown.measurement.measure import measure_once
-from spineflow.tasks.topdown.paths import (
+from ..ingest.ingest import ingest_input
+from ..measurement.constraints import constrain_universe
+from ..measurement.measure import measure_once
+from ..paths import (
     geography_file,
     held_file,
     invariants_file,
     spine_folder,
     state_totals_file,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards, shards_by_geolevel
+from ..settings import TopdownSettings
+from ..spine.build import write_universe_spine
+from ..spine.files import read_spine
+from ..spine.shards import Shard, read_shards, shards_by_geolevel
+from .accuracy.queries import errors_of_universe
 
 
 def with_seed(settings: TopdownSettings, seed: int) -> TopdownSettings:

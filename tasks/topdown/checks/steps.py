@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, released, reported
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
-from spineflow.tasks.topdown.checks.check import check_run
-from spineflow.tasks.topdown.checks.pieces import (
+from ....validation.outcome import CHECKS_FILE
+from ...runs.directory import RunDirectory
+from ...runs.gate import checked, released, reported
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..release.certificate import write_certificate
+from ..release.report import write_report
+from ..settings import TopdownSettings
+from .accuracy.queries import read_accuracy, records_by_block
+from .check import check_run
+from .pieces import (
     Piece,
     findings_file,
     read_findings,
     state_of_files,
     write_findings,
 )
-from spineflow.tasks.topdown.release.certificate import write_certificate
-from spineflow.tasks.topdown.release.report import write_report
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.validation.outcome import CHECKS_FILE
 
 
 @step("check piece", TopdownSettings, run_name="check {subject} {kind} {number}")

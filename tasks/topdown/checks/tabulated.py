@@ -7,19 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census, names_of_table, tells
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.checks.layout_facts import layout_facts
-from spineflow.tasks.topdown.release.tabulations.levels import (
+
+from ....validation.topdown.layout import Layout
+from ....validation.topdown.row_counts import Variable
+from ....validation.topdown.tabulations import Place, Tabulated
+from ...census.cef_2020 import CENSUS
+from ...census.census import Census, names_of_table, tells
+from ...census.schema import Schema
+from ..release.tabulations.levels import (
     COLUMNS,
     OUTSIDE,
     SUMMARY_LEVELS,
 )
-from spineflow.tasks.topdown.release.tabulations.variables import variable_name
-from spineflow.validation.topdown.layout import Layout
-from spineflow.validation.topdown.row_counts import Variable
-from spineflow.validation.topdown.tabulations import Place, Tabulated
+from ..release.tabulations.variables import variable_name
+from .layout_facts import layout_facts
 
 
 def tabulated(

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from spineflow.tasks.topdown.design.spine_classes import MeasurementKind
+
+from .spine_classes import MeasurementKind
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
-from spineflow.tasks.runs.reports import (
+
+from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, replacing
+from ...runs.reports import (
     bars_panel,
     provenance,
     stage_seconds,
@@ -34,11 +35,11 @@ from spineflow.tasks.runs.reports import (
     time_panel,
     write_page,
 )
-from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
-from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
-from spineflow.tasks.topdown.checks.accuracy.levels import OF_THE_SPINE
-from spineflow.tasks.topdown.checks.replicate import (
+from ...runs.settings_files import dump_settings, frozen_settings
+from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
+from ..checks.accuracy.figures import compute_figures
+from ..checks.accuracy.levels import OF_THE_SPINE
+from ..checks.replicate import (
     estimate,
     lay_out,
     measure,
@@ -46,15 +47,15 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_estimator,
     with_seed,
 )
-from spineflow.tasks.topdown.design.design import (
+from ..ingest.ingest import addresses_of
+from ..settings import TopdownSettings
+from .design import (
     Design,
     design_universe,
     designed_settings,
     settings_text,
 )
-from spineflow.tasks.topdown.design.settings import ComparisonSettings
-from spineflow.tasks.topdown.ingest.ingest import addresses_of
-from spineflow.tasks.topdown.settings import TopdownSettings
+from .settings import ComparisonSettings
 
 AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
 ALLOCATIONS = (AS_SET, DESIGNED, UNIFORM)

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.census.queries import normalize_query_name
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings_files import dump_settings
-from spineflow.tasks.topdown.design.allocation import allocation_of, as_fractions, shares_of
-from spineflow.tasks.topdown.design.problem import PARTS, UniverseProblem
-from spineflow.tasks.topdown.design.program import LimitsContradict, certified, optimum
-from spineflow.tasks.topdown.design.settings import DesignSettings, UniverseDesign
-from spineflow.tasks.topdown.design.variance_gradients import PRIOR
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.budget import Budget
+
+from ...census.queries import normalize_query_name
+from ...runs.errors import InputRefused
+from ...runs.settings_files import dump_settings
+from ..settings import TopdownSettings
+from ..workload.budget import Budget
+from .allocation import allocation_of, as_fractions, shares_of
+from .problem import PARTS, UniverseProblem
+from .program import LimitsContradict, certified, optimum
+from .settings import DesignSettings, UniverseDesign
+from .variance_gradients import PRIOR
 
 NORMAL_95 = 1.959963984540054
 """Quantile of the normal distribution that a margin of 95 % reaches to."""

@@ -12,23 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.census.invariants import inhabitable
-from spineflow.tasks.census.queries import TOTAL
-from spineflow.tasks.pages.document import Details, Document, Figure, Section, Table
-from spineflow.tasks.pages.figures import bar_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.topdown.checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
-from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
-from spineflow.tasks.topdown.checks.expected import KEYS, figure_tables, mean_figures
-from spineflow.tasks.topdown.checks.replicate import study, with_estimator
-from spineflow.tasks.topdown.design.allocation import allocation_of
-from spineflow.tasks.topdown.design.design import EXACT, NORMAL_95, UNDETERMINED, margin_of
-from spineflow.tasks.topdown.design.problem import UniverseProblem
-from spineflow.tasks.topdown.design.settings import DesignSettings, Target, UniverseDesign
-from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
-from spineflow.tasks.topdown.spine.build import universe_spine
+
+from ...census.invariants import inhabitable
+from ...census.queries import TOTAL
+from ...pages.document import Details, Document, Figure, Section, Table
+from ...pages.figures import bar_chart
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE
+from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
+from ..checks.accuracy.figures import compute_figures
+from ..checks.accuracy.levels import entity_levels
+from ..checks.expected import KEYS, figure_tables, mean_figures
+from ..checks.replicate import study, with_estimator
+from ..settings import ESTIMATORS, TopdownSettings
+from ..spine.build import universe_spine
+from .allocation import allocation_of
+from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
+from .problem import UniverseProblem
+from .settings import DesignSettings, Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"
 """Estimators whose unbiased estimates are those of a linear problem."""

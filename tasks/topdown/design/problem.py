@@ -15,26 +15,27 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.invariants import inhabitable
-from spineflow.tasks.census.queries import TOTAL, marginal_query, normalize_query_name
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
-from spineflow.tasks.topdown.design.allocation import Kinds
-from spineflow.tasks.topdown.design.program import Program
-from spineflow.tasks.topdown.design.settings import DesignSettings, Target
-from spineflow.tasks.topdown.design.spine_classes import ClassedSpine
-from spineflow.tasks.topdown.design.variance_gradients import Asked, summed_variances
-from spineflow.tasks.topdown.estimation.estimate import bounded_type_of_cell
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.intervals.answers import ProductAnswers
-from spineflow.tasks.topdown.intervals.area_lists import NamedAreas, read_areas
-from spineflow.tasks.topdown.measurement.constraints import bounds_of, counted_records, state_of
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import universe_spine
-from spineflow.tasks.topdown.spine.families import structural_zeros
-from spineflow.tasks.topdown.workload.state_totals import PERSONS, STATE, holds_state_totals
+
+from ....geography.levels import Spine
+from ...census.invariants import inhabitable
+from ...census.queries import TOTAL, marginal_query, normalize_query_name
+from ...runs.errors import InputRefused
+from ...runs.spelling import did_you_mean
+from ..checks.accuracy.levels import entity_levels
+from ..estimation.estimate import bounded_type_of_cell
+from ..estimation.query_algebra import QueryAlgebra
+from ..intervals.answers import ProductAnswers
+from ..intervals.area_lists import NamedAreas, read_areas
+from ..measurement.constraints import bounds_of, counted_records, state_of
+from ..settings import TopdownSettings
+from ..spine.build import universe_spine
+from ..spine.families import structural_zeros
+from ..workload.state_totals import PERSONS, STATE, holds_state_totals
+from .allocation import Kinds
+from .program import Program
+from .settings import DesignSettings, Target
+from .spine_classes import ClassedSpine
+from .variance_gradients import Asked, summed_variances
 
 PARTS = 1_000_000
 """Denominator of the shares of the whole budget that a design has."""

@@ -37,7 +37,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
-from spineflow.tasks.topdown.design.allocation import Kinds
+
+from .allocation import Kinds
 
 SMALLEST = 1e-9
 """Loss that an entry of an allocation has at least while it is searched for."""

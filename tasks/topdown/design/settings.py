@@ -15,10 +15,11 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.runs.settings import ExactFraction, FilePath, Refuse, Section
-from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.topdown.settings import ESTIMATORS, Estimator, TopdownSettings, Universe
+
+from ...census.queries import marginal_query
+from ...runs.settings import ExactFraction, FilePath, Refuse, Section
+from ...runs.spelling import did_you_mean
+from ..settings import ESTIMATORS, Estimator, TopdownSettings, Universe
 
 
 class Target(Section):

@@ -21,7 +21,8 @@ from fractions import Fraction
 
 import numpy as np
 from scipy import sparse
-from spineflow.geography.levels import Spine, child_offsets
+
+from ....geography.levels import Spine, child_offsets
 
 NOT_MEASURED = 0
 """Number of the information of geounits of which nothing is measured."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.design.comparison import (
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from .comparison import (
     TIDY,
     allocation_folder,
     dataset_folder,
@@ -18,7 +18,7 @@ from spineflow.tasks.topdown.design.comparison import (
     write_designs,
     write_report,
 )
-from spineflow.tasks.topdown.design.settings import ComparisonSettings
+from .settings import ComparisonSettings
 
 
 @step("read public input", ComparisonSettings, run_name="read public input")

@@ -37,7 +37,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.topdown.design.spine_classes import (
+
+from .spine_classes import (
     NOT_MEASURED,
     ClassedAreas,
     ClassedSpine,

@@ -29,8 +29,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.dense_matrices import factorised, solve_factorised
-from spineflow.tasks.topdown.estimation.elimination import (
+
+from .dense_matrices import factorised, solve_factorised
+from .elimination import (
     add_child,
     add_of_rows,
     add_to_rows,
@@ -44,7 +45,7 @@ from spineflow.tasks.topdown.estimation.elimination import (
     type_of_cell,
     with_diagonal,
 )
-from spineflow.tasks.topdown.estimation.quadratic import (
+from .quadratic import (
     Constraints,
     Quadratic,
     inverse_of_child,

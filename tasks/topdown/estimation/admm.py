@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.dense_matrices import block_of
-from spineflow.tasks.topdown.estimation.inverse_covariance import (
+
+from .dense_matrices import block_of
+from .inverse_covariance import (
     blocks_inverse,
     number_of_levels,
 )
-from spineflow.tasks.topdown.estimation.quadratic import (
+from .quadratic import (
     Constraints,
     Quadratic,
     bounds_of,

@@ -13,14 +13,15 @@ from collections.abc import Iterator
 
 import numpy as np
 from scipy import sparse
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.estimates import read_estimates
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.estimation.estimate import ShardInput, shards_below
-from spineflow.tasks.topdown.estimation.parent import SolveRecord
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.families import Family, possible_cells
-from spineflow.tasks.topdown.spine.shards import Shard
+
+from ....geography.levels import Spine
+from ...answers.estimates import read_estimates
+from ...runs.directory import RunDirectory
+from ..settings import TopdownSettings
+from ..spine.families import Family, possible_cells
+from ..spine.shards import Shard
+from .estimate import ShardInput, shards_below
+from .parent import SolveRecord
 
 
 def estimate_shard(

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.spine_estimates import Group, GroupedEstimates
+
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from .linear_estimates import LinearEstimates
+from .query_algebra import QueryAlgebra
+from .spine_estimates import Group, GroupedEstimates
 
 _COLUMNS = ("geocode", "can_have", "mean", "variance", "diffuse")
 

@@ -13,16 +13,17 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.answers.noisy import Constraint, read_constraints
-from spineflow.tasks.census.census import Bound, Held, Invariant, Universe
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, LinearRows, is_refined
-from spineflow.tasks.topdown.measurement.declared_constraints import (
+
+from ...answers.noisy import Constraint, read_constraints
+from ...census.census import Bound, Held, Invariant, Universe
+from ...census.queries import MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ..measurement.declared_constraints import (
     PART,
     LevelUnits,
     constraint_name,
 )
+from .problem import NO_BOUND, LinearRows, is_refined
 
 TOTAL = "total"
 

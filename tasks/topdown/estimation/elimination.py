@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.dense_matrices import SMALL, definite_inverse
-from spineflow.tasks.topdown.estimation.quadratic import Constraints, Quadratic, curvature
+
+from .dense_matrices import SMALL, definite_inverse
+from .quadratic import Constraints, Quadratic, curvature
 
 System = tuple[np.ndarray, np.ndarray, np.ndarray]
 """One child's inverse, response and compliance; see `eliminate`."""

@@ -9,52 +9,53 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
-from spineflow.geography.declared import declared_units
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.demanded import DemandedAnswers, read_demanded
-from spineflow.tasks.answers.estimates import write_estimates
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Universe
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.census.queries import TOTAL, MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints, ExactTypes
-from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
-from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord, estimate_children
-from spineflow.tasks.topdown.estimation.problem import (
-    NO_BOUND,
-    LinearRows,
-    Measurements,
-    QueryMeasurement,
-    SiblingProblem,
-)
-from spineflow.tasks.topdown.estimation.solves import write_solves
-from spineflow.tasks.topdown.measurement.constrain_declared import read_settled
-from spineflow.tasks.topdown.measurement.constraints import (
+
+from ....geography.declared import declared_units
+from ....geography.levels import Spine
+from ...answers.demanded import DemandedAnswers, read_demanded
+from ...answers.estimates import write_estimates
+from ...answers.noisy import DPQUERY_SUFFIX, read_constraints, read_measurements
+from ...census.cef_2020 import CENSUS
+from ...census.census import Universe
+from ...census.invariants import read_geography
+from ...census.queries import TOTAL, MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..measurement.constrain_declared import read_settled
+from ..measurement.constraints import (
     area_total,
     bound_names,
     constraint_name,
     state_of,
 )
-from spineflow.tasks.topdown.measurement.declared_constraints import (
+from ..measurement.declared_constraints import (
     LevelUnits,
     declared_resolution,
 )
-from spineflow.tasks.topdown.measurement.demand import demanded_rows
-from spineflow.tasks.topdown.paths import (
+from ..measurement.demand import demanded_rows
+from ..paths import (
     constraints_file,
     demanded_file,
     geography_file,
     solves_file,
     spine_folder,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.families import Family, families_of_shard
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
-from spineflow.tasks.topdown.workload.budget import Budget
+from ..settings import TopdownSettings
+from ..spine.families import Family, families_of_shard
+from ..spine.shards import Shard, read_shards
+from ..workload.budget import Budget
+from .declared_shard import DeclaredConstraints, ExactTypes
+from .exact_weights import ExactWeights
+from .parent import Passes, SolveRecord, estimate_children
+from .problem import (
+    NO_BOUND,
+    LinearRows,
+    Measurements,
+    QueryMeasurement,
+    SiblingProblem,
+)
+from .solves import write_solves
 
 
 @dataclass(frozen=True)

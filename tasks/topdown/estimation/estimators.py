@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spineflow.geography.levels import Spine
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.estimation import block_by_block, estimate, full_information
-from spineflow.tasks.topdown.estimation.parent import SolveRecord
-from spineflow.tasks.topdown.settings import Estimator as EstimatorName
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import Shard
+from ....geography.levels import Spine
+from ...runs.directory import RunDirectory
+from ..settings import Estimator as EstimatorName
+from ..settings import TopdownSettings
+from ..spine.shards import Shard
+from . import block_by_block, estimate, full_information
+from .parent import SolveRecord
 
 COMBINE, ESTIMATE = "combine", "estimate"
 """What is done at a geolevel; see `estimation_order`."""

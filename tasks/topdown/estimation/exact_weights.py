@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+
+from ...census.queries import MarginalQuery
+from .inverse_covariance import InverseCovariance
+from .query_algebra import QueryAlgebra
 
 RELATIVE_ZERO = 1e-10
 """Eigenvalues below this, relative to the largest of their matrix, count as zero."""

@@ -8,18 +8,19 @@ largest run needs. The calls stand apart, so that several processes can make the
 from __future__ import annotations
 
 import numpy as np
-from spineflow.tasks.census.cef_2020 import cef_schema
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.estimation import active_set, admm, interior_point
-from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins
-from spineflow.tasks.topdown.estimation.problem import (
+
+from ...census.cef_2020 import cef_schema
+from ...census.queries import marginal_query
+from . import active_set, admm, interior_point
+from .least_squares import PassProblem, Pins
+from .problem import (
     NO_BOUND,
     QueryMeasurement,
     SiblingProblem,
     rows_on_support,
 )
-from spineflow.tasks.topdown.estimation.quadratic import Constraints, Quadratic
-from spineflow.tasks.topdown.estimation.rounder import RoundingPass, round_by_flow
+from .quadratic import Constraints, Quadratic
+from .rounder import RoundingPass, round_by_flow
 
 SCHEMA = cef_schema("units", ("occupancy",))
 QUERIES = ("total", "detailed")

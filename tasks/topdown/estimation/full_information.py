@@ -26,26 +26,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
-from spineflow.tasks.topdown.estimation.declared_shard import typed_query
-from spineflow.tasks.topdown.estimation.estimate import (
+
+from ....geography.levels import Spine
+from ...census.queries import marginal_query
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..paths import combined_file
+from ..settings import TopdownSettings
+from ..spine.families import Family, structural_zeros
+from ..spine.shards import Shard
+from .combined_files import read_combined, write_combined
+from .declared_shard import typed_query
+from .estimate import (
     ShardInput,
     passes_of,
     shards_below,
 )
-from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
-from spineflow.tasks.topdown.estimation.parent import Passes, SolveRecord
-from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates, subtree_estimates
-from spineflow.tasks.topdown.paths import combined_file
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.families import Family, structural_zeros
-from spineflow.tasks.topdown.spine.shards import Shard
+from .exact_weights import ExactWeights
+from .parent import Passes, SolveRecord
+from .problem import QueryMeasurement
+from .query_algebra import QueryAlgebra
+from .spine_estimates import GroupedEstimates, subtree_estimates
 
 MOST_COVARIANCES = 1 << 16
 """Most numbers in a geounit's covariance: half a megabyte."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from spineflow.tasks.solvers import highs
-from spineflow.tasks.solvers.highs import LinearProgram
-from spineflow.tasks.topdown.estimation.problem import SiblingProblem
+
+from ...solvers import highs
+from ...solvers.highs import LinearProgram
+from .problem import SiblingProblem
 
 
 def infeasible_constraint(problem: SiblingProblem) -> str | None:

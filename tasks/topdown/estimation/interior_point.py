@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.active_set import MOST_ENTRIES, ROUNDING, Solution
-from spineflow.tasks.topdown.estimation.dense_matrices import (
+
+from .active_set import MOST_ENTRIES, ROUNDING, Solution
+from .dense_matrices import (
     block_of,
     factorised,
     solve_factorised,
 )
-from spineflow.tasks.topdown.estimation.elimination import (
+from .elimination import (
     System,
     add_child,
     add_of_rows,
@@ -36,7 +37,7 @@ from spineflow.tasks.topdown.estimation.elimination import (
     taken,
     with_diagonal,
 )
-from spineflow.tasks.topdown.estimation.quadratic import (
+from .quadratic import (
     Constraints,
     Quadratic,
     curvature,

@@ -34,15 +34,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.solvers.highs import SolveStatus
-from spineflow.tasks.topdown.estimation import labelled_least_squares
-from spineflow.tasks.topdown.estimation.labelled_least_squares import (
+
+from ...census.queries import MarginalQuery
+from ...solvers.highs import SolveStatus
+from . import labelled_least_squares
+from .labelled_least_squares import (
     LabelledProblem,
     connected_parts,
 )
-from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins, profiles
-from spineflow.tasks.topdown.estimation.problem import (
+from .least_squares import PassProblem, Pins, profiles
+from .problem import (
     NO_BOUND,
     Measurements,
     QueryMeasurement,
@@ -52,7 +53,7 @@ from spineflow.tasks.topdown.estimation.problem import (
     rows_on_support,
     sum_rows,
 )
-from spineflow.tasks.topdown.estimation.rounder import (
+from .rounder import (
     RounderResult,
     RoundingPass,
     on_grid,

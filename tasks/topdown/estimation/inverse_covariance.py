@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.dense_matrices import definite_inverse
+
+from .dense_matrices import definite_inverse
 
 
 class InverseCovariance(NamedTuple):

@@ -11,7 +11,7 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from spineflow.tasks.topdown.estimation import active_set, admm, interior_point, network_flow
+from . import active_set, admm, interior_point, network_flow
 
 KERNELS = (
     admm.approach,

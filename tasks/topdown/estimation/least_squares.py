@@ -20,13 +20,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.solvers import highs
-from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
-from spineflow.tasks.topdown.estimation import active_set, admm, interior_point
-from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
-from spineflow.tasks.topdown.estimation.inverse_covariance import InverseCovariance
-from spineflow.tasks.topdown.estimation.problem import (
+
+from ...census.queries import MarginalQuery
+from ...solvers import highs
+from ...solvers.highs import LinearProgram, SolveStatus
+from . import active_set, admm, interior_point
+from .exact_weights import ExactWeights
+from .inverse_covariance import InverseCovariance
+from .problem import (
     NO_BOUND,
     Measurements,
     QueryMeasurement,
@@ -36,8 +37,8 @@ from spineflow.tasks.topdown.estimation.problem import (
     rows_on_support,
     sum_rows,
 )
-from spineflow.tasks.topdown.estimation.programs import add_constraints
-from spineflow.tasks.topdown.estimation.quadratic import (
+from .programs import add_constraints
+from .quadratic import (
     Constraints,
     Quadratic,
     factored,

@@ -63,15 +63,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.runs.errors import SolveFailed
-from spineflow.tasks.topdown.estimation import interleaved, least_squares, rounder
-from spineflow.tasks.topdown.estimation.exact_weights import ExactWeights
-from spineflow.tasks.topdown.estimation.infeasibility import (
+
+from ...census.queries import MarginalQuery
+from ...runs.errors import SolveFailed
+from . import interleaved, least_squares, rounder
+from .exact_weights import ExactWeights
+from .infeasibility import (
     conflicting_constraint,
     infeasible_constraint,
 )
-from spineflow.tasks.topdown.estimation.problem import Measurements, SiblingProblem
+from .problem import Measurements, SiblingProblem
 
 
 @dataclass(frozen=True)

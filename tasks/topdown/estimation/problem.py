@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 from scipy import sparse
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.topdown.spine.families import Family
+
+from ...census.queries import MarginalQuery
+from ..spine.families import Family
 
 NO_BOUND = 10**12
 """Stands for the absence of an upper bound on a count."""

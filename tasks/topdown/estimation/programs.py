@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.solvers.highs import LinearProgram
-from spineflow.tasks.topdown.estimation.problem import (
+
+from ...solvers.highs import LinearProgram
+from .problem import (
     NO_BOUND,
     LinearRows,
     SiblingProblem,

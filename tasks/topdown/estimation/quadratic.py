@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.topdown.estimation.dense_matrices import (
+
+from .dense_matrices import (
     SMALL,
     block_of,
     definite_inverse,
 )
-from spineflow.tasks.topdown.estimation.inverse_covariance import (
+from .inverse_covariance import (
     InverseCovariance,
     blocks_inverse,
     covariance_distance,

@@ -30,9 +30,10 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import helmert
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
+
+from ...census.queries import MarginalQuery
+from ...census.schema import Schema
+from .problem import QueryMeasurement
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,18 +21,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.solvers import highs
-from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
-from spineflow.tasks.topdown.estimation import network_flow
-from spineflow.tasks.topdown.estimation.network_flow import UNIT
-from spineflow.tasks.topdown.estimation.problem import (
+
+from ...census.queries import MarginalQuery
+from ...solvers import highs
+from ...solvers.highs import LinearProgram, SolveStatus
+from . import network_flow
+from .network_flow import UNIT
+from .problem import (
     NO_BOUND,
     SiblingProblem,
     rows_on_support,
     sum_rows,
 )
-from spineflow.tasks.topdown.estimation.programs import add_constraints
+from .programs import add_constraints
 
 SNAP = 1e-5
 """A least-squares value this near to an integer is that integer."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.estimation.parent import SolveRecord
+
+from ...runs.files import replacing
+from .parent import SolveRecord
 
 
 def write_solves(path: Path, records: Sequence[SolveRecord]) -> None:

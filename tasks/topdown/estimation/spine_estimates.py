@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from spineflow.tasks.topdown.estimation.linear_estimates import (
+
+from .linear_estimates import (
     LinearEstimates,
     shift_to,
     with_measurements,
     with_totals,
 )
-from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
+from .problem import QueryMeasurement
+from .query_algebra import QueryAlgebra
 
 ROWS_AT_ONCE = 1 << 16
 """Geounits whose estimates are copied together."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.estimation.estimators import estimator_of
-from spineflow.tasks.topdown.estimation.kernels import wait_until_compiled
-from spineflow.tasks.topdown.paths import combined_file, spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import shard_of
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, made
+from ...runs.steps import step
+from ..paths import combined_file, spine_folder
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import shard_of
+from .estimators import estimator_of
+from .kernels import wait_until_compiled
 
 
 @step(

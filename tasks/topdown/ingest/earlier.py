@@ -20,24 +20,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.areas import Areas
-from spineflow.tasks.census.census import Census, Held, Universe, label_parts, preset_census
-from spineflow.tasks.census.declared_input import DeclaredInput
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.census.microdata import (
+
+from ...census.areas import Areas
+from ...census.census import Census, Held, Universe, label_parts, preset_census
+from ...census.declared_input import DeclaredInput
+from ...census.invariants import read_geography
+from ...census.microdata import (
     MicrodataFile,
     count_labelled_microdata,
     count_microdata,
 )
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing, sha256_of_file
-from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.topdown.paths import geography_file, held_file
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.settled_types import SETTLED, settled_answers, settling
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.files import replacing, sha256_of_file
+from ...runs.settings_files import frozen_settings
+from ..paths import geography_file, held_file
+from ..settings import TopdownSettings
+from ..workload.settled_types import SETTLED, settled_answers, settling
 
 HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]
 """By universe and name of what is held, the answers `(n_areas, n_rows)` in the order of areas."""

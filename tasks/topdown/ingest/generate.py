@@ -14,8 +14,9 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.census.cef_2020 import TYPE_OF_CODE
-from spineflow.tasks.tables.cef_layout import (
+
+from ...census.cef_2020 import TYPE_OF_CODE
+from ...tables.cef_layout import (
     AIAN_COLUMN,
     BLOCK_KEY,
     GEOCODE_FIELDS,
@@ -24,7 +25,7 @@ from spineflow.tasks.tables.cef_layout import (
     RACE_COLUMN,
     UNITS_LAYOUT,
 )
-from spineflow.tasks.tables.writers import FileLayout, write_table
+from ...tables.writers import FileLayout, write_table
 
 FEWEST_PERSONS = 500
 """Fewest persons of a generated county, so that it has room for every group-quarters type."""

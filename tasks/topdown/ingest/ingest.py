@@ -12,28 +12,29 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.declared_input import (
+
+from ...census.census import Census
+from ...census.declared_input import (
     DeclaredCheck,
     DeclaredInput,
     check_declared_input,
     multiples_frame,
 )
-from spineflow.tasks.census.histograms import write_histogram
-from spineflow.tasks.census.identity import input_digests
-from spineflow.tasks.census.inputs import IngestResult, InputCheck, check_inputs, read_addresses
-from spineflow.tasks.census.invariants import write_invariants, write_state_totals
-from spineflow.tasks.ledger.digests import InputDigest, input_digest
-from spineflow.tasks.ledger.identity import store_identity
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.runs.settings import refuse_large_delta
-from spineflow.tasks.tables.outcomes import write_input_outcomes
-from spineflow.tasks.topdown.ingest.earlier import HeldAnswers, held_answers, write_held
-from spineflow.tasks.topdown.ingest.parts import check_of_parts
-from spineflow.tasks.topdown.paths import geography_file, invariants_file, state_totals_file
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.tables import CensusTables
+from ...census.histograms import write_histogram
+from ...census.identity import input_digests
+from ...census.inputs import IngestResult, InputCheck, check_inputs, read_addresses
+from ...census.invariants import write_invariants, write_state_totals
+from ...ledger.digests import InputDigest, input_digest
+from ...ledger.identity import store_identity
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ...runs.settings import refuse_large_delta
+from ...tables.outcomes import write_input_outcomes
+from ..paths import geography_file, invariants_file, state_totals_file
+from ..settings import TopdownSettings
+from ..workload.tables import CensusTables
+from .earlier import HeldAnswers, held_answers, write_held
+from .parts import check_of_parts
 
 
 def run_census(settings: TopdownSettings) -> Census:

@@ -15,20 +15,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spineflow.tasks.census.inputs import InputCheck
-from spineflow.tasks.census.partitions import (
+from ...census.inputs import InputCheck
+from ...census.partitions import (
     ReadTables,
     check_parts,
     count_part,
     is_kept,
     keep_addresses,
 )
-from spineflow.tasks.ledger.identity import local_files
-from spineflow.tasks.runs.directory import RunDirectory, code_version
-from spineflow.tasks.runs.stores import is_url
-from spineflow.tasks.tables.sources import input_files
-from spineflow.tasks.topdown.paths import state_totals_file
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ...ledger.identity import local_files
+from ...runs.directory import RunDirectory, code_version
+from ...runs.stores import is_url
+from ...tables.sources import input_files
+from ..paths import state_totals_file
+from ..settings import TopdownSettings
 
 PARTED_BYTES = 1 << 26
 """Bytes of the files of persons from which they are counted in parts: some 20 million persons in

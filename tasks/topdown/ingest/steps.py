@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.ledger.identity import refuse_changed_input, whole_digests
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.ingest.parts import count_part_once, read_addresses_once
-from spineflow.tasks.topdown.paths import geography_file, state_totals_file
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ...ledger.identity import refuse_changed_input, whole_digests
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import geography_file, state_totals_file
+from ..settings import TopdownSettings
+from .ingest import ingest_input
+from .parts import count_part_once, read_addresses_once
 
 
 @step("read addresses", TopdownSettings, run_name="ingest-addresses")

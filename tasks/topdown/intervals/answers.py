@@ -20,9 +20,10 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
+
+from ...census.queries import MarginalQuery
+from ..estimation.query_algebra import QueryAlgebra
+from ..estimation.spine_estimates import GroupedEstimates
 
 ROUNDING = 1e-9
 """Variance, in squared records, below which it is what rounding left of 0."""

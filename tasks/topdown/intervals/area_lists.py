@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from spineflow.geography.levels import Spine
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.intervals.areas import BlockAreas
+
+from ....geography.levels import Spine
+from ...runs.errors import InputRefused
+from .areas import BlockAreas
 
 
 @dataclass(frozen=True, eq=False)

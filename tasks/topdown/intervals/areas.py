@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
-from spineflow.tasks.topdown.intervals.answers import AnswerCovariances, ProductAnswers
-from spineflow.tasks.topdown.intervals.spine_posterior import SpinePosterior, Step
+
+from ..estimation.spine_estimates import GroupedEstimates
+from .answers import AnswerCovariances, ProductAnswers
+from .spine_posterior import SpinePosterior, Step
 
 MOST_NUMBERS = 1 << 22
 """Areas are taken together while their matrices have no more entries (32 MiB): smaller ones stay

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.intervals.answers import (
+
+from ..estimation.query_algebra import QueryAlgebra
+from .answers import (
     ProductAnswers,
     covariances_of,
     estimates_of,
 )
-from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
-from spineflow.tasks.topdown.intervals.intervals import Intervals, intervals_of
-from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
+from .areas import BlockAreas, area_covariances, area_estimates
+from .intervals import Intervals, intervals_of
+from .run_posterior import RunPosterior
 
 AREAS_AT_ONCE = 1 << 12
 

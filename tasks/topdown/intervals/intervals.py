@@ -19,7 +19,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 
 ROUNDING = 1e-7
 """Distance, in records, by which a whole number may miss an interval and count as inside."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.intervals.area_lists import NamedAreas, read_areas, read_pairs
-from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
-from spineflow.tasks.topdown.intervals.tables import (
+from ...census.queries import MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..settings import TopdownSettings
+from .area_lists import NamedAreas, read_areas, read_pairs
+from .run_posterior import RunPosterior
+from .tables import (
     Asked,
     area_intervals,
     comparisons,
     intervals_of_geolevels,
     write_intervals,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
 
 
 def write_run_intervals(

@@ -9,26 +9,27 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
-from spineflow.tasks.topdown.estimation.estimate import ShardInput
-from spineflow.tasks.topdown.estimation.full_information import query_algebra
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, QueryMeasurement
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
-from spineflow.tasks.topdown.intervals.areas import BlockAreas
-from spineflow.tasks.topdown.intervals.spine_posterior import LevelInput, SpinePosterior
-from spineflow.tasks.topdown.measurement.constraints import state_of
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.families import structural_zeros
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+
+from ....geography.levels import Spine
+from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..estimation.declared_shard import DeclaredConstraints
+from ..estimation.estimate import ShardInput
+from ..estimation.full_information import query_algebra
+from ..estimation.problem import NO_BOUND, QueryMeasurement
+from ..estimation.query_algebra import QueryAlgebra
+from ..estimation.spine_estimates import GroupedEstimates
+from ..measurement.constraints import state_of
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from ..spine.families import structural_zeros
+from ..spine.files import read_spine
+from ..spine.shards import Shard, read_shards
+from .areas import BlockAreas
+from .spine_posterior import LevelInput, SpinePosterior
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates, gain_matrices
-from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.spine_estimates import (
+
+from ..estimation.linear_estimates import LinearEstimates, gain_matrices
+from ..estimation.problem import QueryMeasurement
+from ..estimation.query_algebra import QueryAlgebra
+from ..estimation.spine_estimates import (
     ROWS_AT_ONCE,
     GroupedEstimates,
     subtree_estimates,

@@ -22,22 +22,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from spineflow.tasks.census.census import label_parts
-from spineflow.tasks.census.queries import MarginalQuery
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
-from spineflow.tasks.topdown.intervals.answers import (
+
+from ...census.census import label_parts
+from ...census.queries import MarginalQuery
+from ...census.schema import Schema
+from ...runs.errors import InputRefused
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..estimation.spine_estimates import GroupedEstimates
+from .answers import (
     AnswerCovariances,
     ProductAnswers,
     covariances_of,
     estimates_of,
 )
-from spineflow.tasks.topdown.intervals.area_lists import NamedAreas
-from spineflow.tasks.topdown.intervals.areas import area_covariances, area_estimates
-from spineflow.tasks.topdown.intervals.intervals import differences, intervals_of, ratios, shares
-from spineflow.tasks.topdown.intervals.run_posterior import LevelBounds, RunPosterior
+from .area_lists import NamedAreas
+from .areas import area_covariances, area_estimates
+from .intervals import differences, intervals_of, ratios, shares
+from .run_posterior import LevelBounds, RunPosterior
 
 NUMBERS = ("estimate", "std_dev", "lower", "upper", "bounded_lower", "bounded_upper")
 SHARES = ("share", "share_std_dev", "share_lower", "share_upper")

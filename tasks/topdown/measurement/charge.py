@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.ledger.charges import Draw, NoiseTerm
-from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import digests_to_charge
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.topdown.measurement.constrain_declared import refuse_unheld_invariants
-from spineflow.tasks.topdown.measurement.measure import part_of
-from spineflow.tasks.topdown.paths import (
+
+from ....geography.levels import Spine
+from ....validation.topdown.shares import unbalanced_paths
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...ledger.charges import Draw, NoiseTerm
+from ...ledger.charging import charge_draws
+from ...ledger.identity import digests_to_charge
+from ...noise.draws import Noise
+from ...runs.directory import RunDirectory
+from ...runs.errors import BudgetRefused
+from ..paths import (
     demanded_file,
     geography_file,
     held_file,
@@ -27,12 +27,13 @@ from spineflow.tasks.topdown.paths import (
     spine_folder,
     state_totals_file,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine
-from spineflow.tasks.topdown.spine.shards import SHARDS, Shard, read_shards
-from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.costs import check_budget, guarantee_of
-from spineflow.validation.topdown.shares import unbalanced_paths
+from ..settings import TopdownSettings
+from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine
+from ..spine.shards import SHARDS, Shard, read_shards
+from ..workload.budget import Budget
+from ..workload.costs import check_budget, guarantee_of
+from .constrain_declared import refuse_unheld_invariants
+from .measure import part_of
 
 
 def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:

@@ -10,19 +10,16 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.geography.declared import declared_units
-from spineflow.tasks.answers.estimates import read_estimates
-from spineflow.tasks.answers.noisy import write_constraints
-from spineflow.tasks.census.census import Universe
-from spineflow.tasks.census.declared_input import read_multiples
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.declared_constraints import (
-    declared_constraints,
-    declared_resolution,
-)
-from spineflow.tasks.topdown.paths import (
+
+from ....geography.declared import declared_units
+from ...answers.estimates import read_estimates
+from ...answers.noisy import write_constraints
+from ...census.census import Universe
+from ...census.declared_input import read_multiples
+from ...census.invariants import read_geography
+from ...census.queries import marginal_query
+from ...runs.directory import RunDirectory
+from ..paths import (
     constraints_file,
     geography_file,
     held_file,
@@ -30,14 +27,18 @@ from spineflow.tasks.topdown.paths import (
     spine_folder,
     state_totals_file,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import universe_spine
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
-from spineflow.tasks.topdown.workload.settled_types import (
+from ..settings import TopdownSettings
+from ..spine.build import universe_spine
+from ..spine.files import read_spine
+from ..spine.shards import Shard, read_shards
+from ..workload.settled_types import (
     SETTLED,
     settled_labels,
     settling,
+)
+from .declared_constraints import (
+    declared_constraints,
+    declared_resolution,
 )
 
 

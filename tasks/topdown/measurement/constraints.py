@@ -6,29 +6,30 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.noisy import Constraint, write_constraints
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census, Invariant, Universe
-from spineflow.tasks.census.invariants import (
+
+from ....geography.levels import Spine
+from ...answers.noisy import Constraint, write_constraints
+from ...census.cef_2020 import CENSUS
+from ...census.census import Census, Invariant, Universe
+from ...census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
     read_invariants,
     read_state_totals,
 )
-from spineflow.tasks.census.queries import TOTAL, marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.constrain_declared import constrain_declared
-from spineflow.tasks.topdown.paths import (
+from ...census.queries import TOTAL, marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ..paths import (
     constraints_file,
     invariants_file,
     spine_folder,
     state_totals_file,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import Shard, read_shards
+from .constrain_declared import constrain_declared
 
 UNITS, FACILITIES = "units", "facilities"
 """Universes of the Census Edited File whose records in every block are public."""

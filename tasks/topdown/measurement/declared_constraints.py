@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from spineflow.geography.declared import Units
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.noisy import Constraint
-from spineflow.tasks.census.census import Bound, Universe, Zero
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.spine.shards import Shard
+
+from ....geography.declared import Units
+from ....geography.levels import Spine
+from ...answers.noisy import Constraint
+from ...census.census import Bound, Universe, Zero
+from ...runs.errors import InputRefused
+from ..spine.shards import Shard
 
 WHOLE, PART, FREE = 0, 1, 2
 

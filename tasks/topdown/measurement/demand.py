@@ -18,25 +18,26 @@ from fractions import Fraction
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.answers.demanded import DemandedAnswers, write_demanded
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.draws import NoiseDraws
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.measurement.measure import (
+
+from ...answers.demanded import DemandedAnswers, write_demanded
+from ...answers.noisy import DPQUERY_SUFFIX
+from ...census.queries import MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ...noise.draws import NoiseDraws
+from ...runs.directory import RunDirectory
+from ..paths import demanded_file, spine_folder
+from ..settings import TopdownSettings
+from ..spine.families import Family, families_of_shard
+from ..spine.files import read_spine
+from ..spine.shards import Shard
+from ..workload.budget import Budget
+from .measure import (
     ANSWERS_PER_ROW_GROUP,
     ConfidentialShard,
     drawing_of,
     part_of,
     sum_that_fits,
 )
-from spineflow.tasks.topdown.paths import demanded_file, spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.families import Family, families_of_shard
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard
-from spineflow.tasks.topdown.workload.budget import Budget
 
 
 def demanded_rows(query: MarginalQuery, family: Family) -> np.ndarray:

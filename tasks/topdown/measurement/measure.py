@@ -16,19 +16,20 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 from scipy import sparse
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
-from spineflow.tasks.census.histograms import sum_histogram
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.ledger.charging import FileDraw, single_draw
-from spineflow.tasks.noise.draws import Noise, NoiseDraws
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard
-from spineflow.tasks.topdown.workload.budget import Budget
+
+from ....geography.levels import Spine
+from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from ...census.histograms import sum_histogram
+from ...census.queries import MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ...ledger.charging import FileDraw, single_draw
+from ...noise.draws import Noise, NoiseDraws
+from ...runs.directory import RunDirectory
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import Shard
+from ..workload.budget import Budget
 
 ANSWERS_PER_ROW_GROUP = 1 << 21
 """Answers held in memory at a time, 16 MiB of them."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.ledger.charging import is_settled
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.measurement.charge import (
+from ...ledger.charging import is_settled
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from ..spine.shards import shard_of
+from .charge import (
     charge_run,
     measurement_file,
     measurement_files,
 )
-from spineflow.tasks.topdown.measurement.constraints import constrain_universe
-from spineflow.tasks.topdown.measurement.demand import measure_on_demand_once
-from spineflow.tasks.topdown.measurement.measure import measure_once
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import shard_of
+from .constraints import constrain_universe
+from .demand import measure_on_demand_once
+from .measure import measure_once
 
 
 @step("charge ledger", TopdownSettings, run_name="charge ledger", retried=False)

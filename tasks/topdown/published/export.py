@@ -20,18 +20,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tomli_w
-from spineflow.tasks.census.invariants import read_state_totals
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.census.states import state_of
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.settings_files import settings_tree
-from spineflow.tasks.topdown.measurement.constraints import STATE_TOTAL, bound_names
-from spineflow.tasks.topdown.paths import spine_folder, state_totals_file
-from spineflow.tasks.topdown.published.geounits import query_of
-from spineflow.tasks.topdown.published.layout import (
+
+from ...census.invariants import read_state_totals
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...census.states import state_of
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.files import NOT_PRIVATE, STAMP_KEY
+from ...runs.settings_files import settings_tree
+from ..measurement.constraints import STATE_TOTAL, bound_names
+from ..paths import spine_folder, state_totals_file
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import read_shards
+from .geounits import query_of
+from .layout import (
     CONSTRAINTS,
     MEASUREMENTS,
     PRODUCTS,
@@ -43,10 +47,7 @@ from spineflow.tasks.topdown.published.layout import (
     partition_name,
     query_factors,
 )
-from spineflow.tasks.topdown.published.settings import MEASURED_FILE, told_by
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+from .settings import MEASURED_FILE, told_by
 
 FILE = "part-00000.parquet"
 TOTALS_CSV = "state_totals.csv"

@@ -20,24 +20,25 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.geography.bypass import encode_shares
-from spineflow.geography.levels import Geolevel, Spine, shares_add_to_one
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
-from spineflow.tasks.census.queries import marginal_query, normalize_query_name
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.published.codes import CodeIndex, as_bytes
-from spineflow.tasks.topdown.published.layout import (
+
+from ....geography.bypass import encode_shares
+from ....geography.levels import Geolevel, Spine, shares_add_to_one
+from ....validation.topdown.shares import unbalanced_paths
+from ...answers.noisy import DPQUERY_SUFFIX
+from ...census.queries import marginal_query, normalize_query_name
+from ...census.schema import Schema
+from ...noise.draws import Noise
+from ...runs.errors import InputRefused
+from ..settings import TopdownSettings
+from ..workload.budget import Budget
+from .codes import CodeIndex, as_bytes
+from .layout import (
     BLOCK_DIGITS,
     STATE_DIGITS,
     MeasurementFolder,
     partition_of,
 )
-from spineflow.tasks.topdown.published.rows import Rows, read_rows
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.validation.topdown.shares import unbalanced_paths
+from .rows import Rows, read_rows
 
 STATE_TOTAL_NAME = "state_total_con"
 """Constraint of a run's own files whose geocode is a FIPS code, and no geounit's."""

@@ -16,23 +16,24 @@ from typing import NoReturn
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.census.cef_2020 import CENSUS, N_TYPES
-from spineflow.tasks.census.invariants import FACILITY_COLUMNS
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.measurement.constraints import (
+
+from ....geography.levels import Geolevel, Spine
+from ...census.cef_2020 import CENSUS, N_TYPES
+from ...census.invariants import FACILITY_COLUMNS
+from ...census.schema import Schema
+from ...runs.errors import InputRefused
+from ..measurement.constraints import (
     MOST_PERSONS_PER_ADDRESS,
     STATE_TOTAL,
     TOTAL_CONSTRAINT,
     bound_names,
 )
-from spineflow.tasks.topdown.published.codes import CodeIndex
-from spineflow.tasks.topdown.published.geounits import STATE_TOTAL_NAME, geounits_of
-from spineflow.tasks.topdown.published.layout import MeasurementFolder
-from spineflow.tasks.topdown.published.rows import Rows, read_rows
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.state_totals import declares_state_totals
+from ..settings import TopdownSettings
+from ..workload.state_totals import declares_state_totals
+from .codes import CodeIndex
+from .geounits import STATE_TOTAL_NAME, geounits_of
+from .layout import MeasurementFolder
+from .rows import Rows, read_rows
 
 PERSONS, UNITS = "persons", "units"
 BLOCK = "Block"

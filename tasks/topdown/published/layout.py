@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from spineflow.geography.rules import GEOLEVELS
-from spineflow.tasks.census.queries import DETAILED, MarginalQuery
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
+
+from ....geography.rules import GEOLEVELS
+from ...census.queries import DETAILED, MarginalQuery
+from ...census.schema import Schema
+from ...runs.errors import InputRefused
+from ...runs.files import NOT_PRIVATE, STAMP_KEY
 
 UNIVERSE_FOLDERS = {"persons": "Person_PL_PROD", "units": "Unit_PL_PROD"}
 """Ending of the folder of a universe in the published layout."""

@@ -12,38 +12,39 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.evidence import EvidenceTally
-from spineflow.tasks.census.invariants import (
+
+from ....geography.levels import Spine
+from ....validation.census.input_rules import applicable_rules
+from ...census.evidence import EvidenceTally
+from ...census.invariants import (
     read_geography,
     write_invariants,
     write_state_totals,
 )
-from spineflow.tasks.census.tables import load_geography
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.findings import UnreadableInput, refusal
-from spineflow.tasks.tables.sources import input_files
-from spineflow.tasks.topdown.paths import (
+from ...census.tables import load_geography
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...runs.files import replacing
+from ...tables.findings import UnreadableInput, refusal
+from ...tables.sources import input_files
+from ..paths import (
     geography_file,
     invariants_file,
     spine_folder,
     state_totals_file,
 )
-from spineflow.tasks.topdown.published.geounits import read_spine_of
-from spineflow.tasks.topdown.published.invariants import (
+from ..settings import TopdownSettings
+from ..spine.files import read_spine, write_spine
+from ..spine.shards import cut_spine, write_shards
+from .geounits import read_spine_of
+from .invariants import (
     block_invariants_of,
     read_blocks,
     read_totals,
     refuse_inconsistent,
 )
-from spineflow.tasks.topdown.published.layout import MeasurementFolder, open_folder
-from spineflow.tasks.topdown.published.values import check_level
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine, write_spine
-from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
-from spineflow.validation.census.input_rules import applicable_rules
+from .layout import MeasurementFolder, open_folder
+from .values import check_level
 
 
 def folder_of(settings: TopdownSettings) -> MeasurementFolder:

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.published.layout import MeasurementFolder
+
+from ...runs.errors import InputRefused
+from .layout import MeasurementFolder
 
 ROWS_PER_BATCH = 1 << 12
 """Rows in memory at a time; those of the detailed query of persons take 16 KiB each."""

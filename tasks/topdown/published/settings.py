@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spineflow.tasks.runs.settings import Refuse, merged_tables
-from spineflow.tasks.runs.settings_files import settings_tree
-from spineflow.tasks.topdown.published.layout import MeasurementFolder, open_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ...runs.settings import Refuse, merged_tables
+from ...runs.settings_files import settings_tree
+from ..settings import TopdownSettings
+from .layout import MeasurementFolder, open_folder
 
 MEASURED_FILE = "measured.toml"
 """Tells in an export what was measured, as settings."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.paths import geography_file, spine_folder, state_totals_file
-from spineflow.tasks.topdown.published.read import (
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import geography_file, spine_folder, state_totals_file
+from ..settings import TopdownSettings
+from ..spine.files import BLOCKS, read_spine
+from ..spine.shards import SHARDS, read_shards
+from .read import (
     folder_of,
     write_measured_spine,
     write_public_geography,
     write_told_invariants,
 )
-from spineflow.tasks.topdown.published.values import write_level
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import BLOCKS, read_spine
-from spineflow.tasks.topdown.spine.shards import SHARDS, read_shards
+from .values import write_level
 
 
 @step("read geography", TopdownSettings, run_name="geography")

@@ -16,23 +16,24 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.measurement.measure import ANSWERS_PER_ROW_GROUP
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.published.codes import CodeIndex
-from spineflow.tasks.topdown.published.geounits import geounits_of, query_of
-from spineflow.tasks.topdown.published.layout import MeasurementFolder
-from spineflow.tasks.topdown.published.rows import Rows, read_rows
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
-from spineflow.tasks.topdown.workload.budget import Budget
+
+from ....geography.levels import Geolevel, Spine
+from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
+from ...census.queries import MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ...noise.draws import Noise
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..measurement.measure import ANSWERS_PER_ROW_GROUP
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import Shard, read_shards
+from ..workload.budget import Budget
+from .codes import CodeIndex
+from .geounits import geounits_of, query_of
+from .layout import MeasurementFolder
+from .rows import Rows, read_rows
 
 MOST_VALUES_ASIDE = 1 << 25
 """Answers that are kept in memory before some go to a temporary file: 256 MiB."""

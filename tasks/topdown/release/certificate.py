@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from spineflow.tasks.census.declarations import SentenceDeclaration
-from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
-from spineflow.tasks.certificates.certificate import write_certificate as write
-from spineflow.tasks.certificates.statement import Loss, Statement
-from spineflow.tasks.ledger.accounting import compose
-from spineflow.tasks.ledger.summary import REPORT_DELTA
-from spineflow.tasks.noise.mechanisms import noise_deviation
-from spineflow.tasks.pages.document import Block, Section, Table
-from spineflow.tasks.pages.numbers import shown_epsilon
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.release.declared_statements import declared_statements, zero_statements
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.costs import budget_report, guarantee_of
-from spineflow.tasks.topdown.workload.privacy_curve import privacy_curve
+from ...census.declarations import SentenceDeclaration
+from ...certificates.certificate import BLURRED, Exact, Facts
+from ...certificates.certificate import write_certificate as write
+from ...certificates.statement import Loss, Statement
+from ...ledger.accounting import compose
+from ...ledger.summary import REPORT_DELTA
+from ...noise.mechanisms import noise_deviation
+from ...pages.document import Block, Section, Table
+from ...pages.numbers import shown_epsilon
+from ...runs.directory import RunDirectory
+from ..settings import TopdownSettings
+from ..workload.costs import budget_report, guarantee_of
+from ..workload.privacy_curve import privacy_curve
+from .declared_statements import declared_statements, zero_statements
 
 _METHODS = {
     "topdown": "by the TopDown Algorithm",

@@ -29,17 +29,18 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.answers.estimates import read_estimates
-from spineflow.tasks.census.census import label_parts, table_variables
-from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
-from spineflow.tasks.census.entities import described_columns, descriptions, entities
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+
+from ...answers.estimates import read_estimates
+from ...census.census import label_parts, table_variables
+from ...census.declarations import CensusGeography, TableDeclaration
+from ...census.entities import described_columns, descriptions, entities
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..paths import spine_folder
+from ..spine.files import read_spine
+from ..spine.shards import read_shards
 
 TABLES = "tables"
 COUNT, VARIABLE, LABEL = "count", "variable", "label"

@@ -11,15 +11,16 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.declared import GEOCODE
-from spineflow.tasks.census.declarations import TableDeclaration
-from spineflow.tasks.census.entities import entities
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.paths import geography_file
-from spineflow.tasks.topdown.release.declared_files import TABLES, area_estimates
-from spineflow.tasks.topdown.release.margin_files import LOWER, SUFFIX, UPPER
-from spineflow.tasks.topdown.settings import TopdownSettings
+
+from ....geography.declared import GEOCODE
+from ...census.declarations import TableDeclaration
+from ...census.entities import entities
+from ...census.invariants import read_geography
+from ...runs.directory import RunDirectory
+from ..paths import geography_file
+from ..settings import TopdownSettings
+from .declared_files import TABLES, area_estimates
+from .margin_files import LOWER, SUFFIX, UPPER
 
 
 class DeclaredTotals:

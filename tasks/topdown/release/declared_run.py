@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.paths import geography_file
-from spineflow.tasks.topdown.release.declared_files import (
+from ...census.invariants import read_geography
+from ...runs.directory import RunDirectory
+from ..paths import geography_file
+from ..settings import TopdownSettings
+from .declared_files import (
     TABLES,
     WrittenFiles,
     area_estimates,
     write_declared_microdata,
     write_declared_table,
 )
-from spineflow.tasks.topdown.release.microdata import block_estimate_parts, write_microdata
-from spineflow.tasks.topdown.settings import TopdownSettings
+from .microdata import block_estimate_parts, write_microdata
 
 
 def write_declared_universe(

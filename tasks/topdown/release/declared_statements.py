@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spineflow.tasks.census.census import Held
-from spineflow.tasks.census.declarations import (
+from ...census.census import Held
+from ...census.declarations import (
     LabelOrPosition,
     RelationDeclaration,
     Term,
     Where,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ..settings import TopdownSettings
 
 
 def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, str], ...]:

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pandas as pd
-from spineflow.tasks.certificates.statement import in_one_sentence
-from spineflow.tasks.noise.mechanisms import noise_deviation
-from spineflow.tasks.pages.document import Block, Figure, Link, Section
-from spineflow.tasks.pages.figures import bar_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.reports import Overview
-from spineflow.tasks.topdown.release.certificate import facts_of
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.costs import budget_report
+
+from ...certificates.statement import in_one_sentence
+from ...noise.mechanisms import noise_deviation
+from ...pages.document import Block, Figure, Link, Section
+from ...pages.figures import bar_chart
+from ...runs.directory import RunDirectory
+from ...runs.reports import Overview
+from ..settings import TopdownSettings
+from ..workload.costs import budget_report
+from .certificate import facts_of
 
 ACCURACY_PAGE = "accuracy.html"
 """The public report of accuracy, beside the run's report where the input is public."""

@@ -15,19 +15,20 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.pages.document import Figure, Section
-from spineflow.tasks.pages.maps import area_map
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.geometry import read_layers
-from spineflow.tasks.topdown.paths import geography_file
-from spineflow.tasks.topdown.release.declared_map import DeclaredTotals
-from spineflow.tasks.topdown.release.margin_files import MARGIN_LEVEL, SUFFIX
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
-from spineflow.tasks.topdown.release.tabulations.run import tabulated_universes
-from spineflow.tasks.topdown.release.tabulations.tables import TABLES
-from spineflow.tasks.topdown.settings import TopdownSettings
+
+from ...census.invariants import read_geography
+from ...pages.document import Figure, Section
+from ...pages.maps import area_map
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...tables.geometry import read_layers
+from ..paths import geography_file
+from ..settings import TopdownSettings
+from .declared_map import DeclaredTotals
+from .margin_files import MARGIN_LEVEL, SUFFIX
+from .tabulations.levels import SUMMARY_LEVELS, entities_of
+from .tabulations.run import tabulated_universes
+from .tabulations.tables import TABLES
 
 OFF_SPINE = frozenset(("060", "160", "280"))
 """Summary levels of entities that may lie across the geounits of the spine."""

@@ -21,26 +21,27 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
-from spineflow.tasks.census.entities import described_columns, descriptions, entities
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.topdown.intervals.areas import BlockAreas
-from spineflow.tasks.topdown.intervals.cells import (
+
+from ...census.declarations import CensusGeography, TableDeclaration
+from ...census.entities import described_columns, descriptions, entities
+from ...census.schema import Schema
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..intervals.areas import BlockAreas
+from ..intervals.cells import (
     CellAnswers,
     cell_answers,
     kinds_of_answers,
 )
-from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
-from spineflow.tasks.topdown.release.declared_files import (
+from ..intervals.run_posterior import RunPosterior
+from .declared_files import (
     TABLES,
     TableAnswers,
     WrittenFiles,
     write_rows,
 )
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
-from spineflow.tasks.topdown.release.tabulations.tables import entity_columns
-from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
+from .tabulations.levels import SUMMARY_LEVELS, entities_of
+from .tabulations.tables import entity_columns
+from .tabulations.variables import variable_matrix, variables_of
 
 MARGIN_LEVEL = 0.9
 """Probability with which a margin's interval holds the truth, as usual for margins of error."""

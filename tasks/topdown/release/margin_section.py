@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.pages.document import Details, Section, Table
-from spineflow.tasks.topdown.release.margin_files import MARGIN_LEVEL
-from spineflow.tasks.topdown.release.margin_summary import CLASSES, MarginSummary
+from ...pages.document import Details, Section, Table
+from .margin_files import MARGIN_LEVEL
+from .margin_summary import CLASSES, MarginSummary
 
 
 def margin_section(universe: str, summary: MarginSummary) -> Section:

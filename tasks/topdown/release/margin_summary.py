@@ -18,24 +18,25 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.answers.estimates import read_estimates
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates
-from spineflow.tasks.topdown.intervals.answers import (
+
+from ...answers.estimates import read_estimates
+from ...census.queries import MarginalQuery, marginal_query
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..estimation.spine_estimates import GroupedEstimates
+from ..intervals.answers import (
     ProductAnswers,
     covariances_of,
     estimates_of,
 )
-from spineflow.tasks.topdown.intervals.areas import BlockAreas
-from spineflow.tasks.topdown.intervals.cells import cell_answers
-from spineflow.tasks.topdown.intervals.intervals import intervals_of
-from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.release.margin_files import MARGIN_LEVEL
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import read_shards
+from ..intervals.areas import BlockAreas
+from ..intervals.cells import cell_answers
+from ..intervals.intervals import intervals_of
+from ..intervals.run_posterior import RunPosterior
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from ..spine.shards import read_shards
+from .margin_files import MARGIN_LEVEL
 
 MOST_ANSWERS = 150
 """Most answers of a query that is looked at; larger ones tell no more, and take longest."""

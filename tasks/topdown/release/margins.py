@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
-from spineflow.tasks.topdown.paths import geography_file
-from spineflow.tasks.topdown.release.margin_files import (
+from ...census.invariants import read_geography
+from ...runs.directory import RunDirectory
+from ..intervals.run_posterior import RunLevels, RunPosterior
+from ..paths import geography_file
+from ..settings import TopdownSettings
+from .margin_files import (
     declared_margin_files,
     table_margin_files,
     write_declared_margins,
     write_table_margins,
 )
-from spineflow.tasks.topdown.release.margin_summary import (
+from .margin_summary import (
     read_margin_summary,
     summarise_margins,
     write_margin_summary,
 )
-from spineflow.tasks.topdown.release.tabulations.run import has_tables, tabulated_universes
-from spineflow.tasks.topdown.settings import TopdownSettings
+from .tabulations.run import has_tables, tabulated_universes
 
 MOST_NUMBERS = 1 << 28
 """Most numbers of all estimates of the last geolevels together (2 GiB): forty times a state of a

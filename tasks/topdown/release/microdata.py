@@ -27,26 +27,27 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census, tells
-from spineflow.tasks.census.declarations import MicrodataColumn, MicrodataDeclaration
-from spineflow.tasks.census.invariants import read_invariants
-from spineflow.tasks.census.microdata import layout_of
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.topdown.paths import invariants_file, spine_folder
-from spineflow.tasks.topdown.release.text_rows import (
+
+from ...census.cef_2020 import CENSUS
+from ...census.census import Census, tells
+from ...census.declarations import MicrodataColumn, MicrodataDeclaration
+from ...census.invariants import read_invariants
+from ...census.microdata import layout_of
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..paths import invariants_file, spine_folder
+from ..settings import TopdownSettings
+from ..spine.files import read_spine
+from ..spine.shards import Shard, read_shards
+from .text_rows import (
     NUMBER,
     OF_BLOCK,
     OF_CELL,
     Pieces,
     repeated_rows,
 )
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
 
 BLOCK_GEOCODE_DIGITS = 16
 SEPARATOR = "|"

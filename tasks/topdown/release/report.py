@@ -12,19 +12,20 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from spineflow.tasks.noise.mechanisms import noise_deviation
-from spineflow.tasks.pages.document import NONE, Document, Section, Table
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.reports import report_document, write_page
-from spineflow.tasks.topdown.release.declared_statements import declared_statements
-from spineflow.tasks.topdown.release.front_page import overview
-from spineflow.tasks.topdown.release.map_section import map_section
-from spineflow.tasks.topdown.release.margin_section import margin_section
-from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
-from spineflow.tasks.topdown.release.spine_section import spine_section
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.costs import budget_report
+
+from ...noise.mechanisms import noise_deviation
+from ...pages.document import NONE, Document, Section, Table
+from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ...runs.directory import RunDirectory
+from ...runs.reports import report_document, write_page
+from ..settings import TopdownSettings
+from ..workload.costs import budget_report
+from .declared_statements import declared_statements
+from .front_page import overview
+from .map_section import map_section
+from .margin_section import margin_section
+from .margin_summary import read_margin_summary
+from .spine_section import spine_section
 
 
 def write_report(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.rules import GEOLEVEL_ORDER
-from spineflow.tasks.pages.document import NONE, Figure, Section, Table
-from spineflow.tasks.pages.figures import bar_chart, line_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.summary import read_summary
+
+from ....geography.rules import GEOLEVEL_ORDER
+from ...pages.document import NONE, Figure, Section, Table
+from ...pages.figures import bar_chart, line_chart
+from ...runs.directory import RunDirectory
+from ..settings import TopdownSettings
+from ..spine.summary import read_summary
 
 CATEGORY_NAMES = {
     "aian": "AIAN area",

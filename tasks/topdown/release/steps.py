@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.release.declared_run import write_declared_universe
-from spineflow.tasks.topdown.release.margins import are_written, write_margins
-from spineflow.tasks.topdown.release.microdata import write_universe
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..settings import TopdownSettings
+from .declared_run import write_declared_universe
+from .margins import are_written, write_margins
+from .microdata import write_universe
 
 
 @step("write microdata", TopdownSettings, run_name="microdata-{universe}")

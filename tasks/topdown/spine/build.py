@@ -9,41 +9,42 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-from spineflow.geography.categories import Category, off_spine_categories
-from spineflow.geography.declared import (
+
+from ....geography.categories import Category, off_spine_categories
+from ....geography.declared import (
     ColumnCategory,
     DeclaredRules,
     checked_geolevels,
     declared_categories,
     declared_spine,
 )
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.hierarchy import text_column
-from spineflow.geography.rules import (
+from ....geography.errors import GeographyRefused
+from ....geography.hierarchy import text_column
+from ....geography.rules import (
     GEOLEVEL_ORDER,
     AianRange,
     SpineRules,
     select_aian_areas,
     validated_shares,
 )
-from spineflow.geography.spine import Spine, build_spine
-from spineflow.tasks.census.areas import joined_codes
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.invariants import (
+from ....geography.spine import Spine, build_spine
+from ...census.areas import joined_codes
+from ...census.census import Census
+from ...census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
     read_geography,
     read_inhabitable,
     read_invariants,
 )
-from spineflow.tasks.census.recodes import CodeSet
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-from spineflow.tasks.topdown.settings import GeographySettings, TopdownSettings
-from spineflow.tasks.topdown.spine.files import write_spine
-from spineflow.tasks.topdown.spine.shards import cut_spine, write_shards
-from spineflow.tasks.topdown.workload.state_totals import refuse_unheld_state_totals
+from ...census.recodes import CodeSet
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..paths import geography_file, invariants_file, spine_folder
+from ..settings import GeographySettings, TopdownSettings
+from ..workload.state_totals import refuse_unheld_state_totals
+from .files import write_spine
+from .shards import cut_spine, write_shards
 
 DHC = "dhc"
 """The kind of spine of the demographic and housing characteristics product."""

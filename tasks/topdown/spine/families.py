@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.estimates import read_estimates
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import Shard, read_shards
+
+from ....geography.levels import Spine
+from ...answers.estimates import read_estimates
+from ...runs.directory import RunDirectory
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from .shards import Shard, read_shards
 
 ROOT = "(root)"
 """Stands for the parent in the record of the root's own solve."""

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.levels import Geolevel, Spine
-from spineflow.geography.tables import is_in_order, spine_from_tables, spine_to_tables
-from spineflow.geography.texts import texts_of
-from spineflow.tasks.runs.conditions import digest_of, is_left_out
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
+
+from ....geography.errors import GeographyRefused
+from ....geography.levels import Geolevel, Spine
+from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
+from ....geography.texts import texts_of
+from ...runs.conditions import digest_of, is_left_out
+from ...runs.errors import InputRefused
+from ...runs.files import replacing
 
 GEOUNITS = "geounits.parquet"
 BLOCKS = "blocks.parquet"

@@ -5,17 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.invariants import block_invariants
-from spineflow.tasks.census.tables import EvidenceTally, load_geography
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.findings import UnreadableInput
-from spineflow.tasks.tables.sources import input_files
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import universe_spine
-from spineflow.tasks.topdown.spine.files import read_spine
+
+from ....geography.levels import Spine
+from ...census.invariants import block_invariants
+from ...census.tables import EvidenceTally, load_geography
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ...tables.findings import UnreadableInput
+from ...tables.sources import input_files
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from .build import universe_spine
+from .files import read_spine
 
 
 def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.workload.budget import Budget
+
+from ....geography.levels import Spine
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...runs.files import replacing
+from ..workload.budget import Budget
 
 SHARDS = "shards.parquet"
 

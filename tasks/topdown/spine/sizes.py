@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import Shard, n_geounits, shards_by_geolevel
+from ...census.queries import marginal_query
+from ...runs.directory import RunDirectory
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from .shards import Shard, n_geounits, shards_by_geolevel
 
 ANSWERS_PER_BLOCK = 30
 """Noisy answers that take as long to draw as a block takes to be added to a geounit."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.spine.files import BLOCKS
-from spineflow.tasks.topdown.spine.shards import SHARDS, n_geounits, shards_by_geolevel
-from spineflow.tasks.topdown.spine.summary import has_summary, summary_folder, write_summary
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import spine_folder
+from ..settings import TopdownSettings
+from .build import write_universe_spine
+from .files import BLOCKS
+from .shards import SHARDS, n_geounits, shards_by_geolevel
+from .summary import has_summary, summary_folder, write_summary
 
 
 @step("build spine", TopdownSettings, run_name="spine-{universe}")

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.geography.summary import SpineSummary, summarise_spines
-from spineflow.geography.variance import total_share
-from spineflow.tasks.census.invariants import read_geography, read_invariants
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import aian_spine, on_aian_spine, universe_categories
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.workload.budget import Budget
+
+from ....geography.summary import SpineSummary, summarise_spines
+from ....geography.variance import total_share
+from ...census.invariants import read_geography, read_invariants
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..paths import geography_file, invariants_file, spine_folder
+from ..settings import TopdownSettings
+from ..workload.budget import Budget
+from .build import aian_spine, on_aian_spine, universe_categories
+from .files import read_spine
 
 _FRAMES = tuple(field.name for field in fields(SpineSummary))
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
+from ...noise.mechanisms import DISCRETE_LAPLACE
 
 
 @dataclass(frozen=True)

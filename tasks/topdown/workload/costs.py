@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.ledger.accounting import (
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...ledger.accounting import (
     BOUNDED,
     PURE_DP,
     TWO_RECORDS,
@@ -19,11 +19,11 @@ from spineflow.tasks.ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.margins import margin_of_error
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...runs.errors import InputRefused
+from ..settings import TopdownSettings
+from .budget import Budget
+from .margins import margin_of_error
 
 
 def costs(settings: TopdownSettings) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.census.census import preset_census
+from ...census.census import preset_census
 
 OTHER = "other"
 """Stands in `queries` for the geolevels that it does not name."""

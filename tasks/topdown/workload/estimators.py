@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spineflow.tasks.runs.settings import Refuse
+from ...runs.settings import Refuse
 
 if TYPE_CHECKING:
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from ..settings import TopdownSettings
 
 
 def refuse_other_estimators(settings: TopdownSettings, refuse: Refuse) -> None:

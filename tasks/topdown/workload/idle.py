@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from spineflow.geography.rules import DEFAULT_CATEGORIES
-from spineflow.tasks.census.census import names_of_table, tells
-from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
-from spineflow.tasks.runs.settings import Refuse, Uses, refuse_idle, table_of
+from ....geography.rules import DEFAULT_CATEGORIES
+from ...census.census import names_of_table, tells
+from ...noise.mechanisms import DISCRETE_LAPLACE
+from ...runs.settings import Refuse, Uses, refuse_idle, table_of
 
 if TYPE_CHECKING:
-    from spineflow.tasks.topdown.settings import TopdownSettings
+    from ..settings import TopdownSettings
 
 OTHER = "other"
 GROUPED = ("optimized", "dhc")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.topdown.workload.budget import Budget
+from ...noise.distributions import IntegerDistribution
+from ...noise.quantiles import margin
+from ...runs.spelling import did_you_mean
+from .budget import Budget
 
 COVERAGE = Fraction(95, 100)
 DECIMALS = 3

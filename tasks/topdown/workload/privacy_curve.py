@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from spineflow.tasks.ledger.accounting import compose, epsilon_simple, epsilon_tight
-from spineflow.tasks.pages.document import Figure
-from spineflow.tasks.pages.figures import line_chart
-from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.costs import guarantee_of
+
+from ...ledger.accounting import compose, epsilon_simple, epsilon_tight
+from ...pages.document import Figure
+from ...pages.figures import line_chart
+from .budget import Budget
+from .costs import guarantee_of
 
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 """Values of delta at which the curve is computed."""

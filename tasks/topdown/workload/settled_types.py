@@ -19,12 +19,13 @@ from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.census import Bound, Held, Universe
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.solvers import highs
-from spineflow.tasks.solvers.highs import LinearProgram
+
+from ...census.census import Bound, Held, Universe
+from ...census.queries import marginal_query
+from ...census.schema import Schema
+from ...runs.errors import InputRefused
+from ...solvers import highs
+from ...solvers.highs import LinearProgram
 
 SETTLED = "settled types"
 """Name of the settled answers among those that are held."""

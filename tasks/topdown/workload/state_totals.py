@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ...runs.errors import InputRefused
+from ..settings import TopdownSettings
 
 PERSONS = "persons"
 STATE = "State"

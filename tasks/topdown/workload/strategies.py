@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
+from ...census.queries import marginal_query
+from ...census.schema import Schema
 
 STRATEGIES: Mapping[str, int] = {
     "uniform": 0,

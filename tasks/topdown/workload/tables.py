@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import ConfigDict
-from spineflow.tasks.census.declared_input import input_files
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.settings import FilePath, InputSettings, Refuse
-from spineflow.tasks.runs.spelling import did_you_mean
-from spineflow.tasks.runs.stores import is_url
+
+from ...census.declared_input import input_files
+from ...runs.directory import RunDirectory
+from ...runs.settings import FilePath, InputSettings, Refuse
+from ...runs.spelling import did_you_mean
+from ...runs.stores import is_url
 
 OF_PRODUCTS = "products."
 """Begins an input that is the release of an earlier product of a run of several."""

@@ -14,18 +14,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.trips.estimation.estimate import measured_tree
-from spineflow.tasks.trips.ingest.files import plan_of, read_truth
-from spineflow.tasks.trips.measurement.files import NodeValues
-from spineflow.tasks.trips.paths import leaves_file
-from spineflow.tasks.trips.release.error_bound import theorem_4
-from spineflow.tasks.trips.release.table import released_level
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
-from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.truth import TrueLevel, TrueTree
+
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..estimation.estimate import measured_tree
+from ..ingest.files import plan_of, read_truth
+from ..measurement.files import NodeValues
+from ..paths import leaves_file
+from ..release.error_bound import theorem_4
+from ..release.table import released_level
+from ..settings import TripsSettings
+from ..workload.mechanisms import FULL_INFORMATION
+from ..workload.plan import Plan
+from ..workload.truth import TrueLevel, TrueTree
 
 ACCURACY = "trips_accuracy.parquet"
 """Errors of a run, in its confidential folder."""

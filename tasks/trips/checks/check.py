@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.ledger.charging import refuse_unlike_ledger
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import accept
-from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.promise import expected_of
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.trips.run_checks import run_checks
+from ....validation.outcome import Outcome
+from ....validation.trips.run_checks import run_checks
+from ...ledger.charging import refuse_unlike_ledger
+from ...runs.directory import RunDirectory
+from ...runs.gate import accept
+from ..ingest.files import plan_of
+from ..settings import TripsSettings
+from ..workload.promise import expected_of
 
 
 def check_run(run: RunDirectory, settings: TripsSettings) -> tuple[Outcome, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.comparison import Compared, errors_or_refused
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.trips.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.release.statements import cost_table
-from spineflow.tasks.trips.settings import TripsSettings
+from ...runs.comparison import Compared, errors_or_refused
+from ...runs.directory import RunDirectory
+from ..ingest.files import plan_of
+from ..release.statements import cost_table
+from ..settings import TripsSettings
+from .accuracy import has_truth, read_accuracy, write_accuracy
 
 KEYS = ("level", "areas")
 FIGURES = {

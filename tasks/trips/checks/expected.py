@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.trips.settings import TripsSettings
+from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
+from ..settings import TripsSettings
 
 
 def settings_of_release(run: RunDirectory, settings: TripsSettings, folder: Path) -> TripsSettings:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.gate import checked, released, reported
-from spineflow.tasks.runs.handles import Made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.checks.accuracy import has_truth, read_accuracy, write_accuracy
-from spineflow.tasks.trips.checks.check import check_run
-from spineflow.tasks.trips.release.certificate import write_certificate
-from spineflow.tasks.trips.release.report import write_report
-from spineflow.tasks.trips.settings import TripsSettings
+from ...runs.directory import RunDirectory
+from ...runs.gate import checked, released, reported
+from ...runs.handles import Made
+from ...runs.steps import step
+from ..release.certificate import write_certificate
+from ..release.report import write_report
+from ..settings import TripsSettings
+from .accuracy import has_truth, read_accuracy, write_accuracy
+from .check import check_run
 
 
 @step("check", TripsSettings, run_name="check")

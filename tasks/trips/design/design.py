@@ -5,13 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings import Refuse, without_section
-from spineflow.tasks.solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from spineflow.tasks.trips.ingest.ingest import public_shape
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.costs import level_errors, level_of
-from spineflow.tasks.trips.workload.plan import Plan, make_plan
+from ...runs.errors import InputRefused
+from ...runs.settings import Refuse, without_section
+from ...solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from ..ingest.ingest import public_shape
+from ..settings import TripsSettings
+from ..workload.costs import level_errors, level_of
+from ..workload.plan import Plan, make_plan
 
 
 class TripsDesignSettings(TripsSettings):

@@ -10,8 +10,9 @@ a vertex at the rounded levels, which no heuristic chooses among the minimisers.
 from __future__ import annotations
 
 import numpy as np
-from spineflow.tasks.runs.errors import SolveFailed
-from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus, solve
+
+from ...runs.errors import SolveFailed
+from ...solvers.highs import LinearProgram, SolveStatus, solve
 
 CHILDREN_PER_SOLVE = 4096
 """Children of consecutive parents that share a linear program: calls cost, and so does size."""

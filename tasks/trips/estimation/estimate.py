@@ -7,9 +7,21 @@ tree is too large to be measured whole, a first top-down pass selects what is me
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.trips.estimation.top_down import (
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..ingest.files import plan_of, read_tree
+from ..measurement.files import (
+    NodeShard,
+    NodeValues,
+    read_cuts,
+    read_nodes,
+    write_estimates,
+)
+from ..measurement.measure import SELECTION, parents_of, parents_of_shard
+from ..paths import UNIVERSE, estimates_file, estimates_files, measured_file
+from ..settings import TripsSettings
+from ..workload.plan import Plan
+from .top_down import (
     ROOT,
     MeasuredTree,
     integer_pass,
@@ -17,18 +29,6 @@ from spineflow.tasks.trips.estimation.top_down import (
     positive,
     step_down,
 )
-from spineflow.tasks.trips.ingest.files import plan_of, read_tree
-from spineflow.tasks.trips.measurement.files import (
-    NodeShard,
-    NodeValues,
-    read_cuts,
-    read_nodes,
-    write_estimates,
-)
-from spineflow.tasks.trips.measurement.measure import SELECTION, parents_of, parents_of_shard
-from spineflow.tasks.trips.paths import UNIVERSE, estimates_file, estimates_files, measured_file
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import Plan
 
 ONLY_SHARD = "00000"
 """Name of a level's shard where there is but one."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.estimation.estimate import ONLY_SHARD, combine_levels, estimate_once
-from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts
-from spineflow.tasks.trips.measurement.measure import SELECTION
-from spineflow.tasks.trips.paths import UNIVERSE, estimates_file
-from spineflow.tasks.trips.settings import TripsSettings
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..ingest.files import plan_of
+from ..measurement.files import NodeShard, read_cuts
+from ..measurement.measure import SELECTION
+from ..paths import UNIVERSE, estimates_file
+from ..settings import TripsSettings
+from .estimate import ONLY_SHARD, combine_levels, estimate_once
 
 
 @step("estimate level", TripsSettings, run_name="estimate-level_{level:02d}-{shard}")

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.trips.estimation.black_box import chebyshev_by_highs
-from spineflow.tasks.trips.estimation.projection import chebyshev_projection, euclidean_projection
-from spineflow.tasks.trips.estimation.tree_least_squares import MeasuredLevel, tree_least_squares
-from spineflow.tasks.trips.measurement.files import NodeValues
-from spineflow.tasks.trips.settings import TripsMechanism
-from spineflow.tasks.trips.workload.mechanisms import (
+
+from ..measurement.files import NodeValues
+from ..settings import TripsMechanism
+from ..workload.mechanisms import (
     CHEBYSHEV,
     FULL_INFORMATION,
     TDA_CHEBYSHEV,
     TDA_L2,
 )
-from spineflow.tasks.trips.workload.tree import Tree
+from ..workload.tree import Tree
+from .black_box import chebyshev_by_highs
+from .projection import chebyshev_projection, euclidean_projection
+from .tree_least_squares import MeasuredLevel, tree_least_squares
 
 COUNTS_FOR_NOTHING = 1e9
 """Variance of a repeated measurement over that of the first."""

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import read_under_names
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.tables.tally import RuleTally
-from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
-from spineflow.validation.rules import Rule
-from spineflow.validation.trips.input_rules import area_rules, column_rules
+
+from ....validation.rules import Rule
+from ....validation.trips.input_rules import area_rules, column_rules
+from ...tables.layouts import Field, TableLayout
+from ...tables.readers import read_under_names
+from ...tables.sources import InputFile
+from ...tables.tally import RuleTally
+from ..workload.hierarchy import Hierarchy, hierarchy_of_links
 
 COLUMNS = ("level", "area", "parent")
 

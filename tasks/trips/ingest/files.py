@@ -15,15 +15,16 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.trips.ingest.plan_file import read_plan
-from spineflow.tasks.trips.paths import areas_file, leaves_file, plan_file, tree_file
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.hierarchy import Hierarchy, HierarchyLevel
-from spineflow.tasks.trips.workload.plan import Plan, make_plan
-from spineflow.tasks.trips.workload.tree import Tree
-from spineflow.tasks.trips.workload.truth import TrueLevel, TrueTree
+
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..paths import areas_file, leaves_file, plan_file, tree_file
+from ..settings import TripsSettings
+from ..workload.hierarchy import Hierarchy, HierarchyLevel
+from ..workload.plan import Plan, make_plan
+from ..workload.tree import Tree
+from ..workload.truth import TrueLevel, TrueTree
+from .plan_file import read_plan
 
 COUNT = "count"
 

@@ -6,35 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spineflow.tasks.ledger.charging import random_choice_source
-from spineflow.tasks.ledger.digests import InputDigest, input_digest, unnamed_digest
-from spineflow.tasks.ledger.identity import store_identity
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.settings import refuse_large_delta
-from spineflow.tasks.tables.findings import Finding, UnreadableInput, refusal
-from spineflow.tasks.tables.outcomes import write_input_outcomes
-from spineflow.tasks.tables.tally import RuleTally
-from spineflow.tasks.trips.ingest.areas import (
+from ....validation.expectations import readable
+from ....validation.outcome import Outcome
+from ....validation.trips.input_rules import depth_rule, place_rule
+from ...ledger.charging import random_choice_source
+from ...ledger.digests import InputDigest, input_digest, unnamed_digest
+from ...ledger.identity import store_identity
+from ...runs.directory import RunDirectory
+from ...runs.settings import refuse_large_delta
+from ...tables.findings import Finding, UnreadableInput, refusal
+from ...tables.outcomes import write_input_outcomes
+from ...tables.tally import RuleTally
+from ..paths import UNIVERSE
+from ..settings import TripsInput, TripsSettings
+from ..workload.costs import budget_report
+from ..workload.hierarchy import Hierarchy
+from ..workload.plan import make_plan
+from ..workload.tree import Tree, column_tree, od_tree
+from ..workload.truth import TrueLevel
+from .areas import (
     area_levels,
     areas_file,
     column_levels,
     hierarchy_of_areas,
 )
-from spineflow.tasks.trips.ingest.files import ReleaseColumn, RunTree, write_leaves, write_tree
-from spineflow.tasks.trips.ingest.observed import observed_levels
-from spineflow.tasks.trips.ingest.persons import PersonTrips, check_contributions
-from spineflow.tasks.trips.ingest.plan_file import write_plan
-from spineflow.tasks.trips.ingest.tables import PlaceColumn, count_leaves, trips_file
-from spineflow.tasks.trips.paths import UNIVERSE
-from spineflow.tasks.trips.settings import TripsInput, TripsSettings
-from spineflow.tasks.trips.workload.costs import budget_report
-from spineflow.tasks.trips.workload.hierarchy import Hierarchy
-from spineflow.tasks.trips.workload.plan import make_plan
-from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
-from spineflow.tasks.trips.workload.truth import TrueLevel
-from spineflow.validation.expectations import readable
-from spineflow.validation.outcome import Outcome
-from spineflow.validation.trips.input_rules import depth_rule, place_rule
+from .files import ReleaseColumn, RunTree, write_leaves, write_tree
+from .observed import observed_levels
+from .persons import PersonTrips, check_contributions
+from .plan_file import write_plan
+from .tables import PlaceColumn, count_leaves, trips_file
 
 ORIGIN, DESTINATION = "origin", "destination"
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.tasks.tables.layouts import Field
-from spineflow.tasks.tables.readers import Selection, read_batches
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.trips.ingest.areas import Level
+
+from ...tables.columns import CodedColumn
+from ...tables.layouts import Field
+from ...tables.readers import Selection, read_batches
+from ...tables.sources import InputFile
+from .areas import Level
 
 
 def observed_levels(file: InputFile, columns: Sequence[str]) -> list[list[Level]]:

@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.tasks.noise.randomness import RandomSource, random_words
-from spineflow.tasks.tables.tally import RuleTally
-from spineflow.tasks.trips.workload.truth import TrueLevel, summed
-from spineflow.validation.trips.input_rules import contribution_rules, person_rule
+
+from ....validation.trips.input_rules import contribution_rules, person_rule
+from ...noise.randomness import RandomSource, random_words
+from ...tables.tally import RuleTally
+from ..workload.truth import TrueLevel, summed
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,14 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.trips.paths import plan_file
-from spineflow.tasks.trips.workload.budget import LevelBudget
-from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.stability import StabilityHistogram
-from spineflow.tasks.trips.workload.tree import Tree
+from ...ledger.accounting import Guarantee
+from ...runs.directory import RunDirectory
+from ...runs.files import replacing
+from ..paths import plan_file
+from ..workload.budget import LevelBudget
+from ..workload.plan import Plan
+from ..workload.stability import StabilityHistogram
+from ..workload.tree import Tree
 
 
 def write_plan(run: RunDirectory, plan: Plan) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.ledger.identity import refuse_changed_input, whole_digests
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.ingest.files import read_tree
-from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.ingest.plan_file import write_plan
-from spineflow.tasks.trips.paths import plan_file, tree_file
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import make_plan
+from ...ledger.identity import refuse_changed_input, whole_digests
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..paths import plan_file, tree_file
+from ..settings import TripsSettings
+from ..workload.plan import make_plan
+from .files import read_tree
+from .ingest import ingest_input
+from .plan_file import write_plan
 
 
 @step("ingest trips", TripsSettings, run_name="ingest")

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from spineflow.tasks.tables.columns import CodedColumn, KeyIndex
-from spineflow.tasks.tables.layouts import Field, TableLayout
-from spineflow.tasks.tables.readers import Batch, Selection, read_batches
-from spineflow.tasks.tables.sources import InputFile
-from spineflow.tasks.tables.tally import RuleTally
-from spineflow.tasks.trips.ingest.persons import PeopleSoFar, PersonTrips
-from spineflow.tasks.trips.workload.hierarchy import Hierarchy
-from spineflow.tasks.trips.workload.tree import Tree
-from spineflow.tasks.trips.workload.truth import TrueLevel, summed
-from spineflow.validation.rules import Rule
-from spineflow.validation.trips.input_rules import LARGEST_COUNT, count_rules
+
+from ....validation.rules import Rule
+from ....validation.trips.input_rules import LARGEST_COUNT, count_rules
+from ...tables.columns import CodedColumn, KeyIndex
+from ...tables.layouts import Field, TableLayout
+from ...tables.readers import Batch, Selection, read_batches
+from ...tables.sources import InputFile
+from ...tables.tally import RuleTally
+from ..workload.hierarchy import Hierarchy
+from ..workload.tree import Tree
+from ..workload.truth import TrueLevel, summed
+from .persons import PeopleSoFar, PersonTrips
 
 LARGEST_TOTAL = 1 << 53
 """Totals beyond this are refused as slips, since sums must fit into 64 bits."""

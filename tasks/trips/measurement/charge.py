@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.tasks.ledger.charges import Draw, NoiseTerm
-from spineflow.tasks.ledger.charging import charge_draws
-from spineflow.tasks.ledger.identity import digests_to_charge
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.measurement.files import read_cuts
-from spineflow.tasks.trips.paths import (
+from ....validation.outcome import Failures
+from ....validation.run_files import UnusableRunFile
+from ....validation.trips.privacy_loss import check_noise
+from ....validation.trips.run_files import read_tree as read_public_tree
+from ...ledger.charges import Draw, NoiseTerm
+from ...ledger.charging import charge_draws
+from ...ledger.identity import digests_to_charge
+from ...runs.directory import RunDirectory
+from ...runs.errors import BudgetRefused
+from ..ingest.files import plan_of
+from ..paths import (
     UNIVERSE,
     areas_file,
     cuts_file,
@@ -21,13 +24,10 @@ from spineflow.tasks.trips.paths import (
     plan_file,
     tree_file,
 )
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.promise import expected_of
-from spineflow.validation.outcome import Failures
-from spineflow.validation.run_files import UnusableRunFile
-from spineflow.validation.trips.privacy_loss import check_noise
-from spineflow.validation.trips.run_files import read_tree as read_public_tree
+from ..settings import TripsSettings
+from ..workload.plan import Plan
+from ..workload.promise import expected_of
+from .files import read_cuts
 
 
 def charge_run(run: RunDirectory, settings: TripsSettings) -> None:

@@ -21,14 +21,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.writing import write_once
-from spineflow.tasks.trips.paths import (
+
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, STAMP_KEY
+from ...runs.writing import write_once
+from ..paths import (
     cuts_file,
     level_folder,
 )
-from spineflow.tasks.trips.workload.tree import Tree
+from ..workload.tree import Tree
 
 ROWS_PER_GROUP = 1 << 20
 

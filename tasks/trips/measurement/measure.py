@@ -12,12 +12,26 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-from spineflow.tasks.ledger.charging import single_draw
-from spineflow.tasks.noise.draws import NoiseDraws
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import SpineflowError
-from spineflow.tasks.trips.ingest.files import plan_of, read_truth
-from spineflow.tasks.trips.measurement.files import (
+
+from ...ledger.charging import single_draw
+from ...noise.draws import NoiseDraws
+from ...runs.directory import RunDirectory
+from ...runs.errors import SpineflowError
+from ..ingest.files import plan_of, read_truth
+from ..paths import (
+    UNIVERSE,
+    cuts_file,
+    estimates_files,
+    leaves_file,
+    level_folder,
+    measured_file,
+)
+from ..settings import TripsSettings
+from ..workload.mechanisms import GAUSSIAN_LEAVES
+from ..workload.plan import Plan
+from ..workload.tree import Tree
+from ..workload.truth import TrueTree
+from .files import (
     Cuts,
     NodeShard,
     NodeValues,
@@ -26,19 +40,6 @@ from spineflow.tasks.trips.measurement.files import (
     write_cuts,
     write_measured,
 )
-from spineflow.tasks.trips.paths import (
-    UNIVERSE,
-    cuts_file,
-    estimates_files,
-    leaves_file,
-    level_folder,
-    measured_file,
-)
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.mechanisms import GAUSSIAN_LEAVES
-from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.tree import Tree
-from spineflow.tasks.trips.workload.truth import TrueTree
 
 NODES_PER_SHARD = 1 << 23
 """Most noisy counts of a shard, unless one parent has more children."""

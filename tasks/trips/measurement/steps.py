@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.ledger.charging import is_settled
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.measurement.charge import charge_run, measurement_files
-from spineflow.tasks.trips.measurement.files import read_cuts
-from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
-from spineflow.tasks.trips.paths import cuts_file, measured_file
-from spineflow.tasks.trips.settings import TripsSettings
+from ...ledger.charging import is_settled
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..ingest.files import plan_of
+from ..paths import cuts_file, measured_file
+from ..settings import TripsSettings
+from .charge import charge_run, measurement_files
+from .files import read_cuts
+from .measure import cut_level, measure_once
 
 
 @step("charge ledger", TripsSettings, run_name="charge ledger", retried=False)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.certificates.certificate import BLURRED, Exact, Facts
-from spineflow.tasks.certificates.certificate import write_certificate as write
-from spineflow.tasks.certificates.statement import Loss, Statement
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.pages.document import Section, Table
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.trips.ingest.files import plan_of, read_tree
-from spineflow.tasks.trips.release.statements import (
+from ...certificates.certificate import BLURRED, Exact, Facts
+from ...certificates.certificate import write_certificate as write
+from ...certificates.statement import Loss, Statement
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...pages.document import Section, Table
+from ...runs.directory import RunDirectory
+from ..ingest.files import plan_of, read_tree
+from ..settings import TripsSettings
+from ..workload.plan import Plan
+from .statements import (
     METHODS,
     change_text,
     contribution_text,
     delta_warning,
     noise_section,
 )
-from spineflow.tasks.trips.release.table import RANGE_QUERIES, n_trips
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import Plan
+from .table import RANGE_QUERIES, n_trips
 
 
 def write_certificate(run: RunDirectory, settings: TripsSettings) -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 
-from spineflow.tasks.trips.workload.mechanisms import INFTDA, TDA_CHEBYSHEV
-from spineflow.tasks.trips.workload.plan import Plan
+from ..workload.mechanisms import INFTDA, TDA_CHEBYSHEV
+from ..workload.plan import Plan
 
 BETA = 0.05
 """The bound fails with at most this probability."""

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.trips.measurement.files import NodeValues, read_cuts, read_nodes
-from spineflow.tasks.trips.paths import measured_file
-from spineflow.tasks.trips.release.table import released_level
-from spineflow.tasks.trips.workload.mechanisms import STABILITY_HISTOGRAM
-from spineflow.tasks.trips.workload.plan import Plan
+
+from ...runs.directory import RunDirectory
+from ..measurement.files import NodeValues, read_cuts, read_nodes
+from ..paths import measured_file
+from ..workload.mechanisms import STABILITY_HISTOGRAM
+from ..workload.plan import Plan
+from .table import released_level
 
 BINS_PER_SIGMA = 4
 """Noisy counts are compared with their opposites in bins of a quarter of a standard deviation."""

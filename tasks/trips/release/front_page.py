@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import pandas as pd
-from spineflow.tasks.certificates.statement import in_one_sentence
-from spineflow.tasks.noise.sampler import noise_variance
-from spineflow.tasks.pages.document import Section
-from spineflow.tasks.runs.reports import Overview, bars_panel
-from spineflow.tasks.trips.release.certificate import statement_of
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import Plan
+
+from ...certificates.statement import in_one_sentence
+from ...noise.sampler import noise_variance
+from ...pages.document import Section
+from ...runs.reports import Overview, bars_panel
+from ..settings import TripsSettings
+from ..workload.plan import Plan
+from .certificate import statement_of
 
 
 def overview(settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None) -> Overview:

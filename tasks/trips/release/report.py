@@ -9,16 +9,20 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
-from spineflow.tasks.pages.document import Document, Figure, Section, Table
-from spineflow.tasks.pages.figures import line_chart
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.reports import report_document, write_page
-from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.release.error_bound import BETA, theorem_4
-from spineflow.tasks.trips.release.false_cells import false_cells
-from spineflow.tasks.trips.release.front_page import overview
-from spineflow.tasks.trips.release.statements import (
+
+from ...ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
+from ...pages.document import Document, Figure, Section, Table
+from ...pages.figures import line_chart
+from ...runs.directory import RunDirectory
+from ...runs.reports import report_document, write_page
+from ..ingest.files import plan_of
+from ..settings import TripsSettings
+from ..workload.mechanisms import FULL_INFORMATION
+from ..workload.plan import Plan
+from .error_bound import BETA, theorem_4
+from .false_cells import false_cells
+from .front_page import overview
+from .statements import (
     METHODS,
     bound_cell,
     conversion_sentence,
@@ -26,10 +30,7 @@ from spineflow.tasks.trips.release.statements import (
     delta_warning,
     noise_section,
 )
-from spineflow.tasks.trips.release.table import n_released, n_trips
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
-from spineflow.tasks.trips.workload.plan import Plan
+from .table import n_released, n_trips
 
 
 def write_report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Path:

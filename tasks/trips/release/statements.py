@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from spineflow.tasks.ledger.accounting import BOUNDED, Guarantee
-from spineflow.tasks.noise.mechanisms import noise_deviation
-from spineflow.tasks.pages.document import NONE, Section, Table
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.costs import budget_report
-from spineflow.tasks.trips.workload.mechanisms import (
+from ...ledger.accounting import BOUNDED, Guarantee
+from ...noise.mechanisms import noise_deviation
+from ...pages.document import NONE, Section, Table
+from ..settings import TripsSettings
+from ..workload.costs import budget_report
+from ..workload.mechanisms import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,
     INFTDA,
@@ -18,7 +18,7 @@ from spineflow.tasks.trips.workload.mechanisms import (
     TDA_CHEBYSHEV,
     TDA_L2,
 )
-from spineflow.tasks.trips.workload.plan import Plan
+from ..workload.plan import Plan
 
 METHODS = {
     INFTDA: "level by level from the top, each level's noisy counts being brought to the counts "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.trips.release.table import RANGE_QUERIES_TEXT, TABLE, write_release
-from spineflow.tasks.trips.settings import TripsSettings
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, found, made
+from ...runs.steps import step
+from ..settings import TripsSettings
+from .table import RANGE_QUERIES_TEXT, TABLE, write_release
 
 
 @step("write table", TripsSettings, run_name="table")

@@ -19,17 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.trips.ingest.files import RunTree, read_tree
-from spineflow.tasks.trips.measurement.files import (
+
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..ingest.files import RunTree, read_tree
+from ..measurement.files import (
     ROWS_PER_GROUP,
     NodeValues,
     node_columns,
     read_nodes,
 )
-from spineflow.tasks.trips.paths import estimates_files
-from spineflow.tasks.trips.workload.tree import Tree
+from ..paths import estimates_files
+from ..workload.tree import Tree
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
-from spineflow.tasks.trips.workload.tree import Tree
+from .neighbors import Contribution, squared_sensitivity
+from .tree import Tree
 
 
 @dataclass(frozen=True)

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from spineflow.tasks.ledger.accounting import (
+from ...ledger.accounting import (
     BOUNDED,
     epsilon_simple,
     epsilon_tight,
 )
-from spineflow.tasks.noise.margins import loss_for_margin
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.solvers.level_design import LevelErrors
-from spineflow.tasks.solvers.level_split import (
+from ...noise.margins import loss_for_margin
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...runs.errors import InputRefused
+from ...solvers.level_design import LevelErrors
+from ...solvers.level_split import (
     RegularTree,
     budget_for,
     smallest_split,
     together,
     variance_of_margin,
 )
-from spineflow.tasks.trips.workload.mechanisms import FULL_INFORMATION
-from spineflow.tasks.trips.workload.optimal_shares import mean_fanouts
-from spineflow.tasks.trips.workload.plan import Plan
+from .mechanisms import FULL_INFORMATION
+from .optimal_shares import mean_fanouts
+from .plan import Plan
 
 
 def budget_report(plan: Plan, delta: Fraction) -> dict:

@@ -20,7 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from spineflow.tasks.trips.workload.tree import Tree
+
+from .tree import Tree
 
 
 @dataclass(frozen=True)

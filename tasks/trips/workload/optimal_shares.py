@@ -15,9 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 from scipy.optimize import minimize
-from spineflow.tasks.solvers.level_split import RegularTree, thousandths
-from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
-from spineflow.tasks.trips.workload.tree import Tree
+
+from ...solvers.level_split import RegularTree, thousandths
+from .neighbors import Contribution, squared_sensitivity
+from .tree import Tree
 
 SMALLEST_SHARE = 1e-3
 

@@ -6,33 +6,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spineflow.tasks.ledger.accounting import (
+from ...ledger.accounting import (
     BOUNDED,
     PURE_DP,
     UNBOUNDED,
     ZCDP,
     Guarantee,
 )
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.budget import (
+from ...noise.draws import Noise
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...runs.errors import InputRefused
+from ..settings import TripsSettings
+from .budget import (
     LevelBudget,
     geometric_shares,
     level_budget,
     measured_levels,
     uniform_shares,
 )
-from spineflow.tasks.trips.workload.mechanisms import (
+from .mechanisms import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,
     STABILITY_HISTOGRAM,
     TOP_DOWN,
 )
-from spineflow.tasks.trips.workload.optimal_shares import optimised_shares
-from spineflow.tasks.trips.workload.stability import StabilityHistogram, stability_histogram
-from spineflow.tasks.trips.workload.tree import Tree
+from .optimal_shares import optimised_shares
+from .stability import StabilityHistogram, stability_histogram
+from .tree import Tree
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.validation.trips.privacy_loss import ExpectedTrips
+from ....validation.trips.privacy_loss import ExpectedTrips
+from ..settings import TripsSettings
+from .plan import Plan
 
 
 def expected_of(settings: TripsSettings, plan: Plan) -> ExpectedTrips:

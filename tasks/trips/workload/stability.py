@@ -29,11 +29,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spineflow.tasks.noise.distributions import exp_minus_bounds
-from spineflow.tasks.noise.draws import Noise, NoiseDraws
-from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
-from spineflow.tasks.trips.workload.neighbors import Contribution, l1_sensitivity
-from spineflow.tasks.trips.workload.truth import TrueLevel
+from ...noise.distributions import exp_minus_bounds
+from ...noise.draws import Noise, NoiseDraws
+from ...noise.mechanisms import DISCRETE_LAPLACE
+from .neighbors import Contribution, l1_sensitivity
+from .truth import TrueLevel
 
 PRECISION = 256
 """Bits of the integer bounds on exponentials, far beyond the smallest delta."""

@@ -19,7 +19,8 @@ from functools import cached_property
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.trips.workload.hierarchy import Hierarchy
+
+from .hierarchy import Hierarchy
 
 MOST_NODES = 1 << 62
 """Keys must fit into 64 bits."""

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 from numba import njit
-from spineflow.tasks.trips.workload.tree import Tree
+
+from .tree import Tree
 
 Families = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Of one level: parents (n,), where the children of each begin (n + 1,), and those children's keys

@@ -15,22 +15,33 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.geography.levels import Spine
-from spineflow.geography.texts import TextIndex
-from spineflow.tasks.census.histograms import read_histogram, sum_histogram
-from spineflow.tasks.census.invariants import (
+
+from .....geography.levels import Spine
+from .....geography.texts import TextIndex
+from ....census.histograms import read_histogram, sum_histogram
+from ....census.invariants import (
     FACILITY_COLUMNS,
     inhabitable,
     read_geography,
     read_invariants,
 )
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy.levels import (
+from ....runs.directory import RunDirectory
+from ...estimation.declared_shard import DeclaredConstraints
+from ...estimation.estimate import ShardConstraints, ShardInput
+from ...paths import geography_file, invariants_file, spine_folder
+from ...release.declared_files import area_estimates
+from ...release.microdata import PlacedBlocks
+from ...release.tabulations.levels import COLUMNS
+from ...settings import TopdownSettings
+from ...spine.families import structural_zeros
+from ...spine.files import read_spine
+from ...spine.shards import shards_by_geolevel
+from .levels import (
     declared_entity_levels,
     levels_of_stretch,
 )
-from spineflow.tasks.topdown.checks.accuracy.quantities import Quantity, quantities_of
-from spineflow.tasks.topdown.checks.accuracy.stretches import (
+from .quantities import Quantity, quantities_of
+from .stretches import (
     STATE,
     Totals,
     n_stretches,
@@ -39,18 +50,8 @@ from spineflow.tasks.topdown.checks.accuracy.stretches import (
     stretch_of,
     totals_of,
 )
-from spineflow.tasks.topdown.checks.accuracy.tallies import Compared, Tallies
-from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
-from spineflow.tasks.topdown.estimation.declared_shard import DeclaredConstraints
-from spineflow.tasks.topdown.estimation.estimate import ShardConstraints, ShardInput
-from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-from spineflow.tasks.topdown.release.declared_files import area_estimates
-from spineflow.tasks.topdown.release.microdata import PlacedBlocks
-from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.families import structural_zeros
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
+from .tallies import Compared, Tallies
+from .theory import Prediction
 
 
 def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity, ...]:

@@ -11,15 +11,16 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.checks.accuracy.compared import quantities_asked
-from spineflow.tasks.topdown.checks.accuracy.levels import own_geolevels
-from spineflow.tasks.topdown.checks.accuracy.pieces import FOLDER, tallies_of_pieces
-from spineflow.tasks.topdown.checks.accuracy.tallies import criterion_rows, error_rows
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
+
+from ....runs.directory import RunDirectory
+from ....runs.files import replacing
+from ...paths import spine_folder
+from ...settings import TopdownSettings
+from ...spine.files import read_spine
+from .compared import quantities_asked
+from .levels import own_geolevels
+from .pieces import FOLDER, tallies_of_pieces
+from .tallies import criterion_rows, error_rows
 
 ERRORS, CRITERION = "errors.parquet", "criterion.parquet"
 

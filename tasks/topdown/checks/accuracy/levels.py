@@ -14,10 +14,11 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from spineflow.geography.levels import Spine
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.entities import entities
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
+
+from .....geography.levels import Spine
+from ....census.census import Census
+from ....census.entities import entities
+from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
 
 OF_THE_SPINE = " of the spine"
 """Ends the names of levels whose entities are a spine's own geounits."""

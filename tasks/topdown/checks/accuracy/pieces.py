@@ -13,20 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy.compared import (
+
+from ....runs.directory import RunDirectory
+from ...paths import geography_file, invariants_file, spine_folder
+from ...settings import TopdownSettings
+from ...spine.files import read_spine
+from ..kept import keep, kept, state_of
+from .compared import (
     PublicFacts,
     tallies_of_stretches,
     tallies_of_universe,
     totals_of_universe,
 )
-from spineflow.tasks.topdown.checks.accuracy.queries import QuerySums, add_sums, sums_of_shards
-from spineflow.tasks.topdown.checks.accuracy.stretches import Totals, n_stretches
-from spineflow.tasks.topdown.checks.accuracy.tallies import Tallies
-from spineflow.tasks.topdown.checks.kept import keep, kept, state_of
-from spineflow.tasks.topdown.paths import geography_file, invariants_file, spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
+from .queries import QuerySums, add_sums, sums_of_shards
+from .stretches import Totals, n_stretches
+from .tallies import Tallies
 
 FOLDER = "accuracy"
 """Folder of all that follows from the truth, in the confidential folder of a run."""

@@ -12,11 +12,12 @@ from itertools import product
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census, label_parts, tells
-from spineflow.tasks.census.declarations import GroupDeclaration, QuantityDeclaration
-from spineflow.tasks.census.queries import TOTAL, MarginalQuery, marginal_query
-from spineflow.tasks.census.schema import Schema
+
+from ....census.cef_2020 import CENSUS
+from ....census.census import Census, label_parts, tells
+from ....census.declarations import GroupDeclaration, QuantityDeclaration
+from ....census.queries import TOTAL, MarginalQuery, marginal_query
+from ....census.schema import Schema
 
 MOST_ANSWERS = 100
 """Most answers of a measured query that is reported of where no quantities are declared."""

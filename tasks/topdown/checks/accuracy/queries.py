@@ -9,17 +9,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.estimates import read_estimates
-from spineflow.tasks.census.histograms import sum_histogram
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.measurement.measure import shard_histograms
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
+
+from .....geography.levels import Spine
+from ....answers.estimates import read_estimates
+from ....census.histograms import sum_histogram
+from ....census.queries import MarginalQuery, marginal_query
+from ....runs.directory import RunDirectory
+from ....runs.files import replacing
+from ...measurement.measure import shard_histograms
+from ...paths import spine_folder
+from ...settings import TopdownSettings
+from ...spine.files import read_spine
+from ...spine.shards import read_shards
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""

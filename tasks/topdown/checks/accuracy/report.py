@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.pages.document import NONE, Block, Details, Document, Figure, Section, Table
-from spineflow.tasks.pages.figures import bar_chart, box_chart, line_chart
-from spineflow.tasks.topdown.checks.accuracy.errors import (
+
+from ....pages.document import NONE, Block, Details, Document, Figure, Section, Table
+from ....pages.figures import bar_chart, box_chart, line_chart
+from ...settings import TopdownSettings
+from ...workload.costs import budget_report
+from .errors import (
     ABSOLUTE_QUANTILES,
     ABSOLUTE_THRESHOLDS,
     ALL_ANSWERS,
@@ -20,9 +23,7 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     SIZE_LIMITS,
     size_class_names,
 )
-from spineflow.tasks.topdown.checks.accuracy.figures import AccuracyFigures
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.costs import budget_report
+from .figures import AccuracyFigures
 
 CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
 

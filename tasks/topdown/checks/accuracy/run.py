@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.pages.document import to_html
-from spineflow.tasks.runs.comparison import COMPARISON, labels_of
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.topdown.checks.accuracy.figures import (
+from ....census.census import Census
+from ....pages.document import to_html
+from ....runs.comparison import COMPARISON, labels_of
+from ....runs.directory import RunDirectory
+from ....runs.errors import InputRefused
+from ....runs.files import replacing
+from ...settings import TopdownSettings
+from .figures import (
     AccuracyFigures,
     compute_figures,
     read_figures,
     write_figures,
 )
-from spineflow.tasks.topdown.checks.accuracy.pieces import FOLDER, sums_of_pieces
-from spineflow.tasks.topdown.checks.accuracy.queries import (
+from .pieces import FOLDER, sums_of_pieces
+from .queries import (
     has_truth,
     rows_of_sums,
     write_accuracy,
 )
-from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
-from spineflow.tasks.topdown.settings import TopdownSettings
+from .report import ComparedRun, accuracy_document
 
 REPORT = "accuracy.html"
 

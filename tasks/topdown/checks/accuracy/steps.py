@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.checks.accuracy.pieces import (
+from ....runs.directory import RunDirectory
+from ....runs.handles import Made, found, made
+from ....runs.steps import step
+from ...settings import TopdownSettings
+from .pieces import (
     has_piece,
     has_totals,
     piece_file,
@@ -13,9 +14,8 @@ from spineflow.tasks.topdown.checks.accuracy.pieces import (
     write_piece,
     write_totals,
 )
-from spineflow.tasks.topdown.checks.accuracy.queries import has_truth
-from spineflow.tasks.topdown.checks.accuracy.run import write_run_accuracy
-from spineflow.tasks.topdown.settings import TopdownSettings
+from .queries import has_truth
+from .run import write_run_accuracy
 
 
 @step("predict errors", TopdownSettings, run_name="predict errors of {universe}")

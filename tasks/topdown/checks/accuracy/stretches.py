@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
+
+from .....geography.levels import Geolevel, Spine
+from .theory import Prediction
 
 BLOCKS_PER_STRETCH = 1 << 18
 """Blocks of a spine from which it is compared in stretches, and of each of them, but for a state

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.census import Census
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.checks.accuracy.errors import (
+
+from ....census.census import Census
+from ....census.schema import Schema
+from .errors import (
     ALL_ANSWERS,
     ALL_SIZES,
     LargestGroups,
@@ -26,13 +27,13 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     size_class_names,
     size_classes,
 )
-from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel, own_level
-from spineflow.tasks.topdown.checks.accuracy.quantities import (
+from .levels import EntityLevel, own_level
+from .quantities import (
     Quantity,
     answer_matrix,
     redistricting_groups,
 )
-from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
+from .theory import Prediction
 
 
 @dataclass(frozen=True, eq=False)

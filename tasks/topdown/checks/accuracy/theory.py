@@ -19,15 +19,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from spineflow.geography.levels import Spine
-from spineflow.geography.vector_variance import VectorEstimate, VectorPrecision, vector_estimate
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.sampler import noise_variance
-from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel
-from spineflow.tasks.topdown.checks.accuracy.quantities import Answer
-from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.workload.budget import Budget
+
+from .....geography.levels import Spine
+from .....geography.vector_variance import VectorEstimate, VectorPrecision, vector_estimate
+from ....census.queries import marginal_query
+from ....census.schema import Schema
+from ....noise.sampler import noise_variance
+from ...estimation.query_algebra import QueryAlgebra
+from ...workload.budget import Budget
+from .levels import EntityLevel
+from .quantities import Answer
 
 LARGEST_CORE = 32
 """Most core cells of a prediction; where structural zeros make more, they are not used."""

@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.paths import geography_file
-from spineflow.tasks.topdown.release.microdata import PlacedBlocks, present_attributes
-from spineflow.tasks.topdown.release.tabulations.levels import needs_block_groups, texts_of
-from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
-from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
-from spineflow.tasks.topdown.settings import TopdownSettings
+
+from ....census.cef_2020 import CENSUS
+from ....census.schema import Schema
+from ....runs.directory import RunDirectory
+from ...paths import geography_file
+from ...settings import TopdownSettings
+from ..microdata import PlacedBlocks, present_attributes
+from .levels import needs_block_groups, texts_of
+from .tables import Tabulation
+from .variables import variable_matrix, variables_of
 
 _STATE = (0, CENSUS.code_parts["STATE"].digits[1])  # type: ignore[index]
 """Digits of a block's geocode that tell its state."""

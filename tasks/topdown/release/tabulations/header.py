@@ -13,19 +13,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.tasks.census.states import state_of
-from spineflow.tasks.topdown.release.tabulations.levels import (
+
+from ....census.states import state_of
+from .levels import (
     COLUMNS,
     OUTSIDE,
     Entities,
     texts_of,
 )
-from spineflow.tasks.topdown.release.tabulations.names import (
+from .names import (
     first_blocks,
     further_column,
     own_columns,
 )
-from spineflow.tasks.topdown.release.tabulations.tables import geoid
+from .tables import geoid
 
 _FIELDS = """\
 FILEID STUSAB SUMLEV GEOVAR GEOCOMP CHARITER CIFSN LOGRECNO GEOID GEOCODE REGION DIVISION

@@ -20,10 +20,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.tasks.runs.files import replacing
-from spineflow.tasks.tables.cef_layout import GEOGRAPHY_LAYOUT
-from spineflow.tasks.topdown.release.tabulations.published import PUBLISHED_PERSONS, PublishedBlocks
-from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
+
+from .....validation.census.input_rules import GROUP_QUARTERS_CODES, NURSING_FACILITY
+from ....runs.files import replacing
+from ....tables.cef_layout import GEOGRAPHY_LAYOUT
+from .published import PUBLISHED_PERSONS, PublishedBlocks
 
 JUVENILE_FACILITY, OTHER_INSTITUTIONAL = 2, 4
 _IN_ORDER_OF_AGE = (JUVENILE_FACILITY, 0, 7, 6, OTHER_INSTITUTIONAL, 1, 5, NURSING_FACILITY)

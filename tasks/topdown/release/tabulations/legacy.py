@@ -21,23 +21,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
-from spineflow.tasks.census.states import State, state_of
-from spineflow.tasks.runs.files import NOT_PRIVATE, replacing
-from spineflow.tasks.topdown.release.tabulations.header import (
+
+from ....census.cef_2020 import PERSONS, UNITS
+from ....census.states import State, state_of
+from ....runs.files import NOT_PRIVATE, replacing
+from ..text_rows import numbered_rows
+from .header import (
     CHARACTERISTIC_ITERATION,
     FILE_ID,
     HEADER_FIELDS,
     header_columns,
 )
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
-from spineflow.tasks.topdown.release.tabulations.tables import (
+from .levels import SUMMARY_LEVELS
+from .tables import (
     LevelTable,
     Tabulation,
     text_lines,
 )
-from spineflow.tasks.topdown.release.tabulations.variables import variables_of
-from spineflow.tasks.topdown.release.text_rows import numbered_rows
+from .variables import variables_of
 
 LEGACY_FORMAT = "pl94171"
 """Folder of the files in a release."""

@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import CENSUS
+
+from ....census.cef_2020 import CENSUS
 
 
 @dataclass(frozen=True)

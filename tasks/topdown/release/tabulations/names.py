@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from spineflow.tasks.topdown.release.tabulations.levels import Entities, texts_of
+
+from .levels import Entities, texts_of
 
 NAME = "NAME"
 POINT = ("INTPTLAT", "INTPTLON")

@@ -16,18 +16,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import CENSUS, cef_schema
-from spineflow.tasks.census.census import table_cells
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.release.tabulations.header import HEADER_FIELDS
-from spineflow.tasks.topdown.release.tabulations.legacy import (
+
+from ....census.cef_2020 import CENSUS, cef_schema
+from ....census.census import table_cells
+from ....runs.errors import InputRefused
+from .header import HEADER_FIELDS
+from .legacy import (
     GEOGRAPHIC_HEADER,
     SEGMENT_FIELDS,
     SEGMENTS,
     segment_variables,
 )
-from spineflow.tasks.topdown.release.tabulations.levels import COLUMNS, OUTSIDE, SUMMARY_LEVELS
-from spineflow.tasks.topdown.release.tabulations.names import OWN_FIELDS, POINT
+from .levels import COLUMNS, OUTSIDE, SUMMARY_LEVELS
+from .names import OWN_FIELDS, POINT
 
 PUBLISHED_PERSONS = cef_schema("persons", ("votingage", "hispanic", "cenrace"))
 """What P1 to P4 tell of every person."""

@@ -6,24 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.release.declared_run import (
+from ....runs.directory import RunDirectory
+from ...paths import spine_folder
+from ...settings import TopdownSettings
+from ...spine.shards import read_shards
+from ..declared_run import (
     declared_table_files,
     write_declared_tables,
 )
-from spineflow.tasks.topdown.release.tabulations.estimated import States, state_tabulations
-from spineflow.tasks.topdown.release.tabulations.legacy import legacy_files, write_state
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, SummaryLevel
-from spineflow.tasks.topdown.release.tabulations.tables import (
+from .estimated import States, state_tabulations
+from .legacy import legacy_files, write_state
+from .levels import SUMMARY_LEVELS, SummaryLevel
+from .tables import (
     ENDINGS,
     Tabulation,
     level_file,
     write_tables,
 )
-from spineflow.tasks.topdown.release.tabulations.variables import all_tables, tables_of
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.shards import read_shards
+from .variables import all_tables, tables_of
 
 BLOCKS_PER_PIECE = 1 << 20
 """Blocks of a spine from which tables are written in pieces, and of each piece of the P.L. 94-171

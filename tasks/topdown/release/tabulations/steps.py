@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.handles import Made, found, made
-from spineflow.tasks.runs.steps import step
-from spineflow.tasks.topdown.release.tabulations.run import write_release_tables, written_tables
-from spineflow.tasks.topdown.settings import TopdownSettings
+from ....runs.directory import RunDirectory
+from ....runs.handles import Made, found, made
+from ....runs.steps import step
+from ...settings import TopdownSettings
+from .run import write_release_tables, written_tables
 
 
 @step("write tables", TopdownSettings, run_name="{piece}")

@@ -23,15 +23,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 from scipy import sparse
-from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY, replacing
-from spineflow.tasks.topdown.release.tabulations.levels import (
+
+from ....runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..text_rows import numbered_rows
+from .levels import (
     SUMMARY_LEVELS,
     Entities,
     SummaryLevel,
     entities_of,
 )
-from spineflow.tasks.topdown.release.tabulations.names import NAME, named_columns
-from spineflow.tasks.topdown.release.text_rows import numbered_rows
+from .names import NAME, named_columns
 
 TABLES = "tables"
 """Folder of the tables in a release."""

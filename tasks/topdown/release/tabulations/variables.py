@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.census import Census, names_of_table, table_cells, tells
-from spineflow.tasks.census.declarations import TableDeclaration
-from spineflow.tasks.census.schema import Schema
+
+from ....census.cef_2020 import CENSUS
+from ....census.census import Census, names_of_table, table_cells, tells
+from ....census.declarations import TableDeclaration
+from ....census.schema import Schema
 
 
 def variable_name(table: str, number: int) -> str:
