@@ -1,7 +1,6 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-TYPED := build/typing/spineflow
 INSTALLED := $(VENV)/.installed
 # Three workers for two cores, since kill tests wait for processes that start; each takes whole
 # files, so that what the tests of a file share is made once.
@@ -37,15 +36,8 @@ check: $(INSTALLED)
 	$(MAKE) --no-print-directory types
 
 # The types of all product code, from the environment as it is; the hook before a commit runs it.
-types: $(TYPED)
+types:
 	$(BIN)/mypy
-
-# mypy does not follow the hook with which an installation in place finds the package: it reads
-# the folders through links that stand as the package does.
-$(TYPED): $(wildcard library/*.py)
-	mkdir -p $@
-	ln -sfn $(addprefix ../../../,flows tasks geography validation $(wildcard library/*.py) library/py.typed) $@
-	touch $@
 
 # Make the map of docs/design.md anew, from the docstrings of the packages, and the reference of
 # docs/declared_censuses.md from the models of the language.
@@ -54,7 +46,7 @@ map:
 	$(PYTHON) docs/declared_page.py
 
 # The documentation as a site, in build/site, with the notebooks run; broken links are errors.
-site: $(INSTALLED) $(TYPED)
+site: $(INSTALLED)
 	$(BIN)/python -m mkdocs build
 
 $(INSTALLED): pyproject.toml constraints.txt

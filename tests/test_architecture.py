@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,8 @@ def parsed(path: Path) -> ast.Module:
 def package_of(path: Path) -> list[str]:
     """Parts of the name of the package in which a module lies."""
     folder = path.parent.relative_to(REPOSITORY).parts
+    if folder[0] not in (*PACKAGES, "library"):
+        return list(folder)
     return ["spineflow", *(() if folder == ("library",) else folder)]
 
 
@@ -135,6 +140,43 @@ def test_no_file_is_imported_under_two_names(folder: str) -> None:
     name = "spineflow" if folder == "library" else f"spineflow.{folder}"
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"ImportError: import {name}; {folder} is not its name"
+
+
+def test_the_links_for_tools_are_the_package() -> None:
+    """A new module in `library/` needs one: `ln -s ../../library/NAME.py .links/spineflow/`."""
+    links = {path.name: path.resolve() for path in (REPOSITORY / ".links" / "spineflow").iterdir()}
+    files = [*LIBRARY.glob("*.py"), LIBRARY / "py.typed", *(REPOSITORY / name for name in PACKAGES)]
+    assert links == {path.name: path for path in files}
+
+
+@pytest.mark.slow
+def test_tools_resolve_every_import_in_a_bare_clone(tmp_path: Path) -> None:
+    """By the settings of the project alone: tools that only read follow no installation."""
+    ignored = shutil.ignore_patterns(".*", "build", "__pycache__", "*.egg-info")
+    clone = tmp_path / "clone"
+    shutil.copytree(REPOSITORY, clone, ignore=ignored)
+    shutil.copytree(REPOSITORY / ".links", clone / ".links", symlinks=True)
+    lines = [f"import {name}\n" for name in (*imported(), "spineflow.missing")]
+    (clone / "every_import.py").write_text("".join(lines))
+    command = (sys.executable, "-m", "mypy", "--follow-imports=skip", "every_import.py")
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    unresolved = re.findall(r'module named "(.+)"', done.stdout)
+    assert unresolved == ["spineflow.missing"], done.stdout + done.stderr
+    tools = tomllib.loads((clone / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert tools["pyright"]["extraPaths"] == [tools["mypy"]["mypy_path"]]
+
+
+def imported() -> list[str]:
+    """Names of the modules that sources, tests, benchmarks and scripts of the documentation import,
+    but for scripts beside the importing one and packages that only benchmarks need.
+    """
+    paths = [path for name in ("tests", "docs") for path in (REPOSITORY / name).rglob("*.py")]
+    names = {name for path in (*sources(), *paths) for name in imports(path)}
+    return sorted(name for name in names if is_project(name) or find_spec(name.partition(".")[0]))
+
+
+def is_project(module: str) -> bool:
+    return is_within(module, "spineflow") or is_within(module, "tests")
 
 
 def test_the_library_loads_no_flows_until_they_are_needed() -> None:

@@ -97,7 +97,6 @@ def test_figures_are_drawn(executed: Path) -> None:
 
 def test_the_site_is_made_without_a_broken_link(executed: Path, tmp_path: Path) -> None:
     """Strictly: a link or an anchor that leads nowhere is an error, a page left out of it too."""
-    subprocess.run(["make", "build/typing/spineflow"], cwd=ROOT, check=True, capture_output=True)
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", tmp_path / "site"],
         cwd=ROOT,
