@@ -129,7 +129,8 @@ def vector_estimate(
         possible: (n_blocks, k) bool, in the order of the spine's blocks: what a block can have;
             elsewhere its vector is known to be zero.
         known_sums: (n,) a number for each geounit of the geolevel `known_at`; the sum over all
-            k and over the geounits of the same number is known exactly. None where nothing is.
+            k and over the geounits of the same number, which have one parent, is known exactly.
+            None where nothing is.
         beside: (k, k) `below_root` of the rest of a larger spine, of which this one is the part
             below some of the root's children. None for a whole spine.
 
@@ -158,11 +159,11 @@ def vector_estimate(
         if children.name == known_at and known_sums is not None:
             step, below, code = _known(below, code, known_sums)
             steps.append(step)
-            order = np.arange(len(below))
-            offsets = np.array([0, len(below)])
+            parent = _parent_of_each_sum(known_sums, children.parent)
         else:
-            order = np.arange(len(children))
-            offsets = child_offsets(children.parent, len(level))
+            parent = children.parent
+        order = np.argsort(parent, kind="stable")
+        offsets = child_offsets(parent[order], len(level))
         information = precision[depth].matrices[precision[depth].code]
         total = _sums(below, code, offsets, order)
         if depth == 0:
@@ -240,6 +241,15 @@ def _known(
     inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > 0)
     gain = np.broadcast_to(inverse[:, None, None], total.shape).copy()
     return _step(offsets, order, gain, total)
+
+
+def _parent_of_each_sum(number: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """The one parent of the geounits of each number, in the order of the numbers."""
+    _, first, place = np.unique(number, return_index=True, return_inverse=True)
+    found = parent[first]
+    if (found[place.reshape(-1)] != parent).any():
+        raise ValueError("a sum that is known is one of geounits of several parents")
+    return found
 
 
 def _step(

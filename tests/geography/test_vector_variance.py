@@ -26,7 +26,9 @@ def random_precision(rng, spine, k: int, *, rank: int, holes: bool) -> list[Vect
     return precision
 
 
-def dense_variances(spine, precision, possible, targets, known_sums=None) -> np.ndarray:
+def dense_variances(
+    spine, precision, possible, targets, known_sums=None, known_at="State"
+) -> np.ndarray:
     """Of each target (n_blocks * k,), from the information matrix of all blocks at once."""
     n_blocks, k = possible.shape
     information = np.zeros((n_blocks * k, n_blocks * k))
@@ -38,8 +40,8 @@ def dense_variances(spine, precision, possible, targets, known_sums=None) -> np.
             information += rows.T @ matrix @ rows
     free = np.eye(n_blocks * k)[:, possible.ravel()]
     if known_sums is not None:
-        state = np.asarray(known_sums)[spine.ancestors("State")]
-        sums = np.array([np.repeat(state == number, k) for number in np.unique(state)], float)
+        unit = np.asarray(known_sums)[spine.ancestors(known_at)]
+        sums = np.array([np.repeat(unit == number, k) for number in np.unique(unit)], float)
         free = free @ null_space(sums @ free)
     covariance = free @ np.linalg.inv(free.T @ information @ free) @ free.T
     return np.array([target @ covariance @ target for target in targets])
@@ -54,7 +56,7 @@ def dense_variances(spine, precision, possible, targets, known_sums=None) -> np.
     k=st.integers(1, 3),
     holes=st.booleans(),
     only_children=st.booleans(),
-    known=st.sampled_from(["no", "each state", "split states"]),
+    known=st.sampled_from(["no", "each", "in parts"]),
 )
 def test_recursion_agrees_with_the_dense_matrix(
     make_random_spine, seed, k, holes, only_children, known
@@ -71,19 +73,19 @@ def test_recursion_agrees_with_the_dense_matrix(
         precision[-2] = VectorPrecision(full, precision[-2].code)
     possible = rng.random((spine.n_blocks, k)) < 0.7
     possible[np.arange(spine.n_blocks), rng.integers(k, size=spine.n_blocks)] = True
-    known_sums = None
-    if known != "no":
-        n_states = len(spine.geolevel("State"))
-        known_sums = (
-            np.arange(n_states) if known == "each state" else rng.integers(2, size=n_states)
-        )
+    known_at = spine.names[int(rng.integers(len(spine.names)))]
+    known_sums, parent = None, spine.geolevel(known_at).parent
+    if known == "each":
+        known_sums = np.arange(len(parent))
+    elif known == "in parts":
+        known_sums = rng.permutation(2 * len(parent))[2 * parent + rng.integers(2, size=len(parent))]
     entity = rng.integers(-1, 3, size=spine.n_blocks)
     weights = rng.integers(-1, 2, size=k).astype(float)
-    found = vector_estimate(spine, precision, possible, known_sums=known_sums).variances(
-        entity, 3, weights
-    )
+    found = vector_estimate(
+        spine, precision, possible, known_sums=known_sums, known_at=known_at
+    ).variances(entity, 3, weights)
     targets = [np.kron((entity == number).astype(float), weights) for number in range(3)]
-    expected = dense_variances(spine, precision, possible, targets, known_sums)
+    expected = dense_variances(spine, precision, possible, targets, known_sums, known_at)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
