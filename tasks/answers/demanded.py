@@ -8,7 +8,7 @@ the measurements of all rows, `dpqueries`, so that nobody takes some for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..runs.files import NOT_PRIVATE, STAMP_KEY
-from ..runs.writing import write_once
+from ..runs.writing import Recording, write_once
 
 _NUMBERS = pa.list_(pa.field("element", pa.int64(), nullable=False))
 _SCHEMA = pa.schema(
@@ -63,7 +63,7 @@ def write_demanded(
     answers: Iterable[Sequence[DemandedAnswers]],
     *,
     is_private: bool = True,
-    record: Callable[[Path], None] | None = None,
+    recording: Recording | None = None,
 ) -> Path:
     """Write groups of answers, a row group each, once: see `write_once`."""
 
@@ -75,7 +75,7 @@ def write_demanded(
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
-    return write_once(path, write, record)
+    return write_once(path, write, recording)
 
 
 def _batch(part: DemandedAnswers) -> pa.RecordBatch:

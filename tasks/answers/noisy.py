@@ -13,7 +13,7 @@ are dictionary-encoded and compressed with zstd, about 1.4 times the entropy of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from ...geography.texts import TextIndex
 from ..runs.files import NOT_PRIVATE, STAMP_KEY
-from ..runs.writing import write_once
+from ..runs.writing import Recording, write_once
 
 SIGNS = ("=", "<=", ">=")
 
@@ -86,13 +86,13 @@ def write_measurements(
     groups: Iterable[Sequence[NoisyAnswers]],
     *,
     is_private: bool = True,
-    record: Callable[[Path], None] | None = None,
+    recording: Recording | None = None,
 ) -> Path:
     """Write noisy measurements at `path`, one row group for each item of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
     noise draws none. Files of a run that is not private carry the stamp in their metadata.
-    `record` is told of the whole file before it gets its name.
+    `recording` sees to it that the file is recorded before others can read it.
     """
 
     def write(file: BinaryIO) -> None:
@@ -109,7 +109,7 @@ def write_measurements(
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
-    return write_once(Path(path), write, record)
+    return write_once(Path(path), write, recording)
 
 
 def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:

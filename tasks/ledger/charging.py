@@ -7,7 +7,7 @@ in `claims`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..runs.directory import RunDirectory, identity_of
 from ..runs.errors import BudgetRefused
 from ..runs.files import sha256_of_file
 from ..runs.settings import ProductSettings
-from ..runs.writing import name_recorded
+from ..runs.writing import Recording, name_recorded
 from .charges import Draw, caps_of, charge, other_people
 from .claims import (
     ChargedNoise,
@@ -42,13 +42,13 @@ from .store import Ledger, ledger_at, open_ledger, reading
 
 @dataclass(frozen=True)
 class FileDraw:
-    """What draws the noise of one file, and is told of the file before it gets its name.
+    """What draws the noise of one file, and how the file is recorded before others can read it.
 
-    `record`, None where there is no ledger, goes to `write_once`.
+    `recording`, None where there is no ledger, goes to `write_once`.
     """
 
     noise: NoiseDraws
-    record: Callable[[Path], None] | None = None
+    recording: Recording | None = None
 
 
 def charge_draws(
@@ -152,7 +152,7 @@ def _hold_against_ledger(
     found = dict(zip(there, digests_of(there.values()), strict=True))
     missing = hold_files(ledger, run_id, identity_of(run), found, names)
     for name, digest in missing.items():
-        if not name_recorded(names[name], digest):
+        if not name_recorded(names[name], digest, run.unrecorded(names[name])):
             raise BudgetRefused(redrawn(run_id, name))
 
 
@@ -228,7 +228,7 @@ def single_draw(
     )
     refuse_altered(run, claimed.conditions)
     if claimed.published is not None:
-        if not name_recorded(path, claimed.published):
+        if not name_recorded(path, claimed.published, run.unrecorded(path)):
             raise BudgetRefused(redrawn(run_id, name))
         if sha256_of_file(path) != claimed.published:
             raise BudgetRefused(replaced(run_id, name))
@@ -237,10 +237,11 @@ def single_draw(
             if claimed.truth.get(measured) != digest:
                 raise BudgetRefused(other_people(run_id, measured))
     noise = ChargedNoise(claimed)
-    yield FileDraw(
-        noise,
-        lambda file: record_publication(ledger, claimed, sha256_of_file(file), noise.n_drawn),
-    )
+
+    def record(file: Path) -> None:
+        record_publication(ledger, claimed, sha256_of_file(file), noise.n_drawn)
+
+    yield FileDraw(noise, Recording(run.unrecorded(path), record))
 
 
 def uncharged_noise(settings: ProductSettings, *key: str) -> UnchargedNoise:

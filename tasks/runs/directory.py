@@ -93,6 +93,10 @@ class RunDirectory:
         """Public outcome of every check."""
         return self.root / "validation"
 
+    def unrecorded(self, path: Path) -> Path:
+        """Folder in confidence of a measurement file that is not recorded in the ledger yet."""
+        return self.confidential / "unrecorded" / path.relative_to(self.root).parent
+
     def histogram(self, universe: str) -> Path:
         """The confidential block histograms of a universe."""
         return self.confidential / "histograms" / f"{universe}.parquet"
@@ -331,7 +335,8 @@ def identity_of(run: RunDirectory) -> str:
 def remove_unfinished(run: RunDirectory) -> None:
     """Remove what killed writers left under temporary names, unseen by anything else."""
     remove_temporaries(run.root)
-    discard_all_unfinished(run.root / "measurements")
+    for folder in (run.root / "measurements", run.confidential / "unrecorded"):
+        discard_all_unfinished(folder)
 
 
 def _may_be_left(name: str) -> bool:

@@ -1,19 +1,25 @@
 """Writing a file once: it appears whole, and never replaces another.
 
-A file is written beside its destination under a name that no reader looks for, flushed to disk,
-and given its final name by a hard link, which fails if the name is taken. Of two workers that
-write the same file, one names its own and both return the file that stands.
+A file is written without a name, flushed to disk, and given its final name by a hard link, which
+fails if the name is taken. Of two workers that write the same file, one names its own and both
+return the file that stands. Until then it is open to its process alone, and goes away with it.
+Where the file system has no files without names, it is written under a name that no reader looks
+for, and what a killed worker leaves is removed by the next worker on that file: a writer holds a
+lock on its file for as long as it lives.
 
-What a killed worker leaves unfinished is removed by the next worker on that file, unseen by
-anything else: a writer holds a lock on its file for as long as it lives. A file that was recorded
-elsewhere before it got its name is named by the next worker instead (`name_recorded`).
+A file that has to be recorded elsewhere before anybody sees it (`Recording`) lies, once it is
+whole, in a folder that is closed to others, with mode 0600. It gets its public name and mode when
+it is recorded; if its worker dies in between, from the next worker (`name_recorded`).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import glob
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,34 +30,49 @@ from .files import sha256_of_file, sync
 
 UNFINISHED_SUFFIX = ".unpublished"
 
+_OPEN_FILES = "/proc/self/fd"
+_NEW = os.O_CREAT | os.O_EXCL | os.O_RDWR
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+"""What systems answer that cannot open a file without a name."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """How a file is recorded before anybody else can read it.
+
+    `record` is called with the file when it is whole and on disk. `folder`, which is closed to
+    others, holds it from shortly before until it has its name; no two files share one.
+    """
+
+    folder: Path
+    record: Callable[[Path], object]
+
 
 def write_once(
     path: Path,
     write: Callable[[BinaryIO], object],
-    record: Callable[[Path], None] | None = None,
+    recording: Recording | None = None,
 ) -> Path:
     """Write a file through `write` and name it `path`, unless one stands there already.
 
     `write` is not called if the file exists. If another worker is first, what this one wrote
-    is dropped. `record`, if given, is called with the file when it is whole and on disk,
-    and before it gets its name. Returns `path`; whatever `write` and `record` raise is passed on
-    and nothing is left.
+    is dropped. Whatever `write` raises is passed on and nothing is left. Whatever is raised while
+    the file is recorded is passed on too; it then stays in its folder, since it may be recorded.
+    Returns `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    discard_unfinished(path)
+    discard_unfinished(path, recording)
     if path.exists():
         return path
-    with _unfinished_file(path) as (file, unfinished):
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-        if record is not None:
-            sync(path.parent)
-            # From here on the file may be known, and only its name may be wanting.
-            unfinished.is_kept = True
-            record(unfinished.path)
+    with _closing(_begun(path, recording)) as unfinished:
+        write(unfinished.file)
+        unfinished.file.flush()
+        os.fsync(unfinished.file.fileno())
+        if recording is not None:
+            recording.record(unfinished.keep_in(recording.folder, path))
+            _open_to_readers(unfinished.file, path)
         try:
-            os.link(unfinished.path, path)
+            unfinished.publish(path)
         except FileExistsError:
             return path
         finally:
@@ -60,32 +81,45 @@ def write_once(
     return path
 
 
-def name_recorded(path: Path, digest: str) -> bool:
+def name_recorded(path: Path, digest: str, folder: Path) -> bool:
     """Name the file of this digest if a worker wrote it and died before it got its name.
 
-    Waits for a worker that lives. Returns whether a file stands at `path` afterwards.
+    `folder` is that of its `Recording`; workers of earlier versions left it beside `path`. Waits
+    for a worker that lives. Returns whether a file stands at `path` afterwards.
     """
-    for leftover in path.parent.glob(f".{path.name}.*{UNFINISHED_SUFFIX}"):
+    leftovers = [*_leftovers(path, folder), *_leftovers(path, path.parent)]
+    for leftover in leftovers:
         with suppress(FileNotFoundError), leftover.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not path.exists() and sha256_of_file(leftover) == digest:
+                _open_to_readers(file, path)
                 with suppress(FileExistsError):
-                    os.link(leftover, path)
+                    _Unfinished(file, leftover, os.path.abspath(leftover)).publish(path)
                 sync(path.parent)
     if path.exists():
-        discard_unfinished(path)
+        _discard(leftovers)
         return True
     return False
 
 
-def discard_unfinished(path: Path) -> None:
+def discard_unfinished(path: Path, recording: Recording | None = None) -> None:
     """Remove what workers that no longer run left unfinished of this file."""
-    _discard(path.parent.glob(f".{path.name}.*{UNFINISHED_SUFFIX}"))
+    folders = [path.parent] if recording is None else [path.parent, recording.folder]
+    _discard(leftover for folder in folders for leftover in _leftovers(path, folder))
 
 
 def discard_all_unfinished(folder: Path) -> None:
     """Remove what workers that no longer run left unfinished anywhere below a folder."""
     _discard(folder.rglob(f".*{UNFINISHED_SUFFIX}"))
+
+
+def _leftovers(path: Path, folder: Path) -> list[Path]:
+    """What lies in a folder under the names that unfinished files of `path` have."""
+    return list(folder.glob(f".{glob.escape(path.name)}.*{UNFINISHED_SUFFIX}"))
+
+
+def _unfinished_name(path: Path, folder: Path) -> Path:
+    return folder / f".{path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
 
 
 def _discard(leftovers: Iterable[Path]) -> None:
@@ -98,28 +132,114 @@ def _discard(leftovers: Iterable[Path]) -> None:
             continue
 
 
+def _open_to_readers(file: BinaryIO, path: Path) -> None:
+    """Let those read a file who can read the folder that it is to be named in."""
+    os.fchmod(file.fileno(), path.parent.stat().st_mode & 0o666)
+
+
 @dataclass
 class _Unfinished:
-    """A file without its name; `is_kept` leaves it where it is for the next worker."""
+    """A locked file that is written; `hidden` is the name that it has until it is published.
 
-    path: Path
+    `is_kept` leaves it under that name for the next worker.
+    """
+
+    file: BinaryIO
+    hidden: Path | None
+    source: str
     is_kept: bool = False
+
+    @classmethod
+    def unnamed(cls, descriptor: int) -> _Unfinished:
+        """A file without a name, which has one among the open files of this process."""
+        return cls(os.fdopen(descriptor, "w+b"), None, f"{_OPEN_FILES}/{descriptor}")
+
+    @classmethod
+    def named(cls, descriptor: int, hidden: Path) -> _Unfinished:
+        """A file under a name that no reader looks for."""
+        return cls(os.fdopen(descriptor, "w+b"), hidden, os.path.abspath(hidden))
+
+    def keep_in(self, folder: Path, path: Path) -> Path:
+        """Name the file, which may be known from here on, in a folder that is closed to others."""
+        if self.hidden is None:
+            _make_closed(folder)
+            hidden = _unfinished_name(path, folder)
+            try:
+                self._link(hidden)
+            except OSError:
+                # The folder is on another file system, or the system links no open files.
+                with open(os.open(hidden, _NEW, 0o600), "wb") as copy:
+                    self._copy(copy)
+            self.hidden = hidden
+        sync(folder)
+        self.is_kept = True
+        return self.hidden
+
+    def publish(self, path: Path) -> None:
+        """Give the file its final name; raises FileExistsError if that is taken."""
+        try:
+            self._link(path)
+        except FileExistsError:
+            raise
+        except OSError:
+            with _closing(_named(path, path.parent, 0o666)) as copy:
+                self._copy(copy.file)
+                copy._link(path)
+
+    def _link(self, path: Path) -> None:
+        # With a folder, which an absolute source has no use for, Python calls what follows links.
+        os.link(self.source, path, src_dir_fd=self.file.fileno(), follow_symlinks=True)
+
+    def _copy(self, target: BinaryIO) -> None:
+        self.file.seek(0)
+        shutil.copyfileobj(self.file, target, 1 << 24)
+        target.flush()
+        os.fsync(target.fileno())
 
 
 @contextmanager
-def _unfinished_file(path: Path) -> Iterator[tuple[BinaryIO, _Unfinished]]:
-    """A new locked file beside `path`, removed at the end unless it is to be kept."""
+def _closing(unfinished: _Unfinished) -> Iterator[_Unfinished]:
+    """Close a file at the end, and remove it unless it is kept."""
+    with unfinished.file:
+        try:
+            yield unfinished
+        finally:
+            if unfinished.hidden is not None and not unfinished.is_kept:
+                unfinished.hidden.unlink(missing_ok=True)
+
+
+def _begun(path: Path, recording: Recording | None) -> _Unfinished:
+    """A new locked file, without a name if possible, and with the group of its final folder."""
+    mode = 0o666 if recording is None else 0o600
+    if os.path.isdir(_OPEN_FILES):
+        try:
+            descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR, mode)
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED_FILES:
+                raise
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            return _Unfinished.unnamed(descriptor)
+    if recording is None:
+        return _named(path, path.parent, mode)
+    _make_closed(recording.folder)
+    return _named(path, recording.folder, mode)
+
+
+def _named(path: Path, folder: Path, mode: int) -> _Unfinished:
+    """A new locked file under a name that no reader looks for."""
     while True:
-        unfinished = _Unfinished(
-            path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}")
-        )
-        with unfinished.path.open("xb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if os.fstat(file.fileno()).st_nlink == 0:
-                continue
-            try:
-                yield file, unfinished
-            finally:
-                if not unfinished.is_kept:
-                    unfinished.path.unlink(missing_ok=True)
-            return
+        hidden = _unfinished_name(path, folder)
+        descriptor = os.open(hidden, _NEW, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return _Unfinished.named(descriptor, hidden)
+        os.close(descriptor)
+
+
+def _make_closed(folder: Path) -> None:
+    """Make a folder, and those above it that are wanting, for this user alone."""
+    missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
+    for one in reversed(missing):
+        with suppress(FileExistsError):
+            one.mkdir(mode=0o700)

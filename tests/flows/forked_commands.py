@@ -39,7 +39,8 @@ class Deadly:
         self.seen = {"any": 0, "critical": 0}
 
     def __call__(self, event: str, arguments: tuple) -> None:
-        if event not in CHANGES or self.folder not in (where := str(arguments[0])):
+        where = str(arguments[1 if event == "os.link" else 0])
+        if event not in CHANGES or self.folder not in where:
             return
         if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
             return

@@ -41,8 +41,8 @@ def measurement_names(root: Path) -> dict[str, Path]:
 
 
 def unfinished_digests(root: Path) -> set[str]:
-    """Digests of what lies in a run without its name."""
-    return {digest_of(path) for path in (root / "measurements").rglob(f".*{UNFINISHED}")}
+    """Digests of what lies in a run without its name: in confidence, or open to readers."""
+    return {digest_of(path) for path in root.rglob(f".*{UNFINISHED}")}
 
 
 @dataclass(frozen=True)

@@ -266,10 +266,10 @@ MOMENTS = [
     ("after", "os:replace", "detailed_groups/persons.parquet"),
     ("before", "os:replace", "detailed_groups_shards.json"),
     ("after", "spineflow.tasks.ledger.charging:charge", "detailed-groups"),
-    ("before", "os:link", "detailed_groups_stage_1/us/TRACT/2"),
-    ("after", "os:link", "detailed_groups_stage_1/us/COUNTY/2"),
+    ("before", "os:link", "run/measurements/detailed_groups_stage_1/us/TRACT/2"),
+    ("after", "os:link", "run/measurements/detailed_groups_stage_1/us/COUNTY/2"),
     ("before", "spineflow.tasks.ledger.charging:record_publication", "detailed_groups/us/STATE/2"),
-    ("after", "os:link", "detailed_groups/pr/PR-TRACT/2"),
+    ("after", "os:link", "run/measurements/detailed_groups/pr/PR-TRACT/2"),
     ("after", "os:replace", "suppressed/TRACT"),
     ("before", "os:rename", "release-unchecked"),
 ]

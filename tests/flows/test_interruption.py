@@ -42,15 +42,15 @@ UNTIL_MEASURED = [
     ("after", "os:replace", "spine/units/geounits.parquet"),
     ("before", "spineflow.tasks.ledger.charging:charge", "topdown"),
     ("after", "spineflow.tasks.ledger.charging:charge", "topdown"),
-    ("before", "os:link", "persons/US/constraints"),
+    ("before", "os:link", "run/measurements/persons/US/constraints"),
     ("before", "spineflow.tasks.ledger.charging:claim", "persons/State/dpqueries"),
     ("after", "spineflow.tasks.ledger.charging:claim", "persons/US/dpqueries"),
     ("before", "spineflow.tasks.ledger.store:write_mark", "ledger.db.key"),
     ("after", "spineflow.tasks.ledger.store:write_mark", "ledger.db.key"),
     ("before", "spineflow.tasks.ledger.charging:record_publication", "persons/Block/dpqueries"),
     ("after", "spineflow.tasks.ledger.charging:record_publication", "units/Block/dpqueries"),
-    ("before", "os:link", "persons/US/dpqueries"),
-    ("after", "os:link", "persons/Tract/dpqueries"),
+    ("before", "os:link", "run/measurements/persons/US/dpqueries"),
+    ("after", "os:link", "run/measurements/persons/Tract/dpqueries"),
 ]
 """Moments up to the last measurement: the continued run draws what was not published."""
 

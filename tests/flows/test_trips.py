@@ -22,10 +22,10 @@ SMALL = CountrySize(regions=3, provinces=6, municipalities=30, pairs=300, commut
 MOMENTS = [
     ("before", "os:replace", "trips/tree.json"),
     ("after", "spineflow.tasks.ledger.charging:charge", "trips"),
-    ("after", "os:link", "level_02/cuts.json"),
-    ("before", "os:link", "level_03/dpqueries"),
+    ("after", "os:link", "run/measurements/trips/level_02/cuts.json"),
+    ("before", "os:link", "run/measurements/trips/level_03/dpqueries"),
     ("before", "spineflow.tasks.ledger.charging:record_publication", "level_04/dpqueries"),
-    ("after", "os:link", "level_06/dpqueries"),
+    ("after", "os:link", "run/measurements/trips/level_06/dpqueries"),
     ("before", "os:replace", "estimates/trips/level_05"),
     ("after", "os:replace", "release-unchecked/trips.parquet"),
     ("before", "os:rename", "release-unchecked"),

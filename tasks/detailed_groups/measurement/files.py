@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.files import NOT_PRIVATE, STAMP_KEY
-from ...runs.writing import write_once
+from ...runs.writing import Recording, write_once
 from .stages import (
     LevelNoise,
     MeasuredCounts,
@@ -88,11 +88,11 @@ def write_noisy_totals(
     draw: Callable[[], np.ndarray],
     *,
     is_private: bool = True,
-    record: Callable[[Path], None] | None = None,
+    recording: Recording | None = None,
 ) -> Path:
     """Write the noisy totals that `draw` gives; if the file stands, it is kept, nothing drawn.
 
-    `record` is told of the whole file before it gets its name.
+    `recording` sees to it that the file is recorded before others can read it.
     """
 
     def table() -> pa.Table:
@@ -106,7 +106,7 @@ def write_noisy_totals(
         ]
         return pa.table(columns, schema=_STAGE_1_SCHEMA)
 
-    return _publish(path, table, is_private, record)
+    return _publish(path, table, is_private, recording)
 
 
 def write_noisy_tables(
@@ -116,11 +116,11 @@ def write_noisy_tables(
     draw: Callable[[], MeasuredCounts],
     *,
     is_private: bool = True,
-    record: Callable[[Path], None] | None = None,
+    recording: Recording | None = None,
 ) -> Path:
     """Write the counts that `draw` gives; if the file stands, it is kept, nothing drawn.
 
-    `record` is told of the whole file before it gets its name.
+    `recording` sees to it that the file is recorded before others can read it.
     """
 
     def table() -> pa.Table:
@@ -143,7 +143,7 @@ def write_noisy_tables(
         ]
         return pa.table(columns, schema=_MEASURED_SCHEMA)
 
-    return _publish(path, table, is_private, record)
+    return _publish(path, table, is_private, recording)
 
 
 def read_totals(path: Path) -> np.ndarray:
@@ -155,7 +155,7 @@ def _publish(
     path: Path,
     table: Callable[[], pa.Table],
     is_private: bool,
-    record: Callable[[Path], None] | None,
+    recording: Recording | None,
 ) -> Path:
     def write(file: BinaryIO) -> None:
         rows = table()
@@ -164,7 +164,7 @@ def _publish(
             if not is_private:
                 writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
-    return write_once(path, write, record)
+    return write_once(path, write, recording)
 
 
 def _texts(codes: np.ndarray, names: Sequence[str] | np.ndarray) -> pa.Array:

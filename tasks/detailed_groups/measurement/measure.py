@@ -58,7 +58,7 @@ def measure_totals_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
             noise,
             lambda: measure_totals(groups, noise, drawing.noise),
             is_private=settings.is_private,
-            record=drawing.record,
+            recording=drawing.recording,
         )
 
 
@@ -86,7 +86,7 @@ def measure_tables_once(run: RunDirectory, settings: DetailedGroupsSettings, sha
             noise,
             lambda: measure_tables(groups, totals, thresholds, noise, drawing.noise),
             is_private=settings.is_private,
-            record=drawing.record,
+            recording=drawing.recording,
         )
 
 

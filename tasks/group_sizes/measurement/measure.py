@@ -46,4 +46,6 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
                 )
             ]
 
-        write_measurements(path, draw(), is_private=settings.is_private, record=drawing.record)
+        write_measurements(
+            path, draw(), is_private=settings.is_private, recording=drawing.recording
+        )

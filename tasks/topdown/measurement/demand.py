@@ -62,7 +62,7 @@ def measure_on_demand_once(
         confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
         budget = settings.budget_of(universe)
         answers = demanded_answers(confidential, families, budget, schema, drawing.noise)
-        write_demanded(path, answers, is_private=settings.is_private, record=drawing.record)
+        write_demanded(path, answers, is_private=settings.is_private, recording=drawing.recording)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ discrete Gaussian with sigma^2 = 1 / (rho share(g) share(q, l)) or the discrete 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -25,6 +25,7 @@ from ...census.schema import Schema
 from ...ledger.charging import FileDraw, single_draw
 from ...noise.draws import Noise, NoiseDraws
 from ...runs.directory import RunDirectory
+from ...runs.writing import Recording
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -94,15 +95,15 @@ def measure_shard(
     draws: NoiseDraws,
     *,
     is_private: bool = True,
-    record: Callable[[Path], None] | None = None,
+    recording: Recording | None = None,
 ) -> Path:
     """Measure a shard and publish `path`; if the file stands, it is kept and nothing is drawn.
 
-    `record` is told of the whole file before it gets its name. Memory is bounded by
+    `recording` sees to it that the file is recorded before others can read it. Memory is bounded by
     `ANSWERS_PER_ROW_GROUP` beside the histograms.
     """
     answers = noisy_answers(shard, budget, schema, draws)
-    return write_measurements(path, answers, is_private=is_private, record=record)
+    return write_measurements(path, answers, is_private=is_private, recording=recording)
 
 
 def part_of(geolevel: str, query: str) -> str:
@@ -198,7 +199,7 @@ def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, sh
             schema,
             drawing.noise,
             is_private=settings.is_private,
-            record=drawing.record,
+            recording=drawing.recording,
         )
 
 

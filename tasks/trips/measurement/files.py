@@ -12,7 +12,7 @@ their parents, and children of one parent in the order of their areas.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY
-from ...runs.writing import write_once
+from ...runs.writing import Recording, write_once
 from ..paths import (
     cuts_file,
     level_folder,
@@ -63,11 +63,11 @@ class NodeValues:
 
 
 def write_cuts(
-    run: RunDirectory, level: int, cuts: Cuts, record: Callable[[Path], None] | None = None
+    run: RunDirectory, level: int, cuts: Cuts, recording: Recording | None = None
 ) -> None:
-    """Write the shards of a level, unless they stand already; `record` as in `write_once`."""
+    """Write the shards of a level, unless they stand already; `recording` as in `write_once`."""
     content = json.dumps(asdict(cuts), indent=1).encode()
-    write_once(cuts_file(run, level), lambda file: file.write(content), record)
+    write_once(cuts_file(run, level), lambda file: file.write(content), recording)
 
 
 def read_cuts(run: RunDirectory, level: int) -> Cuts:
@@ -100,19 +100,19 @@ def write_measured(
     variance: float,
     plb: str,
     is_private: bool,
-    record: Callable[[Path], None] | None = None,
+    recording: Recording | None = None,
 ) -> Path:
     """Write noisy counts, one row group or more for each of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`: an iterator that draws
-    noise draws none. `record` is told of the whole file before it gets its name.
+    noise draws none. `recording` sees to it that the file is recorded before others can read it.
     """
     return write_once(
         path,
         lambda file: _write(
             file, tree, level, groups, "value", is_private, variance=variance, plb=plb
         ),
-        record,
+        recording,
     )
 
 

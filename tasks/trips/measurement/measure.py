@@ -68,7 +68,7 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
         sizes = plan.tree.n_children(level - 1, parents.keys)
         cuts = Cuts(_named(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
     with single_draw(run, settings, path, UNIVERSE) as drawing:
-        write_cuts(run, level, cuts, drawing.record)
+        write_cuts(run, level, cuts, drawing.recording)
 
 
 def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: NodeShard) -> None:
@@ -105,7 +105,7 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
             variance=variance,
             plb=plb,
             is_private=settings.is_private,
-            record=drawing.record,
+            recording=drawing.recording,
         )
 
 

@@ -104,7 +104,7 @@ def measured(run: RunDirectory, settings: ProductSettings, path: Path, noise: No
             drawn.append(drawing.noise.draw(PART, noise, 40))
             file.write(drawn[-1].tobytes())
 
-        write_once(path, write, drawing.record)
+        write_once(path, write, drawing.recording)
     return len(drawn)
 
 
@@ -131,10 +131,22 @@ def killed(*_) -> None:
 
 def kill_after_record(run, settings, path: Path, monkeypatch) -> None:
     """Draw a file; its worker dies when it is recorded, and before it has its name."""
+    link = os.link
+
+    def link_or_die(source, target, **options) -> None:
+        if target == path:
+            raise Killed
+        link(source, target, **options)
+
     with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(os, "link", killed)
+        patched.setattr(os, "link", link_or_die)
         measured(run, settings, path)
     assert not path.exists()
+
+
+def left_of(run: RunDirectory, path: Path) -> list[Path]:
+    """What lies in confidence, without its name, of a file."""
+    return list(run.unrecorded(path).glob(f".{path.name}.*.unpublished"))
 
 
 def test_a_run_is_settled_once_all_it_published_was_seen(run: RunDirectory, settings) -> None:
@@ -152,7 +164,7 @@ def test_what_was_recorded_at_a_kill_gets_its_name(run, settings, monkeypatch) -
     charged(run, settings)
     first, last = files_of(run)
     kill_after_record(run, settings, first, monkeypatch)
-    (left,) = first.parent.glob(".*.unpublished")
+    (left,) = left_of(run, first)
     drawn = left.read_bytes()
     start_run(run, product="topdown", settings_text=run.settings.read_text())
     assert measured(run, settings, first) == 0
@@ -168,7 +180,7 @@ def test_recorded_noise_that_is_gone_is_never_drawn_again(run, settings, monkeyp
     charged(run, settings)
     path, _ = files_of(run)
     kill_after_record(run, settings, path, monkeypatch)
-    for left in path.parent.glob(".*.unpublished"):
+    for left in left_of(run, path):
         left.unlink()
     for again in (lambda: measured(run, settings, path), lambda: charged(run, settings)):
         with pytest.raises(BudgetRefused, match="never drawn again"):

@@ -117,7 +117,13 @@ def test_a_folder_with_files_of_others_is_refused_and_left_alone(run: RunDirecto
 def test_what_killed_writers_left_is_removed(run: RunDirectory) -> None:
     measured = run.dpqueries("persons", "US", "00000")
     measured.parent.mkdir(parents=True)
-    left = [run.root / "manifest.json.0a.part", measured.with_name(".00000.parquet.0a.unpublished")]
+    unpublished = ".00000.parquet.0a.unpublished"
+    left = [
+        run.root / "manifest.json.0a.part",
+        measured.with_name(unpublished),
+        run.unrecorded(measured) / unpublished,
+    ]
+    left[-1].parent.mkdir(parents=True)
     for path in (measured, *left):
         path.touch()
     remove_unfinished(run)
