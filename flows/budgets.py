@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.reports import write_page
+from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.design.forecast import forecast_document, forecasts, simulated
 from ..tasks.topdown.ingest.ingest import addresses_of

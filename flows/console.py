@@ -24,8 +24,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ..tasks.certificates.statement import Statement, in_words
 from ..tasks.pages.numbers import shown_delta, shown_epsilon
+from ..tasks.products.statement import Statement, in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings

@@ -20,7 +20,6 @@ from prefect import flow
 from pyarrow import parquet
 from rich.table import Table
 
-from ..tasks.certificates.certificate import Facts
 from ..tasks.detailed_groups.checks.accuracy import read_accuracy
 from ..tasks.detailed_groups.checks.comparison import FIGURES, KEYS, compared
 from ..tasks.detailed_groups.checks.steps import check_release, release_run, report_run
@@ -65,7 +64,8 @@ from ..tasks.detailed_groups.workload.wanted_margins import (
 )
 from ..tasks.pages.document import Table as ReportTable
 from ..tasks.pages.numbers import shown_epsilon
-from ..tasks.runs.comparison import write_comparison
+from ..tasks.products.certificate import Facts
+from ..tasks.products.comparison import write_comparison
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
 from ..tasks.tables.findings import UnreadableInput

@@ -34,7 +34,7 @@ from ..tasks.group_sizes.release.report import (
 from ..tasks.group_sizes.release.steps import tabulate
 from ..tasks.group_sizes.settings import GroupSizesSettings
 from ..tasks.group_sizes.workload.costs import budget_report, needed_budget, needed_split
-from ..tasks.runs.comparison import write_comparison
+from ..tasks.products.comparison import write_comparison
 from ..tasks.runs.directory import RunDirectory
 from .console import page, print_finished, print_rules
 from .entry import settings_flow

@@ -14,9 +14,9 @@ from typing import Any
 
 from prefect import flow
 
-from ..tasks.certificates.products import write_products_certificate
-from ..tasks.ledger.products_report import write_index, write_products_report
-from ..tasks.runs.comparison import write_links
+from ..tasks.products.comparison import write_links
+from ..tasks.products.several import write_index, write_products_report
+from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.handles import Artifact

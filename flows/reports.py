@@ -11,11 +11,11 @@ from typing import Any
 
 from ..tasks.ledger.charging import refuse_unlike_ledger
 from ..tasks.pages.document import Document, Section, Table
+from ..tasks.products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
+from ..tasks.products.gate import stamp_files
 from ..tasks.runs.directory import RunDirectory, secure_confidential
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
-from ..tasks.runs.gate import stamp_files
-from ..tasks.runs.reports import write_page
+from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.checks.expected import write_expected
 from ..tasks.topdown.settings import TopdownSettings

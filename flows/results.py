@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from ..tasks.certificates.statement import in_words
 from ..tasks.pages.document import Block, Document, Section, Table, to_markdown
+from ..tasks.products.gate import CERTIFICATE
+from ..tasks.products.reports import checks_table
+from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.runs.gate import CERTIFICATE
 from ..tasks.runs.publication import marker_address
-from ..tasks.runs.reports import checks_table
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.outcomes import RULES_FILE
 from .registry import product

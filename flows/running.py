@@ -17,8 +17,8 @@ from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-from ..tasks.certificates.certificate import Facts
 from ..tasks.pages.document import Table
+from ..tasks.products.certificate import Facts
 from ..tasks.runs.conditions import hash_ahead
 from ..tasks.runs.directory import (
     RunDirectory,

@@ -18,10 +18,10 @@ from prefect import Task, flow
 from pyarrow import parquet
 from rich.table import Table
 
-from ..tasks.certificates.certificate import Facts
 from ..tasks.pages.document import Table as PageTable
 from ..tasks.pages.numbers import shown_delta, shown_epsilon
-from ..tasks.runs.comparison import write_comparison
+from ..tasks.products.certificate import Facts
+from ..tasks.products.comparison import write_comparison
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.trips.checks.accuracy import read_accuracy
 from ..tasks.trips.checks.comparison import FIGURES, KEYS, compared

@@ -107,7 +107,7 @@ def test_settings_that_do_not_fit_are_refused(page, privacy, message) -> None:
         ("single_draw", "tasks/ledger/charging.py"),
         ("is_settled", "tasks/ledger/charging.py"),
         ("step", "tasks/runs/steps.py"),
-        ("accept", "tasks/runs/gate.py"),
+        ("accept", "tasks/products/gate.py"),
         ("Outcome", "validation/outcome.py"),
         ("Product", "flows/running.py"),
         ("MODULES", "flows/registry.py"),

@@ -27,10 +27,10 @@ ROOMS = (
     "runs",
     "tables",
     "ledger",
-    "certificates",
     "answers",
     "solvers",
     "census",
+    "products",
 )
 """The rooms of `tasks` that products share; each imports only from those before it."""
 

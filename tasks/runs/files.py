@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..pages.document import Document, to_html
+
 NOT_PRIVATE = "NOT PRIVATE"
 """Stamp on the files of a run whose noise protects nobody."""
 
@@ -76,3 +78,10 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_page(path: Path, document: Document) -> Path:
+    """Write a document as HTML, whole or not at all; returns the path."""
+    with replacing(path) as part:
+        part.write_text(to_html(document), encoding="utf-8")
+    return path

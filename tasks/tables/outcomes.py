@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from ...validation.outcome import Outcome
 from ..pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing
-from ..runs.reports import write_page
+from ..runs.files import replacing, write_page
 from .findings import Finding, write_findings
 
 RULES_FILE = "rules.json"

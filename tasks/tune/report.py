@@ -11,16 +11,15 @@ import pandas as pd
 
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
-from ..runs.directory import RunDirectory
-from ..runs.files import NOT_PRIVATE, replacing
-from ..runs.reports import (
+from ..products.reports import (
     bars_panel,
     provenance,
     stage_seconds,
     stages_section,
     time_panel,
-    write_page,
 )
+from ..runs.directory import RunDirectory
+from ..runs.files import NOT_PRIVATE, replacing, write_page
 from ..runs.settings_files import dump_settings
 from .criterion import described
 from .grid import EXACT

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.certificates.spent import composed_sentence
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file
 

@@ -20,8 +20,8 @@ from ....validation.detailed_groups.universe import (
 from ....validation.outcome import Outcome
 from ...census.invariants import read_geography, read_invariants
 from ...ledger.charging import refuse_unlike_ledger
+from ...products.gate import accept
 from ...runs.directory import RunDirectory
-from ...runs.gate import accept
 from ..ingest.ingest import run_parameters, run_specification
 from ..paths import geography_file, invariants_file
 from ..postprocess.run import is_inhabitable

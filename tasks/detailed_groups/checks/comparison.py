@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ...runs.comparison import Compared, errors_or_refused
+from ...products.comparison import Compared, errors_or_refused
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters
 from ..postprocess.run import stages_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...certificates.certificate import BLURRED, Exact, Facts
-from ...certificates.certificate import write_certificate as write
-from ...certificates.statement import Loss, Statement
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...pages.document import Section
+from ...products.certificate import BLURRED, Exact, Facts
+from ...products.certificate import write_certificate as write
+from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedGroupsSettings

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ...certificates.statement import in_one_sentence
 from ...pages.document import Section
-from ...runs.reports import Overview, bars_panel
+from ...products.reports import Overview, bars_panel
+from ...products.statement import in_one_sentence
 from ..settings import DetailedGroupsSettings
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import shown_percent

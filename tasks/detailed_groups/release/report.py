@@ -17,8 +17,9 @@ import pandas as pd
 from ...noise.distributions import IntegerDistribution
 from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
+from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.reports import report_document, write_page
+from ...runs.files import write_page
 from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release

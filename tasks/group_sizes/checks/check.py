@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....validation.group_sizes.run_checks import run_checks
 from ....validation.outcome import Outcome
 from ...ledger.charging import refuse_unlike_ledger
+from ...products.gate import accept
 from ...runs.directory import RunDirectory
-from ...runs.gate import accept
 from ..settings import GroupSizesSettings
 from ..workload.promise import promise_of
 

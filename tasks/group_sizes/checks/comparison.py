@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...runs.comparison import Compared, errors_or_refused
+from ...products.comparison import Compared, errors_or_refused
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..release.report import loss_text

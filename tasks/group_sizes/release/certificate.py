@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...certificates.certificate import BLURRED, Exact, Facts
-from ...certificates.certificate import write_certificate as write
-from ...certificates.statement import Loss, Statement
+from ...products.certificate import BLURRED, Exact, Facts
+from ...products.certificate import write_certificate as write
+from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings

@@ -6,10 +6,10 @@ import math
 
 import pandas as pd
 
-from ...certificates.statement import in_one_sentence
 from ...noise.sampler import noise_variance
 from ...pages.document import Section
-from ...runs.reports import Overview, bars_panel
+from ...products.reports import Overview, bars_panel
+from ...products.statement import in_one_sentence
 from ..settings import GroupSizesSettings
 from ..workload.plan import Plan
 from .certificate import statement_of

@@ -14,8 +14,9 @@ import pandas as pd
 from ....validation.group_sizes.run_checks import count_violations, released_counts
 from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
+from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.reports import report_document, write_page
+from ...runs.files import write_page
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import epsilons, guarantee_of, guarantees

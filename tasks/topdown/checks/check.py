@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....validation.outcome import Outcome
 from ....validation.topdown.margins import check_margins
 from ...ledger.charging import refuse_unlike_ledger
+from ...products.gate import accept
 from ...runs.directory import RunDirectory
-from ...runs.gate import accept
 from ..release.margins import written_margins
 from ..settings import TopdownSettings
 from .declared import check_declared_run

@@ -18,10 +18,10 @@ from scipy import sparse
 
 from ...census.histograms import write_histogram
 from ...pages.document import NONE, Details, Document, Section, Table
+from ...products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
-from ...runs.reports import write_page
+from ...runs.files import write_page
 from ..paths import spine_folder
 from ..release.microdata import read_block_estimates
 from ..settings import TopdownSettings

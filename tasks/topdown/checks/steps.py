@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....validation.outcome import CHECKS_FILE
+from ...products.gate import checked, released, reported
 from ...runs.directory import RunDirectory
-from ...runs.gate import checked, released, reported
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..release.certificate import write_certificate

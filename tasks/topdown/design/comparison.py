@@ -25,16 +25,15 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
-from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, replacing
-from ...runs.reports import (
+from ...products.reports import (
     bars_panel,
     provenance,
     stage_seconds,
     stages_section,
     time_panel,
-    write_page,
 )
+from ...runs.directory import RunDirectory
+from ...runs.files import NOT_PRIVATE, replacing, write_page
 from ...runs.settings_files import dump_settings, frozen_settings
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from ..checks.accuracy.figures import compute_figures

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ...census.declarations import SentenceDeclaration
-from ...certificates.certificate import BLURRED, Exact, Facts
-from ...certificates.certificate import write_certificate as write
-from ...certificates.statement import Loss, Statement
 from ...ledger.accounting import compose
 from ...ledger.summary import REPORT_DELTA
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import Block, Section, Table
 from ...pages.numbers import shown_epsilon
+from ...products.certificate import BLURRED, Exact, Facts
+from ...products.certificate import write_certificate as write
+from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report, guarantee_of

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from ...certificates.statement import in_one_sentence
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import Block, Figure, Link, Section
 from ...pages.figures import bar_chart
+from ...products.reports import Overview
+from ...products.statement import in_one_sentence
 from ...runs.directory import RunDirectory
-from ...runs.reports import Overview
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report
 from .certificate import facts_of

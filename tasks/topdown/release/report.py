@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Document, Section, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.reports import report_document, write_page
+from ...runs.files import write_page
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report
 from .declared_statements import declared_statements

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....validation.outcome import Outcome
 from ....validation.trips.run_checks import run_checks
 from ...ledger.charging import refuse_unlike_ledger
+from ...products.gate import accept
 from ...runs.directory import RunDirectory
-from ...runs.gate import accept
 from ..ingest.files import plan_of
 from ..settings import TripsSettings
 from ..workload.promise import expected_of

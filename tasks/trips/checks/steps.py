@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...products.gate import checked, released, reported
 from ...runs.directory import RunDirectory
-from ...runs.gate import checked, released, reported
 from ...runs.handles import Made
 from ...runs.steps import step
 from ..release.certificate import write_certificate

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...certificates.certificate import BLURRED, Exact, Facts
-from ...certificates.certificate import write_certificate as write
-from ...certificates.statement import Loss, Statement
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...pages.document import Section, Table
+from ...products.certificate import BLURRED, Exact, Facts
+from ...products.certificate import write_certificate as write
+from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..settings import TripsSettings

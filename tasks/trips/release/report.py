@@ -13,8 +13,9 @@ import pandas as pd
 from ...ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
 from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import line_chart
+from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.reports import report_document, write_page
+from ...runs.files import write_page
 from ..ingest.files import plan_of
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION

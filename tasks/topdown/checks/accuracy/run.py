@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ....census.census import Census
 from ....pages.document import to_html
-from ....runs.comparison import COMPARISON, labels_of
+from ....products.comparison import COMPARISON, labels_of
 from ....runs.directory import RunDirectory
 from ....runs.errors import InputRefused
 from ....runs.files import replacing

@@ -16,8 +16,8 @@ from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown
+from spineflow.tasks.products.gate import release_checked
 from spineflow.tasks.runs.errors import CheckFailed
-from spineflow.tasks.runs.gate import release_checked
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ from typing import TypeVar
 import pyarrow.parquet as pq
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
-from .directory import RunDirectory
-from .errors import CheckFailed
-from .files import NOT_PRIVATE, STAMP_KEY, replacing
-from .handles import Made, found, made
-from .settings import ProductSettings
+from ..runs.directory import RunDirectory
+from ..runs.errors import CheckFailed
+from ..runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..runs.handles import Made, found, made
+from ..runs.settings import ProductSettings
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.running import PRESETS
-from spineflow.tasks.certificates.certificate import Facts
-from spineflow.tasks.certificates.statement import guarantee_section
 from spineflow.tasks.pages.document import Document, to_markdown
+from spineflow.tasks.products.certificate import Facts
+from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.release.certificate import facts_of

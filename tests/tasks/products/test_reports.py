@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.pages.document import Document, Section, to_markdown
+from spineflow.tasks.products.reports import Overview, report_document, time_panel
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.reports import Overview, report_document, time_panel
 from spineflow.tasks.runs.settings import ProductSettings
 
 

@@ -1,11 +1,10 @@
-"""Reports of runs: the front page of every product's, how it ends, and how it is written."""
+"""Reports of runs: the front page of every product's, and how it ends."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..pages.document import (
     Block,
@@ -16,13 +15,11 @@ from ..pages.document import (
     Link,
     Section,
     Table,
-    to_html,
 )
 from ..pages.figures import bar_chart, strip_chart
-from .directory import RunDirectory
-from .files import replacing
+from ..runs.directory import RunDirectory
+from ..runs.settings import ProductSettings
 from .gate import CERTIFICATE
-from .settings import ProductSettings
 
 MOST_PARTS = 9
 """Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
@@ -96,13 +93,6 @@ def provenance(run: RunDirectory) -> tuple[str]:
         f"Run {manifest['run_id']}, begun {manifest['created']}. Settings "
         f"{manifest['settings_digest'][:12]}, code {manifest['code_version']}.",
     )
-
-
-def write_page(path: Path, document: Document) -> Path:
-    """Write a document as HTML, whole or not at all; returns the path."""
-    with replacing(path) as part:
-        part.write_text(to_html(document), encoding="utf-8")
-    return path
 
 
 def bars_panel(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 from ..pages.document import Document, Link, Section, Table, to_html
-from .directory import RunDirectory
-from .errors import InputRefused
-from .files import replacing
-from .settings import ProductSettings
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from ..runs.files import replacing
+from ..runs.settings import ProductSettings
 
 COMPARISON = "comparison.html"
 

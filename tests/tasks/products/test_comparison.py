@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from spineflow.tasks.pages.document import Table
-from spineflow.tasks.runs.comparison import (
+from spineflow.tasks.products.comparison import (
     Compared,
     comparison_document,
     errors_or_refused,

@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+from ..ledger.store import open_ledger
+from ..ledger.summary import summary
 from ..pages.document import Document, FrontPage, Link, Section, Table
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing
-from ..runs.reports import (
+from ..runs.files import replacing, write_page
+from ..runs.settings import ProductSettings
+from .reports import (
     bars_panel,
     certificate_links,
     passed_and_all,
@@ -20,11 +23,7 @@ from ..runs.reports import (
     stage_seconds,
     stages_section,
     time_panel,
-    write_page,
 )
-from ..runs.settings import ProductSettings
-from .store import open_ledger
-from .summary import summary
 
 INDEX = "products.json"
 

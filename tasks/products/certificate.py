@@ -13,9 +13,9 @@ from pathlib import Path
 from ..pages.document import Document, Section, Table, to_html, to_markdown
 from ..runs.directory import RunDirectory
 from ..runs.files import replacing, sha256_of_files
-from ..runs.gate import CERTIFICATE
-from ..runs.reports import checks_table
 from ..runs.settings import ProductSettings
+from .gate import CERTIFICATE
+from .reports import checks_table
 from .spent import spent_section
 from .statement import Statement, guarantee_section
 

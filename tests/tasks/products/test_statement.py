@@ -7,13 +7,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.certificates.statement import (
-    Loss,
-    Statement,
-    combined,
-    guarantee_section,
-    in_one_sentence,
-)
 from spineflow.tasks.ledger.accounting import (
     BOUNDED,
     PURE_DP,
@@ -25,6 +18,13 @@ from spineflow.tasks.ledger.accounting import (
 from spineflow.tasks.ledger.summary import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
 from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
+from spineflow.tasks.products.statement import (
+    Loss,
+    Statement,
+    combined,
+    guarantee_section,
+    in_one_sentence,
+)
 
 
 def text_of(*losses: Loss, **further) -> str:

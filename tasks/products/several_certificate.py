@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ..pages.document import Document, Link, Section, Table
 from ..runs.directory import RunDirectory
-from ..runs.gate import CERTIFICATE
 from ..runs.settings import ProductSettings
 from .certificate import (
     BLURRED,
@@ -16,6 +15,7 @@ from .certificate import (
     provenance_section,
     write_pages,
 )
+from .gate import CERTIFICATE
 from .spent import spent_section
 
 

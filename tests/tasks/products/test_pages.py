@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.console import print_ledger
-from spineflow.tasks.certificates.products import write_products_certificate
-from spineflow.tasks.certificates.spent import composed_sentence
 from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.release.certificate import write_certificate
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.numbers import shown_epsilon
+from spineflow.tasks.products.gate import released
+from spineflow.tasks.products.several_certificate import write_products_certificate
+from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.files import sha256_of_file
-from spineflow.tasks.runs.gate import released
 
 PARTS = ("first", "second")
 

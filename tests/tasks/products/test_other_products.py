@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from spineflow.tasks.certificates.certificate import Facts
-from spineflow.tasks.certificates.statement import guarantee_section
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.release import certificate as detailed_groups
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -16,6 +14,8 @@ from spineflow.tasks.group_sizes.release import certificate as group_sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.plan import make_plan
 from spineflow.tasks.pages.document import Document, to_markdown
+from spineflow.tasks.products.certificate import Facts
+from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.ingest import public_shape
 from spineflow.tasks.trips.release import certificate as trips

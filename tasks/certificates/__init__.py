@@ -1,1 +1,0 @@
-"""The certificate of every release: one frame, to which each product gives its facts."""
