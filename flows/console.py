@@ -25,6 +25,7 @@ from rich.progress import (
 from rich.table import Table
 
 from ..tasks.pages.numbers import shown_delta, shown_epsilon
+from ..tasks.products.gate import warnings_of
 from ..tasks.products.statement import Statement, in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
@@ -99,6 +100,8 @@ def print_finished(
         print(f"*** {settings.stamp} ***")
     for line in (*lines, *(() if statement is None else in_words(statement))):
         print(line)
+    for warning in warnings_of(run):
+        print(f"warning: {warning}")
     seconds = sum(stage["seconds"] or 0 for stage in run.read_manifest()["stages"].values())
     print(f"{len(checks)} checks passed; {seconds:.0f} s of work. Look at the report first:")
     print(f"report: {run.report}")

@@ -12,7 +12,7 @@ from typing import Any
 from ..tasks.ledger.charging import refuse_unlike_ledger
 from ..tasks.pages.document import Document, Section, Table
 from ..tasks.products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
-from ..tasks.products.gate import stamp_files
+from ..tasks.products.gate import stamp_files, warnings_of
 from ..tasks.runs.directory import RunDirectory, secure_confidential
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
@@ -33,6 +33,7 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
     with run.locked():
         _refuse_altered(run, settings)
         path = product.report(run, settings)
+        run.update_manifest(warnings=list(warnings_of(run)))
         _stamp(run, settings)
     return path
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from ..tasks.pages.document import Block, Document, Section, Table, to_markdown
-from ..tasks.products.gate import CERTIFICATE
+from ..tasks.products.gate import CERTIFICATE, warnings_of
 from ..tasks.products.reports import checks_table
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
@@ -106,7 +106,8 @@ def _sections(run: RunDirectory, settings: ProductSettings) -> Iterator[Section]
         yield Section("What is guaranteed", in_words(statement))
     if (run.checks / "checks.json").exists():
         n_checks = len(checks_table(run).rows)
-        yield Section("What was checked", (f"All {n_checks} checks of the result passed.",))
+        passed = f"All {n_checks} checks of the result passed."
+        yield Section("What was checked", (passed, *warnings_of(run)))
     if asked.accuracy is not None and not settings.input.confidential:
         shown = asked.accuracy(run, settings)
         if shown is not None:

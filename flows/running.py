@@ -19,6 +19,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 
 from ..tasks.pages.document import Table
 from ..tasks.products.certificate import Facts
+from ..tasks.products.gate import warnings_of
 from ..tasks.runs.conditions import hash_ahead
 from ..tasks.runs.directory import (
     RunDirectory,
@@ -404,7 +405,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             raise
         # Workers may have been lost on the way.
         remove_unfinished(run)
-        run.update_manifest(status="complete", reason="")
+        run.update_manifest(status="complete", reason="", warnings=list(warnings_of(run)))
 
 
 def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:

@@ -28,6 +28,7 @@ from ..tasks.census.declared_input import DeclaredInput
 from ..tasks.census.queries import normalize_query_name
 from ..tasks.noise.mechanisms import noise_deviation
 from ..tasks.pages.numbers import shown_delta, shown_epsilon
+from ..tasks.products.gate import compared
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
 from ..tasks.tables.geometry import refuse_unfit_geometry
@@ -372,7 +373,7 @@ def report(run: RunDirectory, settings: TopdownSettings) -> Path:
     for universe in settings.run.universes:
         if not has_summary(run, universe):
             write_summary(run, settings, universe)
-    write_run_accuracy(run, settings)
+    compared(run, settings, lambda: write_run_accuracy(run, settings))
     is_public = not settings.input.confidential
     accuracy = read_accuracy(run) if is_public else None
     truth = records_by_block(run, settings) if is_public else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import TypeVar
 import pyarrow.parquet as pq
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
+from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
-from ..runs.errors import CheckFailed
+from ..runs.errors import CheckFailed, SpineflowError
 from ..runs.files import NOT_PRIVATE, STAMP_KEY, replacing
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
@@ -48,6 +50,44 @@ def checked(
     if run.release.exists():
         return found(path)
     return made(path, {"checks passed": len(check_run(run, settings))})
+
+
+WARNINGS_FILE = "warnings.json"
+"""Public sentences on what failed without holding a release back, beside the checks' outcomes."""
+
+
+def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
+    """Compare a release with the truth, in confidence; returns whether that went well.
+
+    A release whose checks pass does not wait for a comparison that fails: the traceback goes to
+    the confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds.
+    Errors of our own, which say what to do, and those of the storage, which may pass, are raised.
+    """
+    path = run.checks / WARNINGS_FILE
+    try:
+        compare()
+    except SpineflowError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        sentence = lost(error, "The comparison with the truth", str(run.root))
+        content: dict[str, object] = {} if settings.is_private else {"stamp": NOT_PRIVATE}
+        content |= {"warnings": [f"{sentence} The release does not depend on it."]}
+        run.checks.mkdir(exist_ok=True)
+        with replacing(path) as part:
+            part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        return False
+    path.unlink(missing_ok=True)
+    return True
+
+
+def warnings_of(run: RunDirectory) -> tuple[str, ...]:
+    """Public sentences on what failed in a run without holding its release back."""
+    path = run.checks / WARNINGS_FILE
+    if not path.exists():
+        return ()
+    return tuple(json.loads(path.read_text(encoding="utf-8"))["warnings"])
 
 
 def release_checked(run: RunDirectory) -> None:

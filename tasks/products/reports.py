@@ -19,7 +19,7 @@ from ..pages.document import (
 from ..pages.figures import bar_chart, strip_chart
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
-from .gate import CERTIFICATE
+from .gate import CERTIFICATE, warnings_of
 
 MOST_PARTS = 9
 """Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
@@ -72,7 +72,7 @@ def report_document(
         verdict = f"Withheld: {n_checks - passed} of {n_checks} independent checks failed."
     return Document(
         f"Report: {settings.PRODUCT} of {settings.privacy.dataset}",
-        (f"{overview.released}.",),
+        (f"{overview.released}.", *warnings_of(run)),
         (*sections, checks_section(run), stages_section(run)),
         settings.stamp,
         FrontPage(

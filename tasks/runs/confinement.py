@@ -43,7 +43,7 @@ def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except OSError as error:
                 public = storage_failed(error, run_root)
             except Exception as error:
-                public = _work_lost(error, function.__name__, run_root)
+                public = WorkLost(lost(error, function.__name__, run_root))
             raise public from None
 
         return wrapper
@@ -62,10 +62,11 @@ def storage_failed(error: OSError, run_root: str) -> StorageFailed:
     )
 
 
-def _work_lost(error: Exception, where: str, run_root: str) -> WorkLost:
+def lost(error: Exception, what: str, run_root: str) -> str:
+    """A public sentence on what failed with an error, whose traceback is kept in confidence."""
     kept = keep_traceback(error, run_root)
     detail = f"; the detail is in {kept}" if kept else ""
-    return WorkLost(f"{where} failed with {type(error).__name__}{detail}.")
+    return f"{what} failed with {type(error).__name__}{detail}."
 
 
 def keep_traceback(error: BaseException, run_root: str) -> str | None:

@@ -78,7 +78,8 @@ def test_recursion_agrees_with_the_dense_matrix(
     if known == "each":
         known_sums = np.arange(len(parent))
     elif known == "in parts":
-        known_sums = rng.permutation(2 * len(parent))[2 * parent + rng.integers(2, size=len(parent))]
+        half = rng.integers(2, size=len(parent))
+        known_sums = rng.permutation(2 * len(parent))[2 * parent + half]
     entity = rng.integers(-1, 3, size=spine.n_blocks)
     weights = rng.integers(-1, 2, size=k).astype(float)
     found = vector_estimate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...products.gate import checked, released, reported
+from ...products.gate import checked, compared, released, reported
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made
 from ...runs.steps import step
@@ -29,6 +29,6 @@ def release_run(run: RunDirectory, settings: GroupSizesSettings) -> Made:
 def report_run(run: RunDirectory, settings: GroupSizesSettings) -> Made:
     """Compare the release with the truth, in confidence, and write the public report."""
     if has_truth(run):
-        write_accuracy(run)
+        compared(run, settings, lambda: write_accuracy(run))
     accuracy = None if settings.input.confidential else read_accuracy(run)
     return reported(run, settings, lambda: write_report(run, settings, accuracy))

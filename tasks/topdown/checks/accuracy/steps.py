@@ -1,7 +1,12 @@
-"""The steps that compare a release with the truth, whole or in pieces."""
+"""The steps that compare a release with the truth, whole or in pieces.
+
+A step that fails holds nothing back: the last one does what the others have not done, and tells
+what fails then.
+"""
 
 from __future__ import annotations
 
+from ....products.gate import compared
 from ....runs.directory import RunDirectory
 from ....runs.handles import Made, found, made
 from ....runs.steps import step
@@ -23,7 +28,8 @@ def predict_errors(run: RunDirectory, settings: TopdownSettings, universe: str) 
     """Work out what the errors that the budget implies for a piece need of the others."""
     if has_totals(run, universe):
         return found(totals_file(run, universe))
-    return made(write_totals(run, settings, universe))
+    compared(run, settings, lambda: write_totals(run, settings, universe))
+    return made(totals_file(run, universe))
 
 
 @step("compare piece", TopdownSettings, run_name="compare {universe} {number}")
@@ -35,11 +41,12 @@ def compare_piece(
         return found(run.confidential)
     if has_piece(run, universe, number, of):
         return found(piece_file(run, universe, number, of))
-    return made(write_piece(run, settings, universe, number, of))
+    compared(run, settings, lambda: write_piece(run, settings, universe, number, of))
+    return made(piece_file(run, universe, number, of))
 
 
 @step("accuracy", TopdownSettings, run_name="accuracy")
 def compare_with_truth(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Compare the release with the truth, in confidence, if the truth is still there."""
-    write_run_accuracy(run, settings)
+    compared(run, settings, lambda: write_run_accuracy(run, settings))
     return made(run.confidential)

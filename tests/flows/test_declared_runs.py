@@ -1,0 +1,117 @@
+"""Declared censuses drawn at random, from the settings to the last page that a user can ask for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+from spineflow.flows.cli import main
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.checks.accuracy import steps
+
+from tests.tasks.topdown.drawn import draw_census
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_process")]
+
+ESTIMATORS = ("topdown", "full_information", "block_by_block")
+
+
+def drawn(folder: Path, seed: int) -> tuple[Path, dict]:
+    """Settings of a random census of two to five geolevels, with random budgets."""
+    tree = draw_census(folder, seed, most_geolevels=5)
+    rng = np.random.default_rng(seed + 1_000_000)
+    estimator = ESTIMATORS[seed % len(ESTIMATORS)]
+    tree["run"] = {"estimator": estimator}
+    tree["release"] = {"margins": bool(rng.random() < 0.5)}
+    geolevels = tree["census"]["geography"]["geolevels"]
+    persons = tree["census"]["universes"]["persons"]
+    if estimator == "block_by_block":
+        last = geolevels[-1]
+        persons["invariants"] = [one for one in persons["invariants"] if one["geolevel"] == last]
+    elif rng.random() < 0.3:
+        tree["budget"]["persons"]["mechanism"] = "discrete_laplace"
+        tree["budget"]["persons"]["epsilon"] = "2"
+        for name in ("rho", "delta"):
+            del tree["budget"]["persons"][name]
+    file = folder / "settings.toml"
+    file.write_text(tomli_w.dumps(tree), encoding="utf-8")
+    return file, tree
+
+
+def run_to_the_end(folder: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    file, tree = drawn(folder, seed)
+    run = RunDirectory(folder / "run")
+    code = main(["run", "topdown", str(file), "--run-dir", str(run.root)])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    manifest = run.read_manifest()
+    assert (manifest["status"], manifest["warnings"]) == ("complete", [])
+    assert not (run.confidential / "errors").exists()
+    for name in ("report.html", "accuracy.html"):
+        assert (run.report.parent / name).stat().st_size > 10_000
+    figures = pd.read_parquet(run.confidential / "accuracy" / "errors.parquet")
+    levels = {*tree["census"]["geography"]["geolevels"], "zone"}
+    assert levels <= {*figures["level"], "all"} | {level.lower() for level in figures["level"]}
+    told = figures["predicted_standard_deviation"].dropna()
+    assert (told >= 0).all() and len(told)
+    table = pd.read_parquet(run.release / "tables" / "T.parquet")
+    people = pd.read_parquet(run.release / "mdf_persons.parquet")
+    assert set(table.groupby("level")["count"].sum()[["all"]]) == {len(people)}
+    assert main(["report", str(run.root)]) == 0
+    for query in ("total", "role"):
+        asked = ["intervals", str(run.root), "--universe", "persons", "--query", query]
+        assert main(asked) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_censuses_run_to_the_end(
+    tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_to_the_end(tmp_path, seed, capsys)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(6, 60))
+def test_more_random_censuses_run_to_the_end(
+    tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_to_the_end(tmp_path, seed, capsys)
+
+
+def test_a_comparison_that_fails_holds_no_release_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The console, the manifest and the report say so; the detail stays in confidence."""
+    file, _ = drawn(tmp_path, 0)
+
+    def fails(*_: object) -> None:
+        raise ValueError("of 17 persons in area x3")
+
+    run = RunDirectory(tmp_path / "run")
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "write_run_accuracy", fails)
+        assert main(["run", "topdown", str(file), "--run-dir", str(run.root)]) == 0
+    sentence = "The comparison with the truth failed with ValueError; the detail is in "
+    shown = capsys.readouterr()
+    assert f"warning: {sentence}confidential/errors/" in shown.out
+    assert "17 persons" not in shown.out + shown.err
+    assert (run.release / "certificate.md").exists()
+    manifest = run.read_manifest()
+    assert manifest["status"] == "complete"
+    (warning,) = manifest["warnings"]
+    assert warning.startswith(sentence) and warning.endswith("The release does not depend on it.")
+    assert sentence in run.report.read_text(encoding="utf-8")
+    public = json.loads((run.checks / "warnings.json").read_text(encoding="utf-8"))
+    assert public["warnings"] == [warning]
+    (kept,) = (run.confidential / "errors").iterdir()
+    assert "17 persons in area x3" in kept.read_text(encoding="utf-8")
+
+    assert main(["report", str(run.root)]) == 0
+    assert run.read_manifest()["warnings"] == []
+    assert not (run.checks / "warnings.json").exists()
+    assert sentence not in run.report.read_text(encoding="utf-8")
+    assert (run.report.parent / "accuracy.html").exists()
