@@ -15,7 +15,7 @@ from ..tasks.topdown.design.forecast import forecast_document, forecasts, simula
 from ..tasks.topdown.ingest.ingest import addresses_of
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.workload.privacy_curve import privacy_curve
-from .running import Product
+from .product import Product
 
 
 def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -> None:

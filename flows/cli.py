@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
 def _resume(options: argparse.Namespace) -> int:
     from ..tasks.runs.settings_files import with_runner_overrides
     from .foreground import existing_run, run_and_report
-    from .running import refuse_missing_runner
+    from .product import refuse_missing_runner
     from .servers import server_for_runs
 
     run, asked, frozen = existing_run(options.run_directory)

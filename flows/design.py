@@ -30,13 +30,9 @@ from .console import page
 from .entry import settings_flow
 from .form import DesignForm
 from .order import Order, call, submitted
+from .product import Product
 from .results import show_result
-from .running import (
-    Product,
-    entered,
-    stages_run_name,
-    tracker_of,
-)
+from .running import entered, stages_run_name, tracker_of
 
 design = settings_flow(
     __name__,

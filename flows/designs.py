@@ -20,7 +20,7 @@ from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.build import check_spine_settings
 from ..tasks.trips.design import design as trips
 from .console import page
-from .running import PRESETS
+from .presets import PRESETS
 
 OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, Any]]]] = {
     "group-sizes": (group_sizes.GroupSizesDesignSettings, group_sizes.designed),

@@ -73,15 +73,10 @@ from .console import page, print_finished, print_notes, print_rules
 from .entry import settings_flow
 from .form import DetailedGroupsForm
 from .order import Call, Order, Wave, announced, call, submitted
+from .product import Errors, Product
 from .public_tables import show_notes
 from .results import show_outcome, show_table
-from .running import (
-    Errors,
-    Product,
-    entered,
-    stages_run_name,
-    tracker_of,
-)
+from .running import entered, stages_run_name, tracker_of
 
 detailed_groups = settings_flow(
     __name__,

@@ -9,8 +9,9 @@ from prefect import Flow
 from prefect.runtime import flow_run
 
 from .form import SettingsForm
+from .product import Product
 from .results import show_result
-from .running import Product, default_run_directory, prepare, run_stages
+from .running import default_run_directory, prepare, run_stages
 
 
 def settings_flow(

@@ -39,18 +39,14 @@ from .console import print_finished
 from .entry import settings_flow
 from .form import EstimateForm
 from .order import Aside, Order, call, submitted
+from .product import Product
 from .public_tables import (
     show_budgets,
     show_geounits,
     show_solves,
 )
 from .results import show_outcome
-from .running import (
-    Product,
-    entered,
-    stages_run_name,
-    tracker_of,
-)
+from .running import entered, stages_run_name, tracker_of
 
 estimate = settings_flow(
     __name__,

@@ -16,8 +16,9 @@ from . import STARTED, running
 from .console import print_closing, shown_progress
 from .endings import explained
 from .kernels import compile_beside
+from .product import Product
 from .registry import MODULES, product
-from .running import Product, is_done, prepare
+from .running import is_done, prepare
 from .servers import Server
 
 

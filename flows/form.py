@@ -8,7 +8,6 @@ run begins. What is left empty is as the settings file, its preset or the defaul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
@@ -20,8 +19,9 @@ from pydantic import (
     model_serializer,
 )
 
-PRESET_FOLDER = Path(__file__).parent / "settings"
-PRESETS = tuple(sorted(file.stem for file in PRESET_FOLDER.glob("*.toml")))
+from .presets import PRESETS
+
+PRESET_NAMES = tuple(sorted(file.stem for file in PRESETS.glob("*.toml")))
 
 FULL_PATH = r"^(/|[a-z][a-z0-9+.-]*://)"
 """A worker has a working directory of its own, so that paths in a form must be full ones."""
@@ -123,7 +123,7 @@ class CensusForm(SettingsForm):
     geography: str | None = path("input.geography", "Geography", "The geography reference file.")
 
 
-Preset = Literal[PRESETS]  # type: ignore[valid-type]
+Preset = Literal[PRESET_NAMES]  # type: ignore[valid-type]
 
 
 class TopdownForm(CensusForm):

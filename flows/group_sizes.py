@@ -40,14 +40,9 @@ from .console import page, print_finished, print_rules
 from .entry import settings_flow
 from .form import GroupSizesForm
 from .order import Order, announced, call, submitted
+from .product import Errors, Product
 from .results import show_outcome, show_table
-from .running import (
-    Errors,
-    Product,
-    entered,
-    stages_run_name,
-    tracker_of,
-)
+from .running import entered, stages_run_name, tracker_of
 
 group_sizes = settings_flow(
     __name__,

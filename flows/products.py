@@ -26,16 +26,11 @@ from ..tasks.runs.timing import stopwatch
 from ..tasks.topdown.settings import TopdownSettings
 from .entry import settings_flow
 from .form import CensusForm
+from .product import Product
 from .products_settings import ProductsSettings
 from .registry import TOGETHER, product
 from .results import show_result
-from .running import (
-    Product,
-    entered,
-    prepare,
-    run_stages,
-    stages_run_name,
-)
+from .running import entered, prepare, run_stages, stages_run_name
 
 products = settings_flow(
     __name__,

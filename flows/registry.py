@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .running import Product
-
-PRESETS = Path(__file__).parent / "settings"
-"""Folder of the presets that settings may name."""
+    from .product import Product
 
 MODULES = {
     "topdown": "spineflow.flows.topdown",

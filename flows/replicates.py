@@ -14,7 +14,7 @@ from ..tasks.runs.files import replacing
 from ..tasks.runs.settings import ProductSettings
 from .console import page
 from .detailed_groups import write_targets
-from .running import Errors, Product
+from .product import Errors, Product
 from .searched import run_under_seed
 
 ERRORS = "errors.csv"

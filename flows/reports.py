@@ -19,8 +19,9 @@ from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.checks.expected import write_expected
 from ..tasks.topdown.settings import TopdownSettings
+from .product import Product
 from .replicates import mean_errors
-from .running import Product, parts_of
+from .running import parts_of
 from .searched import run_under_seed
 
 

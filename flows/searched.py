@@ -24,8 +24,8 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import dump_settings
 from ..tasks.trips.settings import TripsSettings
 from .order import run_in_process
+from .product import Errors, Product
 from .registry import product
-from .running import Errors, Product
 
 EVERYTHING = "all"
 """What errors are of that are of no answer, size of areas or table in particular."""

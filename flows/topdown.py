@@ -91,6 +91,7 @@ from .console import decimal, page, print_finished, print_notes, print_rules
 from .entry import settings_flow
 from .form import TopdownForm
 from .order import Aside, Call, Order, Wave, announced, call, submitted
+from .product import Product
 from .public_tables import (
     errors_by_level,
     show_accuracy,
@@ -100,12 +101,7 @@ from .public_tables import (
     show_solves,
 )
 from .results import show_outcome
-from .running import (
-    Product,
-    entered,
-    stages_run_name,
-    tracker_of,
-)
+from .running import entered, stages_run_name, tracker_of
 
 topdown = settings_flow(
     __name__,

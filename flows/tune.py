@@ -39,13 +39,10 @@ from .console import page
 from .entry import settings_flow
 from .form import TuneForm
 from .order import finish
+from .product import Product
 from .registry import product
 from .results import show_result
-from .running import (
-    Product,
-    entered,
-    stages_run_name,
-)
+from .running import entered, stages_run_name
 from .tune_settings import AnyTuneSettings
 
 tune = settings_flow(

@@ -48,7 +48,7 @@ class Known:
 
     def load(self, source: Source) -> ProductSettings:
         """Settings as the command line reads them; raises SpineflowError."""
-        from spineflow.flows.registry import PRESETS
+        from spineflow.flows.presets import PRESETS
         from spineflow.tasks.runs.settings_files import load_settings
 
         settings = load_settings(self.model, source, presets=PRESETS).settled()

@@ -8,7 +8,7 @@ makes pages that stand alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ from spineflow.tasks.runs.errors import InputRefused
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from spineflow.runs import Run
 
 ENDS = ("lower", "upper")
 """Columns of the margins of a declared table."""
@@ -28,7 +27,25 @@ SMALLEST_ERROR = 1e-3
 """Where errors of zero stand on a logarithmic scale."""
 
 
-def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
+class Drawn(Protocol):
+    """What figures show of a `Run`."""
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """Noise of every query and what it costs."""
+
+    @property
+    def errors(self) -> pd.DataFrame:
+        """Errors of the released counts."""
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A released table."""
+
+    def margins(self, name: str) -> pd.DataFrame:
+        """Margins of error of its counts."""
+
+
+def plot_budget(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """The share of the budget that every geolevel has, in bars, by query; a universe a bar each.
 
     Args:
@@ -57,7 +74,7 @@ def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _finished(axes)
 
 
-def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Mean absolute errors of a release of input that is not confidential, by geolevel.
 
     One line a query, from the root to the finest geolevel, on a logarithmic scale; those without
@@ -88,7 +105,7 @@ def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _finished(axes)
 
 
-def plot_margins(run: Run, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
+def plot_margins(run: Drawn, table: str, count: str | None = None, ax: Axes | None = None) -> Axes:
     """Margins of a table's counts, as far as they reach below and above what was released.
 
     A margin is an interval that holds the truth with a probability of 90 % at least. It need not

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -76,10 +77,7 @@ def imports(path: Path) -> tuple[str, ...]:
         if isinstance(node, ast.Import):
             found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            package = package_of(path)
-            assert node.level <= len(package), f"{path}: import from beyond the package"
-            above = package[: len(package) + 1 - node.level] if node.level else []
-            found.append(".".join([*above, *filter(None, [node.module])]))
+            found.append(absolute(node, path))
     return tuple(found)
 
 
@@ -129,6 +127,51 @@ def test_imports_within_the_package_are_relative() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 assert not is_within(node.module or "", "spineflow"), f"{path}: {node.module}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not for their types either: one of them could not be read, or moved, without the others."""
+    modules = {module_of(path): path for path in sources()}
+    imported = {
+        module: {
+            name if name in modules else name.rpartition(".")[0]
+            for name in names_imported(path)
+            if name in modules or name.rpartition(".")[0] in modules
+        }
+        - {module}
+        for module, path in modules.items()
+    }
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def module_of(path: Path) -> str:
+    """Name of a module; a package's is that of its folder."""
+    parts = (*package_of(path), *((path.stem,) if path.stem != "__init__" else ()))
+    return ".".join(parts)
+
+
+@cache
+def names_imported(path: Path) -> frozenset[str]:
+    """Absolute names of all that a module imports: modules, and names of modules."""
+    names: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(node, path)
+            names |= {f"{base}.{alias.name}" for alias in node.names}
+    return frozenset(names)
+
+
+def absolute(node: ast.ImportFrom, path: Path) -> str:
+    """The module that `from ... import` names, wherever it stands."""
+    package = package_of(path)
+    assert node.level <= len(package), f"{path}: import from beyond the package"
+    above = package[: len(package) + 1 - node.level] if node.level else []
+    return ".".join([*above, *filter(None, [node.module])])
 
 
 @pytest.mark.parametrize("folder", (*PACKAGES, "library"))

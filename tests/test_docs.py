@@ -26,7 +26,10 @@ from spineflow.tasks.tables.cef_layout import LAYOUTS
 from spineflow.tasks.tables.findings import Finding
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.settings import EstimateSettings
-from spineflow.tasks.topdown.settings import (
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.build import check_spine_settings
+from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.topdown.workload.sections import (
     AianRange,
     BudgetSettings,
     CensusTables,
@@ -35,11 +38,8 @@ from spineflow.tasks.topdown.settings import (
     RunSettings,
     StructuralZero,
     TabulatedReleaseSettings,
-    TopdownSettings,
     UniverseSettings,
 )
-from spineflow.tasks.topdown.spine.build import check_spine_settings
-from spineflow.tasks.topdown.workload.costs import budget_report
 from spineflow.tasks.trips.design.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES

@@ -28,8 +28,9 @@ from .checks.replicate import (
 )
 from .paths import state_totals_file
 from .release.tabulations.levels import COLUMNS, SUMMARY_LEVELS
-from .settings import ESTIMATORS, TopdownSettings
+from .settings import TopdownSettings
 from .workload.costs import budget_report
+from .workload.sections import ESTIMATORS
 from .workload.strategies import STRATEGIES, rescaled, strategy_shares
 
 REDISTRICTING = "redistricting"

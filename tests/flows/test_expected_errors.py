@@ -10,6 +10,7 @@ import pytest
 from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.group_sizes import PRODUCT as GROUP_SIZES
+from spineflow.flows.product import Product
 from spineflow.flows.trips import PRODUCT as TRIPS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
@@ -28,7 +29,7 @@ CENSUS = (
 @pytest.fixture(params=["group-sizes", "trips"])
 def finished(
     request, county: Path, tmp_path: Path, in_process
-) -> tuple[running.Product, RunDirectory, Any]:
+) -> tuple[Product, RunDirectory, Any]:
     """A product, a private run of it, and its settings."""
     file = tmp_path / "settings.toml"
     if request.param == "group-sizes":

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.flows.product import Errors
 from spineflow.flows.replicates import mean_errors
-from spineflow.flows.running import Errors
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,

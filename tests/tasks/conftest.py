@@ -12,7 +12,7 @@ ROWS_PER_GROUP = 64
 @pytest.fixture(scope="session")
 def cut_county(county: Path, tmp_path_factory: pytest.TempPathFactory):
     """A run directory up to shards and constraints, and its settings; not to be changed."""
-    from spineflow.flows.running import PRESETS
+    from spineflow.flows.presets import PRESETS
     from spineflow.tasks.census import histograms
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import lay_out, read_dataset

@@ -24,8 +24,9 @@ from ..checks.accuracy.figures import compute_figures
 from ..checks.accuracy.levels import entity_levels
 from ..checks.expected import KEYS, figure_tables, mean_figures
 from ..checks.replicate import study, with_estimator
-from ..settings import ESTIMATORS, TopdownSettings
+from ..settings import TopdownSettings
 from ..spine.build import universe_spine
+from ..workload.sections import ESTIMATORS
 from .allocation import allocation_of
 from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
 from .problem import UniverseProblem

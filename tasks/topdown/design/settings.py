@@ -19,7 +19,8 @@ from pydantic import Field
 from ...census.queries import marginal_query
 from ...runs.settings import ExactFraction, FilePath, Refuse, Section
 from ...runs.spelling import did_you_mean
-from ..settings import ESTIMATORS, Estimator, TopdownSettings, Universe
+from ..settings import TopdownSettings
+from ..workload.sections import ESTIMATORS, Estimator, Universe
 
 
 class Target(Section):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ....geography.levels import Spine
 from ...runs.directory import RunDirectory
-from ..settings import Estimator as EstimatorName
 from ..settings import TopdownSettings
 from ..spine.shards import Shard
+from ..workload.sections import Estimator as EstimatorName
 from . import block_by_block, estimate, full_information
 from .parent import SolveRecord
 

@@ -41,7 +41,8 @@ from ...census.recodes import CodeSet
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..paths import geography_file, invariants_file, spine_folder
-from ..settings import GeographySettings, TopdownSettings
+from ..settings import TopdownSettings
+from ..workload.sections import GeographySettings
 from ..workload.state_totals import refuse_unheld_state_totals
 from .files import write_spine
 from .shards import cut_spine, write_shards

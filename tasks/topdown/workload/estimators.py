@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...runs.settings import Refuse
-
-if TYPE_CHECKING:
-    from ..settings import TopdownSettings
+from .sections import TopdownSections
 
 
-def refuse_other_estimators(settings: TopdownSettings, refuse: Refuse) -> None:
+def refuse_other_estimators(settings: TopdownSections, refuse: Refuse) -> None:
     """Refuse measurement on demand where it is not drawn or not enough, and passes that interleave
     beside an estimator that has passes of its own.
     """

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....geography.rules import DEFAULT_CATEGORIES
 from ...census.census import names_of_table, tells
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
-
-if TYPE_CHECKING:
-    from ..settings import TopdownSettings
+from .sections import TopdownSections
 
 OTHER = "other"
 GROUPED = ("optimized", "dhc")
@@ -20,7 +18,7 @@ GROUPED = ("optimized", "dhc")
 _ALL_MEASUREMENTS = "measurements of every answer, of which on_demand leaves out those not needed"
 
 
-def refuse_idle_settings(settings: TopdownSettings, own: Mapping[str, Any], refuse: Refuse) -> None:
+def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refuse: Refuse) -> None:
     """Refuse settings of the file that change nothing of the spine, the budget or the passes.
 
     `own` is what the file itself says, without its preset. Budgets and workloads of universes that
@@ -44,7 +42,7 @@ def refuse_idle_settings(settings: TopdownSettings, own: Mapping[str, Any], refu
         _refuse_idle_passes(settings, own, universe, refuse)
 
 
-def _has_all_tables(settings: TopdownSettings) -> bool:
+def _has_all_tables(settings: TopdownSections) -> bool:
     """Whether the schemas tell every redistricting table, which the P.L. 94-171 format needs."""
     if settings.is_declared:
         return False
@@ -56,7 +54,7 @@ def _has_all_tables(settings: TopdownSettings) -> bool:
     )
 
 
-def _spine_uses(settings: TopdownSettings) -> Uses:
+def _spine_uses(settings: TopdownSections) -> Uses:
     rules, kind = settings.geography, settings.geography.spine
     budgets = [settings.budget[universe] for universe in settings.run.universes]
     geolevels = {name for budget in budgets for name in budget.geolevels}
@@ -92,7 +90,7 @@ def _spine_uses(settings: TopdownSettings) -> Uses:
 
 
 def _refuse_idle_budget(
-    settings: TopdownSettings, own: Mapping[str, Any], universe: str, refuse: Refuse
+    settings: TopdownSections, own: Mapping[str, Any], universe: str, refuse: Refuse
 ) -> None:
     where = f"budget.{universe}"
     budget, given = settings.budget[universe], table_of(own, "budget", universe)
@@ -112,7 +110,7 @@ def _refuse_idle_budget(
 
 
 def _refuse_idle_passes(
-    settings: TopdownSettings, own: Mapping[str, Any], universe: str, refuse: Refuse
+    settings: TopdownSections, own: Mapping[str, Any], universe: str, refuse: Refuse
 ) -> None:
     where = f"workload.{universe}.passes"
     geolevels = list(settings.budget[universe].geolevels)

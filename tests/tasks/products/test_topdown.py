@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.pages.document import Document, to_markdown
 from spineflow.tasks.products.certificate import Facts
 from spineflow.tasks.products.statement import guarantee_section

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.registry import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.queries import marginal_query
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.flows.tune_settings import TopdownTuneSettings
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
-from spineflow.tasks.topdown.settings import ESTIMATORS
 from spineflow.tasks.topdown.trials import TRIALS
+from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 from spineflow.tasks.topdown.workload.strategies import STRATEGIES, strategy_shares
 from spineflow.tasks.tune.criterion import value_of
 from spineflow.tasks.tune.settings import Criterion

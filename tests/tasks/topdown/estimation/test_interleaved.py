@@ -17,7 +17,7 @@ from spineflow.tasks.topdown.estimation.least_squares import Pins
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, sum_rows
 from spineflow.tasks.topdown.estimation.programs import add_constraints
-from spineflow.tasks.topdown.settings import GeolevelPasses
+from spineflow.tasks.topdown.workload.sections import GeolevelPasses
 
 from .test_parent import assert_conserves
 

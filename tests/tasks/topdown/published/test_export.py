@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused

@@ -1,0 +1,8 @@
+"""The presets that settings files may name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PRESETS = Path(__file__).parent / "settings"
+"""Their folder."""

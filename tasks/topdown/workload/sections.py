@@ -1,0 +1,337 @@
+"""Sections of the settings of topdown, and what follows from them for every universe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from ....geography.rules import GEOLEVELS
+from ...census.census import Census, Zero, compiled, preset_census
+from ...census.declarations import CensusDeclaration, StructuralZeroDeclaration
+from ...census.queries import (
+    normalize_query_name,
+)
+from ...census.schema import Schema
+from ...ledger.accounting import rho_from_epsilon_simple
+from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...runs.settings import (
+    ExactFraction,
+    ProductSettings,
+    ReleaseSettings,
+    RunnerSettings,
+    Section,
+)
+from .budget import Budget
+from .defaults import default_passes, with_defaults
+from .tables import CensusTables
+
+Universe = str
+"""Name of a universe that the census declares."""
+
+CEF_2020 = "cef_2020"
+"""The census of settings that declare none."""
+
+Estimator = Literal["topdown", "block_by_block", "full_information"]
+ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+
+
+class AianRange(Section):
+    """A range of codes of AIAN areas, and whether its areas form the AIAN branch of the spine."""
+
+    low: str = Field(pattern=r"^\d{4}$")
+    high: str = Field(pattern=r"^\d{4}$")
+    area: str
+    on_spine: bool
+
+
+class GeographySettings(Section):
+    """How the spine is built."""
+
+    spine: Literal["conventional", "aian", "optimized", "dhc"] = "optimized"
+    fanout_cutoff: int = Field(default=12, ge=0)
+    block_groups: Literal["even", "production"] = "even"
+    """How blocks of equal combinations are cut; see `spineflow.geography.optimize.cut_groups`."""
+    tract_subset_groups: Literal["greedy", "even"] = "greedy"
+    """greedy: by Algorithm 2 of [Spines2024]. even: as block groups, from equal AIAN areas."""
+    bypass: bool = True
+    """Whether geounits are bypassed where that costs no accuracy (Algorithm 3 of [Spines2024])."""
+    bypass_cutoff: Annotated[int, Field(ge=0)] | Literal["none"] = 150
+    categories: tuple[str, ...] | None = None
+    """Off-spine entity categories of the optimised spine; None takes those of the product."""
+    school_district_column: str | None = None
+    strong_mcd_states: tuple[str, ...] = ()
+    aian_areas: tuple[str, ...] | None = None
+    """Area types on the AIAN branch; None takes those that the preset marks."""
+    aian_ranges: tuple[AianRange, ...] = ()
+
+
+class RunSettings(RunnerSettings):
+    """What is run, and on what."""
+
+    universes: tuple[Universe, ...] = ()
+    """Left out, all that have a budget, in the order in which the census declares them."""
+    estimator: Estimator = "topdown"
+    """How noisy measurements become counts; see `tasks.topdown.estimation.estimators`."""
+
+    @field_validator("universes")
+    @classmethod
+    def _distinct(cls, universes: tuple[Universe, ...]) -> tuple[Universe, ...]:
+        if not universes or len(set(universes)) != len(universes):
+            raise ValueError("must name at least one universe, and each once")
+        return universes
+
+
+class BudgetSettings(Section):
+    """The budget of one universe; see `tasks.topdown.workload.budget`."""
+
+    mechanism: Literal["discrete_gaussian", "discrete_laplace"] = DISCRETE_GAUSSIAN
+    rho: ExactFraction | None = None
+    epsilon: ExactFraction | None = None
+    delta: ExactFraction | None = None
+    geolevels: dict[str, ExactFraction]
+    queries: dict[str, dict[str, ExactFraction]]
+
+    @property
+    def total(self) -> Fraction:
+        """What the universe costs: epsilon under the discrete Laplace, or else rho.
+
+        Rho may follow from epsilon and delta. Raises ValueError for settings that do not tell.
+        """
+        total = self.epsilon if self.mechanism == DISCRETE_LAPLACE else self.rho
+        if total is not None:
+            return total
+        if self.mechanism == DISCRETE_LAPLACE or self.epsilon is None or self.delta is None:
+            raise ValueError("a budget needs rho, or epsilon and delta")
+        return rho_from_epsilon_simple(self.epsilon, self.delta)
+
+    @field_validator("geolevels")
+    @classmethod
+    def _from_the_root_down(cls, shares: dict[str, Fraction]) -> dict[str, Fraction]:
+        """Geolevels in the order of the spine, wherever the file or an override put them."""
+        if any(name not in GEOLEVELS for name in shares):
+            return shares
+        return {name: shares[name] for name in GEOLEVELS if name in shares}
+
+
+class GeolevelPasses(Section):
+    """Passes of the estimators at a geolevel; `all` and `all but NAME` stand for queries."""
+
+    least_squares: tuple[tuple[str, ...], ...]
+    rounder: tuple[tuple[str, ...], ...]
+    interleaved: bool = False
+    """Whether every pass of the least squares is followed by the rounder's pass of its number,
+    whose answers later passes hold."""
+
+    @model_validator(mode="after")
+    def _as_many_of_both(self) -> Self:
+        if self.interleaved and len(self.least_squares) != len(self.rounder):
+            raise ValueError(
+                f"interleaved passes need as many of the rounder ({len(self.rounder)}) as of the "
+                f"least squares ({len(self.least_squares)})"
+            )
+        if self.interleaved and len(self.rounder) < 2:
+            raise ValueError("interleaved does nothing to a single pass; remove it")
+        return self
+
+
+class StructuralZero(StructuralZeroDeclaration):
+    """Cells that are zero by definition: those whose attributes take the given levels."""
+
+    name: str
+
+
+class UniverseSettings(Section):
+    """What is asked of a universe and how it is estimated."""
+
+    attributes: tuple[str, ...] | None = None
+    """Attributes that number the cells; left out, those that the census declares."""
+    structural_zeros: tuple[StructuralZero, ...] = ()
+    """Beside those that the census declares."""
+    passes: dict[str, GeolevelPasses] = {}
+    """By geolevel, or `other`; where there are none, the total first, where it is measured."""
+    on_demand: bool = False
+    """Whether only what can matter is measured, once the parents are estimated."""
+
+
+class TabulatedReleaseSettings(ReleaseSettings):
+    """What is released beside microdata, and where it goes besides the run directory."""
+
+    tables: bool = True
+    """Redistricting tables at eight summary levels, as far as the schemas tell them."""
+    pl94171: bool = True
+    """The same in the P.L. 94-171 format, where the schemas tell all of them."""
+    margins: bool = True
+    """An interval beside every count of the tables, and in the report where the release lies."""
+
+
+class MeasuredSettings(Section):
+    """What is known of measurements that a run reads instead of drawing noise of its own."""
+
+    not_private: bool = False
+    """Whether the measurements are stamped, since their noise protects nobody."""
+
+
+MEASURED_TABLES = ("measurements", "geography")
+"""What a run reads that draws no noise of its own; published state totals come beside them."""
+STATE_TOTALS_TABLE = "state_totals"
+
+
+class TopdownSections(ProductSettings):
+    """The settings of a topdown run, and what follows from them for every universe."""
+
+    PRODUCT: ClassVar[str] = "topdown"
+
+    census: CensusDeclaration | str = CEF_2020
+    """The census, declared here or by the name of a preset."""
+    input: CensusTables
+    geography: GeographySettings
+    run: RunSettings = RunSettings()
+    release: TabulatedReleaseSettings = TabulatedReleaseSettings()
+    budget: dict[Universe, BudgetSettings]
+    workload: dict[Universe, UniverseSettings] = {}
+    measured: MeasuredSettings | None = None
+    """Set in runs of `estimate` alone, which complete it from the measurements."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults(cls, tree: Any) -> Any:
+        """What the census tells of geolevels, universes and queries where the file is silent."""
+        return with_defaults(tree) if isinstance(tree, dict) else tree
+
+    @model_validator(mode="after")
+    def _census_compiles(self) -> Self:
+        self.compiled_census  # noqa: B018  Raises ValueError with what is wrong.
+        return self
+
+    @cached_property
+    def compiled_census(self) -> Census:
+        """The census that the settings declare or name."""
+        if isinstance(self.census, str):
+            return preset_census(self.census)
+        return compiled(self.census)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the declaration alone says how the tables are read and released."""
+        return self.compiled_census.is_declared
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether the run measures; one that reads measurements spends nothing."""
+        return self.measured is None
+
+    @property
+    def why_not_private(self) -> str | None:
+        """As of every run; measurements that are stamped protect nobody either."""
+        if self.measured is not None and self.measured.not_private:
+            return "the measurements that it was made from are stamped so"
+        return super().why_not_private
+
+    def schema_of(self, universe: str) -> Schema:
+        """The schema of a universe."""
+        return self.compiled_census.schema(universe, self.workload_of(universe).attributes)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a universe that is run is held to an earlier release."""
+        universes = self.compiled_census.universes
+        return any(universes[name].held for name in self.run.universes)
+
+    def workload_of(self, universe: str) -> UniverseSettings:
+        """What is asked of a universe beside its budget."""
+        return self.workload.get(universe, UniverseSettings())
+
+    def is_on_demand(self, universe: str) -> bool:
+        """Whether a universe is measured on demand; see `measurement.demand`."""
+        return self.workload_of(universe).on_demand
+
+    def interleaves(self, universe: str) -> bool:
+        """Whether least squares and rounder alternate in a universe's passes."""
+        passes = self.workload_of(universe).passes.values()
+        return any(one.interleaved for one in passes)
+
+    @property
+    def has_all_measurements(self) -> bool:
+        """Whether no universe that is run is measured on demand."""
+        return not any(map(self.is_on_demand, self.run.universes))
+
+    def zeros_of(self, universe: str) -> tuple[Zero, ...]:
+        """All structural zeros of a universe."""
+        own = (Zero(zero.name, zero.where) for zero in self.workload_of(universe).structural_zeros)
+        return (*self.compiled_census.universes[universe].zeros, *own)
+
+    def budget_of(self, universe: str) -> Budget:
+        """The budget of a universe, with measured queries only and names normalised.
+
+        Block by block, the blocks alone are measured, with the whole budget.
+        """
+        section = self.budget[universe]
+        geolevel_shares = dict(section.geolevels)
+        if self.blocks_only:
+            last = next(reversed(geolevel_shares))
+            geolevel_shares = {name: Fraction(name == last) for name in geolevel_shares}
+        return Budget(
+            universe,
+            section.mechanism,
+            section.total,
+            section.delta,
+            geolevel_shares,
+            {
+                geolevel: {
+                    normalize_query_name(name): share
+                    for name, share in shares.items()
+                    if share and geolevel_shares[geolevel]
+                }
+                for geolevel, shares in section.queries.items()
+                if geolevel in geolevel_shares
+            },
+            self.privacy.infinite,
+            bool(self.compiled_census.universes[universe].declared.occupants),
+        )
+
+    @property
+    def blocks_only(self) -> bool:
+        """Whether the blocks alone are measured, and state totals are no invariants."""
+        return self.run.estimator == "block_by_block"
+
+    def passes_of(
+        self, universe: str, geolevel: str, queries: Sequence[str] | None = None
+    ) -> GeolevelPasses:
+        """Passes at a geolevel with `all` and `all but NAME` spelt out, of `queries` or else of
+        those that are measured there."""
+        passes = self.workload_of(universe).passes
+        asked = list(self.budget_of(universe).query_shares[geolevel])
+        asked = asked if queries is None else list(queries)
+        chosen = passes.get(geolevel, passes.get("other"))
+        if chosen is None:
+            default = default_passes(asked)
+            chosen = GeolevelPasses(
+                least_squares=default["least_squares"], rounder=default["rounder"]
+            )
+
+        def spelt_out(names: Sequence[str]) -> tuple[str, ...]:
+            found: list[str] = []
+            for name in names:
+                if name == "all":
+                    found += asked
+                elif name.startswith("all but "):
+                    without = {
+                        normalize_query_name(part)
+                        for part in name.removeprefix("all but ").split(",")
+                    }
+                    found += [query for query in asked if query not in without]
+                else:
+                    found.append(normalize_query_name(name))
+            return tuple(found)
+
+        return GeolevelPasses(
+            least_squares=tuple(spelt_out(names) for names in chosen.least_squares),
+            rounder=tuple(
+                tuple(normalize_query_name(name) for name in names) for names in chosen.rounder
+            ),
+            interleaved=chosen.interleaved,
+        )
