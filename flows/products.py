@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,7 @@ def products_stages(run_directory: str) -> str:
                 run_stages(_product(name), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
         names = tuple(settings.products.chosen())
-        write_index(
-            run, names, lambda folder: write_products_certificate(run, settings, names, folder)
-        )
+        write_index(run, names, partial(_write_certificate, run, settings))
         write_products_report(run, settings, names)
         show_result(run, settings)
     return str(run.release)
@@ -68,6 +67,16 @@ def products_stages(run_directory: str) -> str:
 def _product(name: str) -> Product:
     """The product that has this name among several."""
     return product(TOGETHER[name])
+
+
+def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
+    """Write the certificate of all products, from what each of them states."""
+    stated = {}
+    for name, own in settings.products.chosen().items():
+        facts = _product(name).facts
+        if facts is not None:
+            stated[name] = facts(RunDirectory(run.root / name), own).statement
+    write_products_certificate(run, settings, stated, folder)
 
 
 def _with_earlier(settings: ProductSettings, run: RunDirectory) -> ProductSettings:

@@ -131,6 +131,9 @@ def claim(
 def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int = 0) -> None:
     """Record the digest of a claimed file, before the file gets its name; `n_drawn` values.
 
+    The number is kept where the draw was charged for a number of values. Where it was not, how many
+    there are may follow from the records, as of a histogram of what occurs; then 0 is kept.
+
     Raises BudgetRefused if the claim is no longer the last, if another directory has become the
     one that draws, or if more values were drawn than charged.
     """
@@ -145,16 +148,17 @@ def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int =
                 f"{claim.name} of run {claim.run_id} was taken over by another worker; what this "
                 "one drew is dropped, so let the other go on"
             )
-        connection.execute(
-            "INSERT INTO published VALUES (?, ?, ?, ?, ?)", [*key, digest, claim.draw, n_drawn]
-        )
         connection.execute("DELETE FROM claims WHERE run_id = ? AND name = ?", key)
-        charged, drawn = connection.execute(
+        charged, before = connection.execute(
             "SELECT n_values, (SELECT SUM(n_values) FROM published WHERE run_id = :run_id AND "
             "draw = :draw) FROM draws WHERE run_id = :run_id AND name = :draw",
             {"run_id": claim.run_id, "draw": claim.draw},
         ).fetchone()
-        if charged is not None and drawn > charged:
+        kept = 0 if charged is None else n_drawn
+        connection.execute(
+            "INSERT INTO published VALUES (?, ?, ?, ?, ?)", [*key, digest, claim.draw, kept]
+        )
+        if charged is not None and (before or 0) + n_drawn > charged:
             raise BudgetRefused(
                 f"run {claim.run_id} was charged for {charged} noisy values of {claim.draw!r} "
                 "and has drawn more; report this as an error of the program"
@@ -176,12 +180,15 @@ def hold_files(
     publishes as it is now. A run that version 0.1.0 charged, which named files before it recorded
     them, is bound to this directory, and what is there and unknown is entered.
 
-    Raises BudgetRefused for a file that is not the one that was published, for one that nobody
-    recorded, for a published file that the run would not publish any more, since it would be
-    measured again in another cut, and if there is something left to draw in another directory.
+    Raises BudgetRefused if the ledger holds no charge of the run, for a file that is not the one
+    that was published, for one that nobody recorded, for a published file that the run would not
+    publish any more, since it would be measured again in another cut, and if there is something
+    left to draw in another directory.
     """
     names = set(names)
     with writing(ledger) as connection:
+        if not _is_charged(connection, run_id):
+            raise BudgetRefused(uncharged(ledger, run_id))
         known = _published(connection, run_id)
         for name, digest in sorted(found.items()):
             if known.get(name, digest) != digest:
@@ -217,7 +224,7 @@ def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) 
     Raises BudgetRefused for an unknown run.
     """
     with writing(ledger) as connection:
-        if connection.execute("SELECT 1 FROM draws WHERE run_id = ?", [run_id]).fetchone() is None:
+        if not _is_charged(connection, run_id):
             raise BudgetRefused(
                 f"the ledger {ledger.path} holds no charge of run {run_id}; there is nothing to "
                 "move, so resume the run"
@@ -228,6 +235,14 @@ def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) 
             "folder = excluded.folder",
             [run_id, identity, folder],
         )
+
+
+def uncharged(ledger: Ledger, run_id: str) -> str:
+    """What is wrong with measurements that the ledger does not count."""
+    return (
+        f"the ledger {ledger.path} does not hold what run {run_id} was charged; restore the ledger "
+        "that it was charged to, and resume the run"
+    )
 
 
 def redrawn(run_id: str, name: str) -> str:
@@ -244,6 +259,11 @@ def replaced(run_id: str, name: str) -> str:
         f"{name} is not the measurement that run {run_id} has published; restore that file, or "
         "start a new run"
     )
+
+
+def _is_charged(connection: sqlite3.Connection, run_id: str) -> bool:
+    found = connection.execute("SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
+    return found.fetchone() is not None
 
 
 def _published(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:

@@ -63,14 +63,18 @@ PUBLIC_WHY_NOT = (
 def certificate(
     run: RunDirectory, settings: ProductSettings, facts: Facts, folder: Path
 ) -> Document:
-    """The certificate of the files that stand in `folder`."""
+    """The certificate of the files that stand in `folder`.
+
+    Raises BudgetRefused if the ledger cannot be used, or does not hold what the run has drawn.
+    """
+    own = {run.read_manifest()["run_id"]: facts.statement}
     return Document(
         f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
         (f"The files beside this certificate were made {facts.made}.",),
         (
             Section("In plain words", (facts.public if settings.is_private else PUBLIC_WHY_NOT,)),
             guarantee_section(facts.statement),
-            spent_section(settings),
+            spent_section(settings, own),
             _exact_section(facts),
             *facts.sections,
             _checks(run),

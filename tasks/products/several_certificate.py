@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..pages.document import Document, Link, Section, Table
@@ -17,20 +17,26 @@ from .certificate import (
 )
 from .gate import CERTIFICATE
 from .spent import spent_section
+from .statement import Statement
 
 
 def write_products_certificate(
-    run: RunDirectory, settings: ProductSettings, products: Sequence[str], folder: Path
+    run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement], folder: Path
 ) -> None:
     """Write `certificate.html` and `certificate.md` beside the index of the products' releases."""
     write_pages(products_certificate(run, settings, products), folder)
 
 
 def products_certificate(
-    run: RunDirectory, settings: ProductSettings, products: Sequence[str]
+    run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement]
 ) -> Document:
-    """What the dataset has spent in all, and the certificate and files of every product."""
+    """What the dataset has spent in all, and the certificate and files of every product.
+
+    `products` are the products' statements by name. Raises BudgetRefused if the ledger cannot be
+    used, or does not hold what one of them has drawn.
+    """
     parts = {name: RunDirectory(run.root / name) for name in products}
+    own = {parts[name].read_manifest()["run_id"]: stated for name, stated in products.items()}
     certificates = tuple(
         (
             name,
@@ -67,7 +73,7 @@ def products_certificate(
                     Table(("product", "run", "certificate"), certificates),
                 ),
             ),
-            spent_section(settings),
+            spent_section(settings, own),
             Section("What is released", (files_table(run.root, _releases(parts)),)),
             provenance_section(run),
         ),

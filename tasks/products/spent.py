@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 
+from ..ledger.claims import uncharged
 from ..ledger.store import open_ledger
 from ..ledger.summary import summary
 from ..pages.document import Section, Table
 from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
+from .statement import Statement, charged
 
 TITLE = "What the dataset has spent so far"
 
 
-def spent_section(settings: ProductSettings) -> Section:
+def spent_section(settings: ProductSettings, own: Mapping[str, Statement]) -> Section:
     """All draws from the dataset of these settings, by product, and what they amount to together.
 
-    Raises BudgetRefused if the ledger cannot be used.
+    `own` are the statements of the runs, by their ids, whose draws must be among them. Raises
+    BudgetRefused if the ledger cannot be used, or holds less for one of these runs than it states.
     """
     if not settings.draws_noise:
         text = (
@@ -27,7 +33,10 @@ def spent_section(settings: ProductSettings) -> Section:
     if not settings.is_private:
         return Section(TITLE, ("A run that is not private is not charged to a ledger.",))
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-    spent = summary(ledger)["datasets"][settings.privacy.dataset]
+    spent = summary(ledger)["datasets"].get(settings.privacy.dataset, {"products": {}})
+    for run_id, statement in own.items():
+        if not _holds(spent, run_id, statement):
+            raise BudgetRefused(uncharged(ledger, run_id))
     rows = tuple(
         (
             product,
@@ -52,6 +61,16 @@ def spent_section(settings: ProductSettings) -> Section:
             Table(headers, rows, "bounded rho"),
         ),
     )
+
+
+def _holds(spent: Mapping, run_id: str, statement: Statement) -> bool:
+    """Whether what a dataset has spent holds at least what a run states of itself."""
+    draws = [draw for drawn in spent["products"].values() for draw in drawn["draws"]]
+    of_run = [draw for draw in draws if draw["run_id"] == run_id]
+    rho = sum((Fraction(draw["bounded_rho"]) for draw in of_run), Fraction(0))
+    delta = sum((Fraction(draw["delta"]) for draw in of_run), Fraction(0))
+    stated = charged(statement)
+    return bool(of_run) and rho >= stated.parameter and delta >= stated.delta
 
 
 def composed_sentence(spent: dict) -> str:

@@ -112,6 +112,17 @@ def combined(statement: Statement) -> Loss:
     return Loss(names, losses[0].mechanism, together, delta)
 
 
+def charged(statement: Statement) -> Guarantee:
+    """What all parts cost at least in the ledger, as bounded zCDP per person, deltas added.
+
+    Of parts that share nobody, that of the one with the largest loss.
+    """
+    guarantees = [loss.guarantee for loss in statement.losses]
+    if statement.are_disjoint and guarantees:
+        guarantees = [max(guarantees, key=lambda guarantee: guarantee.bounded_rho)]
+    return compose(guarantees)
+
+
 def in_one_sentence(statement: Statement) -> str:
     """What all parts guarantee together, in one sentence with rounded numbers.
 

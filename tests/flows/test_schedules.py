@@ -11,12 +11,15 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
+from spineflow.flows.order import called
+from spineflow.flows.registry import product
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
@@ -29,6 +32,8 @@ from spineflow.tasks.ledger.key import LedgerKey, Mark
 from spineflow.tasks.ledger.store import Ledger
 from spineflow.tasks.runs import opening
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import BudgetRefused
+from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
@@ -173,6 +178,33 @@ def test_the_certificates_of_all_products_add_up_what_was_charged(office: Office
         assert run_id in text and PEOPLE in text
         assert f"rho {spent}" in text
         assert "FAILED" not in text and "NOT PRIVATE" not in text
+
+
+def delete_draws(ledger: Path, run_id: str | None, at_most: int) -> None:
+    """Delete some of a run's draws from a ledger, as by hand: the last of them first."""
+    chosen = "SELECT rowid FROM draws WHERE run_id = ? ORDER BY name DESC LIMIT ?"
+    with closing(sqlite3.connect(ledger)) as connection, connection:
+        connection.execute(f"DELETE FROM draws WHERE rowid IN ({chosen})", [run_id, at_most])
+
+
+@pytest.mark.parametrize("name", ["topdown", "detailed-groups", "group-sizes", "trips"])
+def test_no_release_comes_without_its_draws_in_the_ledger(office: Office, name: str) -> None:
+    """Though they were deleted after the last measurement, and one universe's alone."""
+    world = office.world("", [name])
+    directory = world.directories[0]
+    run, own = directory.run, product(name)
+    settings = frozen_settings(own.settings, run.settings)
+    with stages_in_process():
+        waves = called(run, own.order(run, settings))
+        next(wave for wave in waves if "checks" in wave)
+        delete_draws(world.ledger, directory.run_id, at_most=1)
+        with pytest.raises(BudgetRefused, match="does not hold what run .* was charged; restore"):
+            list(waves)
+    assert not run.release.exists()
+    delete_draws(world.ledger, directory.run_id, at_most=9)
+    command = begun(["resume", str(run.root)], world.folder, world.logs)
+    assert command.ended() == 3, command.told()
+    assert "restore the ledger" in command.told() and not run.release.exists()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -10,7 +12,7 @@ from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import Draw, NoiseTerm, charge
 from spineflow.tasks.ledger.claims import ChargedNoise, claim, hold_files, move, record_publication
 from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.store import Ledger, open_ledger
+from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import BudgetRefused
@@ -131,6 +133,16 @@ def test_more_values_than_charged_are_not_recorded(ledger: Ledger) -> None:
     record_publication(ledger, second, "bb", 1)
 
 
+@pytest.mark.parametrize(("charged", "kept"), [(5, 4), (None, 0)])
+def test_a_number_of_values_that_was_not_charged_is_not_kept(tmp_path, charged, kept) -> None:
+    """A histogram of what occurs has as many values as there are cells with somebody."""
+    ledger = open_ledger(tmp_path / "ledger.db")
+    enter(ledger, draws=[replace(DRAW, n_values=charged)])
+    record_publication(ledger, claimed(ledger), "aa", 4)
+    with reading(ledger) as connection:
+        assert connection.execute("SELECT n_values FROM published").fetchone()[0] == kept
+
+
 def test_what_decides_a_draw_is_compared_with_what_was_published(ledger: Ledger) -> None:
     record_publication(ledger, claimed(ledger), "aa")
     name = "measurements/1.parquet"
@@ -171,6 +183,15 @@ def test_a_copy_of_a_measured_directory_is_a_copy_only_where_it_would_draw(ledge
     assert hold_files(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE]) == {}
     with pytest.raises(BudgetRefused, match="draws in another directory"):
         hold_files(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE, "measurements/1.parquet"])
+
+
+def test_files_of_a_run_whose_draws_were_deleted_are_refused(ledger: Ledger) -> None:
+    record_publication(ledger, claimed(ledger), "aa")
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        for table in ("draws", "published", "directories", "conditions", "noise"):
+            connection.execute(f"DELETE FROM {table}")
+    with pytest.raises(BudgetRefused, match="does not hold what run run-1 was charged; restore"):
+        hold_files(ledger, RUN, HERE, {FILE: "aa"}, [FILE])
 
 
 def test_another_cut_of_what_was_published_is_refused(ledger: Ledger) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from spineflow.flows.console import print_ledger
 from spineflow.tasks.group_sizes.checks.check import check_run
+from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.release.certificate import write_certificate
+from spineflow.tasks.group_sizes.release.certificate import statement_of, write_certificate
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.numbers import shown_epsilon
@@ -92,7 +93,10 @@ def test_products_together_have_one(runs) -> None:
     parent, settings = runs
     folder = parent.root / "release"
     folder.mkdir()
-    write_products_certificate(parent, settings, PARTS, folder)
+    stated = {
+        name: statement_of(settings, read_plan(RunDirectory(parent.root / name))) for name in PARTS
+    }
+    write_products_certificate(parent, settings, stated, folder)
     text = read(folder)
     assert composed_sentence(spent_of(settings)) in text
     for name in PARTS:
