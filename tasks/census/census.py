@@ -344,6 +344,12 @@ def _universe(
     if census.layout == DECLARED and declared.area is None:
         raise ValueError(f"{where} needs area, the column with the code of a record's area")
     through = (declared.through,) if isinstance(declared.through, Step) else declared.through
+    for attribute in declared.identity:
+        if attribute not in full.attributes:
+            raise ValueError(
+                f"{where} has the identity {attribute!r}, which is none of its attributes; there "
+                f"are {', '.join(full.attributes)}"
+            )
     for step in through:
         if step.table in declared.occupants:
             raise ValueError(

@@ -303,7 +303,8 @@ class UniverseDeclaration(Part):
     held_to: tuple[HeldToDeclaration, ...] = ()
     """Answers of earlier releases."""
     identity: tuple[str, ...] = ()
-    """Attributes by which the ledger recognises the records again; left out, all."""
+    """Attributes by whose columns, before recoding, the ledger recognises the records again; left
+    out, all columns that are read."""
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
 

@@ -7,7 +7,7 @@ as such: the areas, the numbers of records that bounds are multiples of, and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from ...validation.expectations import readable, run_suites
 from ...validation.outcome import Outcome
+from ..ledger.recognition import RecordColumn
 from ..tables.findings import Finding, UnreadableInput, refusal
 from ..tables.sources import input_files
 from .areas import Areas, load_areas
@@ -24,6 +25,7 @@ from .declared_rules import declared_rules
 from .entities import needed_columns
 from .evidence import EvidenceTally
 from .queries import marginal_query
+from .raw_columns import RawColumns, identity_columns
 from .records import count_universe
 from .schema import Schema
 
@@ -36,12 +38,14 @@ class DeclaredInput:
     multiples : by universe and number of the bound, `(n_areas, n_rows)` records per row of the
         bounded query; public by declaration.
     totals : by universe and invariant, the answers `(n_rows,)` of every geounit by its path.
+    raw : by universe of the run, the columns by which the ledger recognises it; confidential.
     """
 
     areas: Areas
     histograms: Mapping[str, sparse.csr_array]
     multiples: Mapping[tuple[str, int], np.ndarray]
     totals: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
+    raw: Mapping[str, Sequence[RecordColumn]]
     outcomes: tuple[Outcome, ...]
 
 
@@ -74,6 +78,7 @@ def check_declared_input(
     evidence = EvidenceTally()
     read: list[Outcome] = []
     counts: dict[str, sparse.csr_array] = {}
+    raw: dict[str, RawColumns] = {}
     table = census.areas.table
     try:
         areas = load_areas(
@@ -84,7 +89,9 @@ def check_declared_input(
             universe = census.universes[name]
             table = universe.declared.table
             schema = schemas.get(name, universe.schema)
-            counts[name] = count_universe(files, universe, schema, areas, evidence)
+            recognised = identity_columns(universe, schema) if name in schemas else ()
+            raw[name] = RawColumns(recognised, len(areas))
+            counts[name] = count_universe(files, universe, schema, areas, evidence, raw[name])
             read.append(readable(table, True))
     except UnreadableInput as error:
         read.append(readable(table, False))
@@ -102,8 +109,9 @@ def check_declared_input(
         name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
         for name in schemas
     }
+    columns = {name: raw[name].columns() for name in schemas}
     return DeclaredCheck(
-        outcomes, (), DeclaredInput(areas, histograms, multiples, totals, outcomes)
+        outcomes, (), DeclaredInput(areas, histograms, multiples, totals, columns, outcomes)
     )
 
 

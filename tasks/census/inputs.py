@@ -52,6 +52,8 @@ class IngestResult:
     """Position of the block of every unit, shape `(n_units,)`."""
     unit_population: np.ndarray
     """Persons of every unit, shape `(n_units,)`."""
+    unit_vacancy: np.ndarray
+    """Code of the vacancy of every housing unit, shape `(n_units,)`; -1 for facilities."""
     outcomes: tuple[Outcome, ...]
 
 
@@ -214,5 +216,6 @@ def _assemble(
         identity=sums.identity,
         unit_block=units.block,
         unit_population=sums.unit_population,
+        unit_vacancy=units.vacancy,
         outcomes=outcomes,
     )

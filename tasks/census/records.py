@@ -21,6 +21,7 @@ from .census import Universe
 from .declarations import Step
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
+from .raw_columns import RawColumns, identity_columns
 from .recodes import UNKNOWN, CodeSet, whole_number
 from .schema import Schema
 
@@ -48,16 +49,19 @@ def count_universe(
     schema: Schema,
     areas: Areas,
     evidence: EvidenceTally,
+    raw: RawColumns,
 ) -> sparse.csr_array:
     """Records by area and cell `(n_areas, n_cells)`, in the order of the areas.
 
-    Records whose area, count or level cannot be told are left out; the evidence then holds the
-    rule that they break.
+    `raw` gets the columns by which the ledger recognises them (`identity_columns`). Records whose
+    area, count or level cannot be told are left out; the evidence then holds the rule that they
+    break.
     """
     declared, name, steps = universe.declared, universe.name, universe.steps
     place = _placing(files, universe, areas, evidence)
     recodes = [universe.recodes[attribute] for attribute in schema.attributes]
     asked = [column for recode in recodes for column in recode.columns] + list(universe.rows)
+    asked += identity_columns(universe, schema)
     occupants = [load_occupants(files, universe, entry, evidence) for entry in declared.occupants]
     told = {f"{entry}." for entry in declared.occupants} | {f"{step.table}." for step in steps}
     own = tuple(dict.fromkeys(column for column in asked if not column.startswith(tuple(told))))
@@ -81,6 +85,7 @@ def count_universe(
         if declared.count:
             count = columns[declared.count].lookup(_count, np.int64)
             evidence.add_mask(name, "unknown_count", (count < 0)[is_member])
+        raw.add(columns, placed.area, np.where(is_member, count, 0))
         is_known = is_member & (placed.area >= 0) & (count >= 0)
         levels = {}
         for recode in recodes:

@@ -42,7 +42,7 @@ from .cef_2020 import (
 )
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
-from .recodes import UNKNOWN
+from .recodes import UNKNOWN, whole_number
 from .schema import Schema
 
 HOUSING_UNIT = "2"
@@ -74,6 +74,8 @@ class UnitsTable:
     """0 vacant or 1 occupied; -1 where unknown, and for facilities."""
     kind: np.ndarray
     """0 for a housing unit, 1 to 7 by type of group quarters; -1 where unknown."""
+    vacancy: np.ndarray
+    """The code of VACS; -1 where unknown, and for facilities."""
     code: np.ndarray
     """Position of QGQTYP among the known codes, blank among them; -1 where unknown."""
     n_rows: np.ndarray
@@ -178,6 +180,7 @@ def load_units(
             "is_facility": bool,
             "occupancy": np.int8,
             "kind": np.int8,
+            "vacancy": np.int8,
             "code": np.int8,
         }.items()
     }
@@ -200,6 +203,7 @@ def load_units(
             "is_facility": is_facility,
             "occupancy": occupied,
             "kind": qgqtyp.lookup(_type_of, np.int8),
+            "vacancy": np.where(is_housing_unit, vacs.lookup(_vacancy, np.int8), UNKNOWN),
             "code": qgqtyp.lookup(_code_position, np.int8),
         }.items():
             columns[name].append(values)
@@ -353,6 +357,11 @@ _CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}
 
 def _code_position(qgqtyp: str | None) -> int:
     return _CODE_POSITION.get(qgqtyp, UNKNOWN)
+
+
+def _vacancy(vacs: str | None) -> int:
+    code = whole_number(vacs)
+    return UNKNOWN if code is None or code > np.iinfo(np.int8).max else code
 
 
 def _type_of(qgqtyp: str | None) -> int:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,10 +31,13 @@ from ..noise.draws import Noise
 from ..runs.errors import BudgetRefused, InputRefused
 from .accounting import Guarantee, compose
 from .digests import InputDigest
+from .recognition import ENOUGH_WEAK
 from .store import Damaged, Ledger, writing
 
 MOST_DELTA = Fraction(1)
 """A composed delta of this or more rules out nothing, whatever the caps are."""
+
+_DIGESTS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -268,20 +272,43 @@ def _check_same_charge(asked: Mapping, known: Mapping) -> None:
 def _enter_inputs(
     connection: sqlite3.Connection, dataset: str, inputs: Iterable[InputDigest]
 ) -> None:
-    digests = sorted({digest for item in inputs for digest in (item.whole, *item.parts)})
-    for digest in digests:
-        known = connection.execute(
-            "SELECT dataset FROM inputs WHERE digest = ?", [digest]
-        ).fetchone()
-        if known is not None and known["dataset"] != dataset:
-            raise BudgetRefused(
-                f"the input of dataset {dataset!r} holds people that the ledger knows as dataset "
-                f'{known["dataset"]!r}; set [privacy] dataset = "{known["dataset"]}"'
-            )
+    inputs = list(inputs)
+    for other in sorted(datasets_of(connection, inputs) - {dataset}):
+        raise BudgetRefused(
+            f"the input of dataset {dataset!r} holds people that the ledger knows as dataset "
+            f'{other!r}; set [privacy] dataset = "{other}"'
+        )
+    digests = {
+        digest for item in inputs for digest in (item.whole, *item.parts, *item.weak, *item.filling)
+    }
     connection.executemany(
         "INSERT OR IGNORE INTO inputs (digest, dataset) VALUES (?, ?)",
-        [(digest, dataset) for digest in digests],
+        [(digest, dataset) for digest in sorted(digests)],
     )
+
+
+def datasets_of(connection: sqlite3.Connection, inputs: Iterable[InputDigest]) -> set[str]:
+    """The datasets under whose names a ledger knows people of these inputs."""
+    found: set[str] = set()
+    for item in inputs:
+        found |= _known(connection, (item.whole, *item.parts)).keys()
+        weak = _known(connection, item.weak)
+        found |= {dataset for dataset, n in weak.items() if n >= ENOUGH_WEAK}
+    return found
+
+
+def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> Counter[str]:
+    """How many of some distinct digests are known of each dataset."""
+    known: Counter[str] = Counter()
+    for start in range(0, len(digests), _DIGESTS_AT_ONCE):
+        some = digests[start : start + _DIGESTS_AT_ONCE]
+        rows = connection.execute(
+            "SELECT dataset, count(*) FROM inputs WHERE digest IN "
+            f"({', '.join('?' * len(some))}) GROUP BY dataset",
+            some,
+        )
+        known.update(dict(rows.fetchall()))
+    return known
 
 
 def _enter_conditions(

@@ -5,10 +5,10 @@ does not depend on the order of records, on file formats, or on columns that onl
 reads. A plain hash would let anyone who holds a guess of the records confirm it; without the key
 the digests say nothing.
 
-Persons are recognised by how many of them each block has of each combination of the attributes
-that their census declares for it, which every product that reads persons knows. Where the first
-column is a block geocode there is also a digest for each county, so that the counties of a state
-are recognised when they come alone.
+An input has one digest that names it: of persons, how many of them each block has of each
+combination of the attributes that their census declares for it. Where the first column is a block
+geocode there is also a digest for each county, by which ledgers of older versions know the counties
+of a state. In tables of another form people are recognised by `recognition`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from ..runs.files import FileState, state_of_file
+from .recognition import PeopleDigests
 
 DIGITS_BELOW_COUNTY = 11
 
@@ -36,10 +37,25 @@ INPUT_DIGESTS = "input_digests.json"
 
 @dataclass(frozen=True)
 class InputDigest:
-    """Digest of an input, and of parts of it by county where it has blocks."""
+    """Digest of an input, and what recognises it in another table.
+
+    Each of `parts` recognises people by itself: digests by county where the input has blocks, and
+    the strong ones of `recognition`. Of `weak` ones it takes several, and of `filling` none does.
+    """
 
     whole: str
     parts: tuple[str, ...] = ()
+    weak: tuple[str, ...] = ()
+    filling: tuple[str, ...] = ()
+
+    def recognised_by(self, people: PeopleDigests) -> InputDigest:
+        """The same, which is also recognised by the digests of its raw columns."""
+        return InputDigest(
+            self.whole,
+            (*self.parts, *people.strong),
+            (*self.weak, *people.weak),
+            (*self.filling, *people.filling),
+        )
 
 
 def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> InputDigest:

@@ -44,7 +44,9 @@ def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
     except FileNotFoundError:
         return {}
     return {
-        kind: InputDigest(digest["whole"], tuple(digest["parts"]))
+        kind: InputDigest(
+            digest["whole"], *(tuple(digest.get(name, ())) for name in ("parts", "weak", "filling"))
+        )
         for kind, digest in stored.items()
     }
 

@@ -10,11 +10,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy import sparse
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
+from ...census.identity import block_levels, person_columns_of
 from ...census.invariants import read_geography, write_invariants
+from ...census.tables import IDENTITY
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.identity import store_identity, whole_digests
+from ...ledger.recognition import people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import replacing
@@ -178,9 +182,14 @@ def input_digests(result: GroupsInput, key: bytes) -> dict[str, InputDigest]:
     identity = result.identity
     geocode = result.blocks["block_geocode"].to_numpy().astype(np.int64)
     columns = (geocode[identity.block], identity.age, identity.cenrace, identity.count)
-    return {
-        "persons": input_digest("persons", dict(zip(IDENTITY_COLUMNS, columns, strict=True)), key)
-    }
+    digest = input_digest("persons", dict(zip(IDENTITY_COLUMNS, columns, strict=True)), key)
+    cell = np.ravel_multi_index((identity.age, identity.cenrace), IDENTITY.shape)
+    entries = (identity.count, (identity.block, cell))
+    counts = sparse.csr_array(
+        sparse.coo_array(entries, shape=(len(geocode), IDENTITY.n_cells), dtype=np.int64)
+    )
+    people = people_digests(person_columns_of(counts), block_levels(geocode), key)
+    return {"persons": digest.recognised_by(people)}
 
 
 def _areas(run: RunDirectory) -> pd.DataFrame:

@@ -26,6 +26,7 @@ from ...census.inputs import IngestResult, InputCheck, check_inputs, read_addres
 from ...census.invariants import write_invariants, write_state_totals
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.identity import store_identity
+from ...ledger.recognition import people_digests
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ...runs.settings import refuse_large_delta
@@ -178,11 +179,17 @@ def _write_declared(
 
 
 def declared_digests(result: DeclaredInput, key: bytes) -> dict[str, InputDigest]:
-    """Keyed digests by which the ledger recognises the records of a declared census again."""
+    """Keyed digests by which the ledger recognises the records of a declared census again.
+
+    The digest of a whole universe is that of its cells by path, which older ledgers know; the
+    others are of its raw columns.
+    """
+    levels = [units.number for units in result.areas.units.values()]
     paths = result.areas.frame["block_geocode"].to_numpy(dtype=object).astype(str)
     digests = {}
     for universe, histogram in result.histograms.items():
         rows = np.repeat(np.arange(len(paths)), np.diff(histogram.indptr))
         columns = {"area": paths[rows], "cell": histogram.indices, "records": histogram.data}
-        digests[universe] = input_digest(universe, columns, key)
+        people = people_digests(result.raw[universe], levels, key)
+        digests[universe] = input_digest(universe, columns, key).recognised_by(people)
     return digests

@@ -1,0 +1,344 @@
+"""Recognising people in another table: digests of what each geounit holds, column by column.
+
+A table of people becomes, for each of its columns, counts of raw values by area. Nothing else goes
+in: no name of a column, a universe, an area or a file, no recode, no order. Each value has a keyed
+hash, and a geounit the sum of its records' hashes, which is that of their multiset (Clarke and
+others, Incremental multiset hash functions, 2003). Three kinds of digests are made of the sums:
+
+    records   of a geounit: the values of its records
+    areas     of a geounit and a finer geolevel: which values each of its geounits there holds
+    value     of a large geounit, one value and a finer geolevel: how many of its records have the
+              value in each of its geounits there
+
+The first recognises people whose areas are grouped in another way, a part of the areas and the
+whole that a part comes from; the second also columns of few values; the third rows of a table that
+were chosen by one of its columns. Any column is enough that two tables have in common.
+
+What is common by chance must recognise nobody: a geounit with nobody, or with one ordinary person,
+has no digest. The information of a multiset is estimated from below, in bits: each count n of a
+value tells at least 1 + log2(n) / 2, which is less than the collision entropy of two Poisson
+counts of mean n. One digest of `STRONG_BITS` recognises; of those between `WEAK_BITS` and that it
+takes `ENOUGH_WEAK`. Each list holds at most `MOST` digests, those whose keyed hash is smallest, so
+that two tables keep the same ones of what they share. Lists are filled up to a length that public
+geography decides, so that the number of digests tells nothing of the people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+from scipy import sparse
+
+STRONG_BITS, WEAK_BITS = 64.0, 32.0
+"""Information of a multiset that recognises people by itself, and of one that does beside others:
+some 2^35 pairs of digests are compared for two large tables."""
+
+ENOUGH_WEAK = 4
+"""Digests of less information that recognise people together."""
+
+MOST = 1 << 12
+"""Digests of a geolevel and a column that are kept."""
+
+MOST_VALUES = 1 << 20
+"""Distinct values of a column from which it is left out: it would not fit into memory."""
+
+_MOST_OF_VALUES, _FEW_UNITS = 1 << 10, 16
+"""Digests of values that are kept of a column, and geounits of a geolevel that has them."""
+_ENTRIES_AT_ONCE = 1 << 22
+_DIGEST_BYTES = 16
+
+_Lanes = np.ndarray
+"""Hashes of 128 bits as two of 64, shape `(n, 2)`, uint64."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordColumn:
+    """A column of a table of people: how many records of each area have each of its raw values.
+
+    counts : `(n_areas, n_cells)`, not negative.
+    values : the distinct raw values, as `raw_value` spells them.
+    value_of_cell : `(n_cells,)` positions in `values`, None where cells are values.
+    """
+
+    counts: sparse.csr_array
+    values: Sequence[str]
+    value_of_cell: np.ndarray | None = None
+
+    def parts(self) -> Iterator[tuple[int, sparse.csr_array]]:
+        """Counts by area and value of some consecutive areas, and the first of these."""
+        indptr = self.counts.indptr.astype(np.int64)
+        first, n_areas = 0, self.counts.shape[0]
+        while first < n_areas:
+            last = int(np.searchsorted(indptr, indptr[first] + _ENTRIES_AT_ONCE, side="right")) - 1
+            last = min(max(last, first + 1), n_areas)
+            entries = slice(indptr[first], indptr[last])
+            cell, count = self.counts.indices[entries], self.counts.data[entries]
+            value = cell if self.value_of_cell is None else self.value_of_cell[cell]
+            starts = indptr[first : last + 1] - indptr[first]
+            shape = (last - first, max(1, len(self.values)))
+            part = sparse.csr_array((count.astype(np.int64), value, starts), shape=shape)
+            part.sum_duplicates()
+            part.eliminate_zeros()
+            yield first, part
+            first = last
+
+
+@dataclass(frozen=True)
+class PeopleDigests:
+    """Digests that recognise people: each `strong` one alone, `weak` ones together.
+
+    `filling` recognises nobody: it makes the number of digests one that is public.
+    """
+
+    strong: tuple[str, ...] = ()
+    weak: tuple[str, ...] = ()
+    filling: tuple[str, ...] = ()
+
+
+def raw_value(text: str | None) -> str:
+    """A raw value as every reader of its column spells it: numbers without leading zeros.
+
+    >>> raw_value("07"), raw_value(" b "), raw_value(None)
+    ('7', 'b', '')
+    """
+    text = (text or "").strip()
+    return (text.lstrip("0") or "0") if text.isascii() and text.isdigit() else text
+
+
+def people_digests(
+    columns: Iterable[RecordColumn], levels: Sequence[np.ndarray], key: bytes
+) -> PeopleDigests:
+    """Digests of people, under a key.
+
+    `levels` are the geolevels above the areas from the root on, each the number `(n_areas,)` of
+    every area's geounit; a geounit lies in one of the level above.
+    """
+    hashing = _Hashing(key)
+    found = [_ColumnDigests(hashing, column, levels).lists() for column in columns]
+    lists = [one for of_column in found for one in of_column]
+    strong = {digest for one in lists for digest in one.digests(hashing, is_strong=True)}
+    weak = {digest for one in lists for digest in one.digests(hashing, is_strong=False)} - strong
+    n_filling = max(0, sum(one.length for one in lists) - len(strong) - len(weak))
+    of_these = "".join(sorted(strong | weak)).encode()
+    seed = hashing.digest(b"filling", of_these).encode()
+    filling = tuple(hashing.digest(b"filling", b"%d|" % n + seed) for n in range(n_filling))
+    return PeopleDigests(tuple(sorted(strong)), tuple(sorted(weak)), filling)
+
+
+class _Hashing:
+    """The keyed hashes: of texts and bytes by BLAKE2b, of hashes and counts by mixing."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        words = blake2b(b"mixing", key=key, digest_size=64).digest()
+        self._constants = np.frombuffer(words, dtype="<u8").reshape(4, 2).astype(np.uint64)
+
+    def of_values(self, values: Sequence[str]) -> _Lanes:
+        """Hashes of texts."""
+        hashes = [
+            blake2b(b"value|" + text.encode(), key=self._key, digest_size=16).digest()
+            for text in values
+        ]
+        return np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2).astype(np.uint64)
+
+    def of_sums(self, sums: _Lanes) -> _Lanes:
+        """Hashes of hashes that were added up, so that sums of these tell which there were."""
+        return _mixed(sums ^ self._constants[0], self._constants[1])
+
+    def of_counts(self, counts: np.ndarray) -> _Lanes:
+        """Hashes of counts."""
+        lanes = counts.astype(np.uint64)[:, None] * (self._constants[2] | np.uint64(1))
+        return _mixed(lanes, self._constants[3])
+
+    def digest(self, kind: bytes, data: bytes) -> str:
+        """What leaves this module: one way, and no function of anything but kind and data."""
+        return blake2b(kind + b"|" + data, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _mixed(lanes: _Lanes, constants: np.ndarray) -> _Lanes:
+    """The finalizer of MurmurHash3, between additions of what the key decides."""
+    lanes = lanes + constants
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        lanes = (lanes ^ (lanes >> np.uint64(33))) * np.uint64(factor)
+    return (lanes ^ (lanes >> np.uint64(33))) + constants
+
+
+@dataclass(frozen=True, eq=False)
+class _List:
+    """Sums `(n, 2)` of one kind, their information `(n,)` in bits, and how many digests it has."""
+
+    kind: bytes
+    sums: _Lanes
+    bits: np.ndarray
+    length: int
+
+    def digests(self, hashing: _Hashing, *, is_strong: bool) -> Iterator[str]:
+        """The digests of the strong sums that are kept, or of the weak ones."""
+        enough = np.flatnonzero(self.bits >= WEAK_BITS)
+        order = hashing.of_sums(self.sums[enough])[:, 0]
+        kept = enough[np.argsort(order, kind="stable")[: self.length]]
+        for row in kept[(self.bits[kept] >= STRONG_BITS) == is_strong]:
+            yield hashing.digest(self.kind, self.sums[row].astype("<u8").tobytes())
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """A geolevel of one column: sums of its geounits' records, their bits, and counts by value.
+
+    `counts` is None where they were too many to be held.
+    """
+
+    sums: _Lanes
+    bits: np.ndarray
+    counts: sparse.csr_array | None = None
+
+    @property
+    def is_inhabited(self) -> np.ndarray:
+        """Mask (n_units,) of the geounits that have records."""
+        return self.bits > 0
+
+
+class _ColumnDigests:
+    """The lists of digests of one column."""
+
+    def __init__(
+        self, hashing: _Hashing, column: RecordColumn, levels: Sequence[np.ndarray]
+    ) -> None:
+        self._hashing = hashing
+        n_areas = column.counts.shape[0]
+        areas = np.arange(n_areas)
+        # The root is there whether it is a geolevel or not; a level that repeats the one above it
+        # would repeat its digests.
+        self._numbers = [np.zeros(n_areas, dtype=np.int64)]
+        for number in levels:
+            numbered = np.unique(number, return_inverse=True)[1].reshape(-1)
+            if self._n_units(-1) < numbered.max(initial=-1) + 1 < n_areas:
+                self._numbers.append(numbered)
+        if self._n_units(-1) < n_areas:
+            self._numbers.append(areas)
+        self._levels = self._summed(column)
+
+    def _summed(self, column: RecordColumn) -> list[_Level]:
+        """The geolevels from the root on; the counts of the areas are not held all at once."""
+        hashes = self._hashing.of_values(column.values)
+        if not len(hashes):
+            return []
+        above = self._numbers[-2] if len(self._numbers) > 1 else self._numbers[-1]
+        n_above = int(above.max(initial=-1)) + 1
+        parts, sums_above = [], sparse.csr_array((n_above, len(hashes)), dtype=np.int64)
+        for first, counts in column.parts():
+            parts.append(_level(counts, hashes))
+            rows = above[first : first + counts.shape[0]]
+            sums_above = sums_above + _regrouped(counts, rows, n_above)
+        whole = parts[0] if len(parts) == 1 else None
+        sums, bits = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("sums", "bits")
+        )
+        finest = _Level(sums, bits, None if whole is None else whole.counts)
+        if len(self._numbers) == 1:
+            return [finest]
+        found, counts = [finest], sums_above
+        for depth in range(len(self._numbers) - 2, -1, -1):
+            if depth < len(self._numbers) - 2:
+                counts = _regrouped(counts, self._parents(depth, depth + 1), self._n_units(depth))
+            found.insert(0, _level(counts, hashes))
+        return found
+
+    def _n_units(self, depth: int) -> int:
+        return int(self._numbers[depth].max(initial=-1)) + 1
+
+    def _parents(self, upper: int, lower: int) -> np.ndarray:
+        """The geounit of the upper level of each one of the lower level."""
+        parents = np.zeros(self._n_units(lower), dtype=np.int64)
+        parents[self._numbers[lower]] = self._numbers[upper]
+        return parents
+
+    def lists(self) -> Iterator[_List]:
+        """All lists of digests of the column."""
+        for depth, level in enumerate(self._levels):
+            length = min(MOST, len(level.bits))
+            yield _List(b"records", level.sums, level.bits, length)
+            for lower in range(depth + 1, len(self._levels)):
+                yield self._of_areas(depth, lower)
+        yield self._of_values()
+
+    def _of_areas(self, upper: int, lower: int) -> _List:
+        """The multisets of what the geounits of a lower level hold, by geounit of an upper one."""
+        below, n_units = self._levels[lower], self._n_units(upper)
+        rows = np.flatnonzero(below.is_inhabited)
+        parents, hashes = self._parents(upper, lower)[rows], self._hashing.of_sums(below.sums[rows])
+        sums = np.zeros((n_units, 2), dtype=np.uint64)
+        np.add.at(sums, parents, hashes)
+        n_below = np.bincount(parents, minlength=n_units)
+        # Each tells what it holds; that they have no order takes at most log2(n) bits of each.
+        own = below.bits[rows] - np.log2(np.maximum(1, n_below))[parents]
+        by_what_they_hold = np.bincount(parents, np.maximum(0, own), minlength=n_units)
+        by_how_many_hold_it = _bits_of_repeats(parents, hashes[:, 0], n_units)
+        bits = np.maximum(by_what_they_hold, by_how_many_hold_it)
+        # One geounit alone tells what the geounit does that has it.
+        return _List(b"areas", sums, np.where(n_below > 1, bits, 0), min(MOST, n_units))
+
+    def _of_values(self) -> _List:
+        """The multisets of how many records have a value in the geounits of a lower level."""
+        found: list[tuple[_Lanes, np.ndarray]] = []
+        for lower in range(1, len(self._levels)):
+            counts = self._levels[lower].counts
+            if counts is None or not counts.nnz:
+                continue
+            entries = sparse.coo_array(counts)
+            unit, value = (axis.astype(np.int64) for axis in entries.coords)
+            hashes, n_values = self._hashing.of_counts(entries.data), counts.shape[1]
+            for upper in range(lower):
+                n_units = self._n_units(upper)
+                if n_units > _FEW_UNITS:
+                    continue
+                group = self._parents(upper, lower)[unit] * n_values + value
+                sums = np.zeros((n_units * n_values, 2), dtype=np.uint64)
+                np.add.at(sums, group, hashes)
+                bits = _bits_of_repeats(group, entries.data, len(sums))
+                found.append((sums, bits))
+        if not found:
+            return _List(b"value", np.zeros((0, 2), np.uint64), np.zeros(0), _MOST_OF_VALUES)
+        sums, bits = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return _List(b"value", sums, bits, _MOST_OF_VALUES)
+
+
+def _level(counts: sparse.csr_array, hashes: _Lanes) -> _Level:
+    """Sums and bits of the rows of counts by geounit and value."""
+    as_words = _with_data(counts, counts.data.astype(np.uint64))
+    sums = np.stack([as_words @ np.ascontiguousarray(hashes[:, lane]) for lane in (0, 1)], axis=1)
+    bits = _with_data(counts, _bits(counts.data)) @ np.ones(counts.shape[1])
+    return _Level(sums, bits, counts)
+
+
+def _with_data(matrix: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
+    """A matrix with other values in the same places."""
+    return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
+    """Rows added up by group `(n_rows,)`."""
+    entries = sparse.coo_array(counts)
+    row, column = entries.coords
+    shape = (n_groups, counts.shape[1])
+    return sparse.csr_array(sparse.coo_array((entries.data, (group[row], column)), shape=shape))
+
+
+def _bits(counts: np.ndarray) -> np.ndarray:
+    """Bits that counts of at least 1 tell, from below."""
+    return 1 + np.log2(counts) / 2
+
+
+def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.ndarray:
+    """Bits `(n_groups,)` that a multiset tells by how often each of its elements occurs in it."""
+    if not len(group):
+        return np.zeros(n_groups)
+    order = np.lexsort((what, group))
+    group, what = group[order], what[order]
+    is_first = np.append(True, (group[1:] != group[:-1]) | (what[1:] != what[:-1]))
+    starts = np.flatnonzero(is_first)
+    times = np.diff(starts, append=len(group))
+    return np.bincount(group[starts], _bits(times), minlength=n_groups)
