@@ -20,6 +20,7 @@ from ...census.identity import input_digests
 from ...census.inputs import IngestResult, check_inputs
 from ...census.tables import EvidenceTally, load_geography
 from ...ledger.digests import InputDigest, input_digest
+from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests
 from ...runs.errors import InputRefused
 from ...tables.findings import Finding, UnreadableInput, refusal
 from ...tables.sources import input_files
@@ -73,7 +74,20 @@ class GroupInput:
             "groups": groups.data[is_inhabited],
         }
         whole = input_digest("groups", people, key).whole
-        return {"groups": InputDigest(whole, (by_column.whole,))}
+        digest = InputDigest(whole, (by_column.whole,))
+        return {"groups": digest.recognised_by(self._people(key))}
+
+    def _people(self, key: bytes) -> PeopleDigests:
+        """Digests of the sizes of groups, those of nobody left out, by region."""
+        nobody = max(0, 1 - self.smallest_size)
+        counts = self.counts[:, nobody:]
+        first = self.smallest_size + nobody
+        sizes = [str(size) for size in range(first, first + counts.shape[1])]
+        levels = [
+            np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            for offsets in self.hierarchy.leaves[:-1]
+        ]
+        return people_digests([RecordColumn(counts, sizes)], levels, key)
 
 
 @dataclass(frozen=True)

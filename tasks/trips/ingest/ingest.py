@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from scipy import sparse
+
 from ....validation.expectations import readable
 from ....validation.outcome import Outcome
 from ....validation.trips.input_rules import depth_rule, place_rule
 from ...ledger.charging import random_choice_source
 from ...ledger.digests import InputDigest, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
+from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests, raw_value
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.findings import Finding, UnreadableInput, refusal
@@ -151,7 +155,37 @@ def input_digests(tree: Tree, leaves: TrueLevel, key: bytes) -> dict[str, InputD
     }
     named = input_digest("trips", columns | {"count": leaves.counts}, key)
     whole = unnamed_digest("trips", list(columns.values()), leaves.counts, key)
-    return {"trips": InputDigest(whole, (named.whole,))}
+    digest = InputDigest(whole, (named.whole,))
+    for number in range(len(positions)):
+        digest = digest.recognised_by(_people(tree, positions, leaves.counts, number, key))
+    return {"trips": digest}
+
+
+def _people(
+    tree: Tree, positions: Sequence[np.ndarray], counts: np.ndarray, number: int, key: bytes
+) -> PeopleDigests:
+    """Digests of the trips by area of one dimension: where they are in the others, and how many
+    there are in each leaf.
+    """
+    own = tree.dimensions[number]
+    area, n_areas = positions[number], len(own.levels[-1])
+    numbers, which = np.unique(counts, return_inverse=True)
+    # Each leaf is a record that has its number of trips as its value.
+    ones = np.ones(len(counts), dtype=np.int64)
+    found = [_record_column(area, which.reshape(-1), ones, n_areas, numbers.astype(str))]
+    for other, position in enumerate(positions):
+        if other != number:
+            codes = tree.dimensions[other].levels[-1].codes.astype(str)
+            found.append(_record_column(area, position, counts, n_areas, codes))
+    return people_digests(found, [own.ancestors(depth) for depth in range(own.depth)], key)
+
+
+def _record_column(
+    area: np.ndarray, value: np.ndarray, n: np.ndarray, n_areas: int, values: np.ndarray
+) -> RecordColumn:
+    """Numbers `n` of records by area and position of their value."""
+    entries = sparse.coo_array((n, (area, value)), shape=(n_areas, max(1, len(values))))
+    return RecordColumn(sparse.csr_array(entries), [raw_value(text) for text in values.tolist()])
 
 
 def _read_all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from spineflow.tasks.ledger.recognition import (
 )
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.runs.errors import BudgetRefused
+
+from tests.recognised import recognises
 
 KEY = b"k" * 32
 N_AGES, N_SEXES = 100, 2
@@ -56,13 +59,7 @@ class People:
             values = [str(value) for value in range(sizes[name])]
             found.append(RecordColumn(sparse.csr_array(counts), values))
         of_people = people_digests(found, [self.district[there]] if levels else [], key)
-        return InputDigest(f"{id(self)}").recognised_by(of_people)
-
-
-def recognises(known: InputDigest, asked: InputDigest) -> bool:
-    """Whether people who are asked for are those of a dataset, as the ledger decides it."""
-    of_known = {known.whole, *known.parts, *known.weak, *known.filling}
-    return bool(of_known & {*asked.parts}) or len(of_known & {*asked.weak}) >= ENOUGH_WEAK
+        return InputDigest(uuid4().hex).recognised_by(of_people)
 
 
 def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:

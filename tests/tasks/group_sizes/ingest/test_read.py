@@ -5,13 +5,17 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+
+from tests.recognised import recognises
 
 REGIONS = "level,region,parent\ncity,NYC,\nzone,a,NYC\nzone,b,NYC\n"
 SIZES = "region,size,count\na,1,3\nb,2,4\na,5,1\n"
@@ -295,3 +299,41 @@ def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
     assert digest(SIZES, 0) == known
     assert digest(f"{SIZES}b,0,9\n", 0) == known
     assert digest(SIZES.replace("b,2,4", "b,3,4"), 1) != known
+
+
+@pytest.mark.slow
+def test_a_part_of_the_groups_is_recognised(tmp_path: Path) -> None:
+    def digest(
+        name: str, seed: int, *, part: int = 1, renamed: str = "", top: int = 40
+    ) -> InputDigest:
+        folder = tmp_path / name
+        folder.mkdir()
+        rng = np.random.default_rng(seed)
+        towns = np.arange(0, 60, part)
+        size = [np.minimum(rng.geometric(0.2, 900), 39) for _ in range(60)]
+        rows = [(f"{renamed}{town}", s, 1) for town in towns for s in size[town]]
+        frame = pd.DataFrame(rows, columns=["region", "size", "count"])
+        frame.groupby(["region", "size"], as_index=False).sum().to_csv(
+            folder / "sizes.csv", index=False
+        )
+        regions = [("nation", "all", "")] + [("town", f"{renamed}{t}", "all") for t in towns]
+        pd.DataFrame(regions, columns=["level", "region", "parent"]).to_csv(
+            folder / "regions.csv", index=False
+        )
+        settings = settings_of(
+            folder,
+            '[input]\nsizes = "sizes.csv"\nregions = "regions.csv"\n[invariants]\ngroups = true\n'
+            f"[mechanism]\nlargest_size = {top}\ntop_coded = true\nsmallest_size = 1\n"
+            '[privacy]\ndataset = "d"\nepsilon = "1"\n',
+        )
+        return check_groups(settings).accepted().digests(b"key")["groups"]
+
+    known = digest("known", 1)
+    for name, other in {
+        "some towns": digest("some towns", 1, part=7),
+        "renamed": digest("renamed", 1, renamed="t"),
+        "another top": digest("another top", 1, top=30),
+    }.items():
+        assert recognises(known, other), name
+        assert recognises(other, known), name
+    assert not recognises(known, digest("others", 2))

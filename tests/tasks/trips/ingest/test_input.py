@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.ledger.digests import InputDigest
@@ -18,6 +19,8 @@ from spineflow.tasks.trips.ingest.ingest import (
     refuse_delta_of,
 )
 from spineflow.tasks.trips.settings import TripsSettings
+
+from tests.recognised import recognises
 
 AREAS = pd.DataFrame(
     [
@@ -316,6 +319,41 @@ def test_people_are_known_under_other_names_of_columns(tmp_path: Path) -> None:
     assert renamed.parts != known.parts
     TRIPS.assign(n=TRIPS["n"] * 2).to_csv(tmp_path / "trips.csv", index=False)
     assert people(settings_in(tmp_path)).whole != known.whole
+
+
+def commuters(folder: Path, trips: pd.DataFrame, levels: str) -> InputDigest:
+    """The people of a table of trips, whose columns are the levels of a tree."""
+    folder.mkdir()
+    trips.to_csv(folder / "table.csv", index=False)
+    (folder / "settings.toml").write_text(
+        f'[input]\ntable = "table.csv"\nlevels = {levels}\ncount = "n"\npublic_levels = true\n'
+        '[privacy]\ndataset = "d"\nepsilon = "1"\ndelta = "1e-8"\n'
+    )
+    return people(load_settings(TripsSettings, folder / "settings.toml", presets=folder))
+
+
+@pytest.mark.slow
+def test_a_part_of_the_trips_is_recognised(tmp_path: Path) -> None:
+    def trips(seed: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        columns = {"home": rng.integers(100, 200, 4000), "work": rng.integers(100, 200, 4000)}
+        grouped = pd.DataFrame(columns | {"n": rng.geometric(0.1, 4000)})
+        return grouped.groupby(["home", "work"], as_index=False).sum()
+
+    levels = '["home", "work"]'
+    known = commuters(tmp_path / "known", trips(1), levels)
+    of_some_homes = trips(1).query("home % 3 == 0")
+    renamed = of_some_homes.assign(work=of_some_homes["work"] * 7)
+    renamed["home"] = "h" + of_some_homes["home"].astype(str)
+    for name, part in {
+        "some homes": of_some_homes,
+        "some work": trips(1).query("work < 140"),
+        "renamed": renamed,
+    }.items():
+        own = commuters(tmp_path / name, part, levels)
+        assert recognises(known, own), name
+        assert recognises(own, known), name
+    assert not recognises(known, commuters(tmp_path / "others", trips(2), levels))
 
 
 @pytest.mark.parametrize(
