@@ -195,6 +195,9 @@ def write_demo(demo: Demo, folder: Path, *, seed: int = 2020) -> Path:
     """
     settings = folder / "settings.toml"
     if not settings.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            # No ledger is kept where others can write.
+            folder.chmod(folder.stat().st_mode & ~0o022)
         demo.write(folder, seed)
     return settings

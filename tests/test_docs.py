@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 from pydantic import BaseModel
 from spineflow.flows.demo import COUNTRY
+from spineflow.flows.presets import PRESETS
 from spineflow.flows.products_settings import ProductsSettings
-from spineflow.flows.running import PRESETS
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
 from spineflow.tasks.census.cef_2020 import CENSUS

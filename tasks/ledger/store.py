@@ -174,6 +174,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
         with _locked_folder(ledger.path.parent):
             _discard_unfinished(ledger)
             if not must_exist and not ledger.path.exists() and not _is_used(ledger):
+                _refuse_what_others_can_write(ledger)
                 _create(ledger)
     except OSError as error:
         raise BudgetRefused(
@@ -286,9 +287,24 @@ def _remedy(error: sqlite3.Error) -> str | None:
 def _refuse_what_others_can_write(ledger: Ledger) -> None:
     """Raise BudgetRefused for a ledger that another user can write, or put another in place of."""
     try:
-        status, folder = ledger.path.stat(), ledger.path.parent.stat()
+        folder = ledger.path.parent.stat()
     except OSError:
         return  # SQLite says what is wrong with it.
+    if folder.st_uid != os.geteuid():
+        raise BudgetRefused(
+            f"the folder {ledger.path.parent} of the ledger belongs to another user; keep the "
+            "ledger in a folder of your own"
+        )
+    # A sticky bit is no help: who can write there can put a journal beside the ledger.
+    if folder.st_mode & 0o022:
+        raise BudgetRefused(
+            f"the folder {ledger.path.parent} of the ledger can be written by other users; see "
+            "that the ledger is yours, and chmod go-w the folder"
+        )
+    try:
+        status = ledger.path.stat()
+    except OSError:
+        return
     if status.st_uid != os.geteuid():
         raise BudgetRefused(
             f"the ledger {ledger.path} belongs to another user; run as its owner, or chown it"
@@ -297,11 +313,6 @@ def _refuse_what_others_can_write(ledger: Ledger) -> None:
         raise BudgetRefused(
             f"the ledger {ledger.path} can be written by other users; see that it holds what it "
             "should, and chmod it to 0600"
-        )
-    if folder.st_mode & 0o002 and not folder.st_mode & stat.S_ISVTX:
-        raise BudgetRefused(
-            f"the folder {ledger.path.parent} of the ledger can be written by every user; see "
-            "that the ledger is yours, and chmod o-w the folder"
         )
 
 

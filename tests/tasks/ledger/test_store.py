@@ -157,10 +157,14 @@ def test_a_ledger_that_others_can_write_is_refused(ledger: Ledger) -> None:
         open_ledger(ledger.path)
     ledger.path.chmod(0o600)
     folder = ledger.path.parent
-    folder.chmod(0o777)
-    with pytest.raises(BudgetRefused, match="folder .* can be written by every user"):
-        open_ledger(ledger.path)
-    folder.chmod(0o1777)
+    for mode in (0o777, 0o1777, 0o770, 0o702):
+        folder.chmod(mode)
+        with pytest.raises(BudgetRefused, match="folder .* can be written by other users"):
+            open_ledger(ledger.path)
+        with pytest.raises(BudgetRefused, match="folder .* can be written by other users"):
+            open_ledger(folder / "new.db")
+    assert not (folder / "new.db.key").exists()
+    folder.chmod(0o755)
     open_ledger(ledger.path)
 
 
@@ -168,6 +172,13 @@ def test_a_ledger_that_others_can_write_is_refused(ledger: Ledger) -> None:
 def test_a_ledger_of_another_user_is_refused(ledger: Ledger) -> None:
     os.chown(ledger.path, 65534, 65534)
     with pytest.raises(BudgetRefused, match="belongs to another user"):
+        open_ledger(ledger.path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give files away")
+def test_a_ledger_in_a_folder_of_another_user_is_refused(ledger: Ledger) -> None:
+    os.chown(ledger.path.parent, 65534, 65534)
+    with pytest.raises(BudgetRefused, match="folder .* belongs to another user"):
         open_ledger(ledger.path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.flows.topdown import refuse_settings
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings

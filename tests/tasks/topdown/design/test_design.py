@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.invariants import read_state_totals

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema

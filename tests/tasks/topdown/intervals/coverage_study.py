@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.coverage import ESTIMATE, NoiseReplicates

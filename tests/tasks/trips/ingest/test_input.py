@@ -337,7 +337,7 @@ def test_a_part_of_the_trips_is_recognised(tmp_path: Path) -> None:
     def trips(seed: int) -> pd.DataFrame:
         rng = np.random.default_rng(seed)
         columns = {"home": rng.integers(100, 200, 4000), "work": rng.integers(100, 200, 4000)}
-        grouped = pd.DataFrame(columns | {"n": rng.geometric(0.1, 4000)})
+        grouped = pd.DataFrame(columns | {"n": rng.geometric(0.01, 4000)})
         return grouped.groupby(["home", "work"], as_index=False).sum()
 
     levels = '["home", "work"]'

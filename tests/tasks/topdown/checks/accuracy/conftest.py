@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.answers.estimates import write_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import read_geography, read_invariants

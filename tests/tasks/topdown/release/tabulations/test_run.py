@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spineflow.flows.running import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
