@@ -136,9 +136,8 @@ class Tracker:
         self._began = None
         if self._known is not None:
             self._ended.append(task)
-        self._remaining.ended(
-            name, ended, artifact.seconds, work=artifact.work, reused=artifact.reused
-        )
+        cpu = None if artifact.work is None else work.cpu
+        self._remaining.ended(name, ended, artifact.seconds, cpu=cpu, reused=artifact.reused)
 
     def _sizes_of(self, calls: Sequence[tuple[str, tuple[Any, ...], Sequence[str]]]) -> list[float]:
         """Sizes of a stage's calls, those of each step among each other; 1 while not known."""

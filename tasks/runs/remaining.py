@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from statistics import median
 
 from .costs import REUSED, Costs
-from .metering import Work
 from .schedule import Job, schedule
 from .work import Planned
 
@@ -17,26 +14,10 @@ OVERDUE = 0.1
 """Share of its expected time that a task is taken to have left when it takes longer than that."""
 
 PER_WAVE = 0.5
-"""Seconds between two waves, until a run's own have been seen."""
+"""Seconds between two waves."""
 
 PER_TASK = 0.05
-"""Seconds between two tasks of a worker, until a run's own have been seen."""
-
-N_SEEN = 20
-"""How many pauses, and how many gaps, are remembered."""
-
-
-@dataclass
-class _Seen:
-    """What was seen between tasks, the last of it, and a guess to begin with."""
-
-    guess: float
-    last: deque[float] = field(default_factory=lambda: deque(maxlen=N_SEEN))
-
-    @property
-    def value(self) -> float:
-        """The median: now and then a worker waits for something else."""
-        return median([self.guess, *self.last])
+"""Seconds between two tasks of a worker."""
 
 
 @dataclass
@@ -52,11 +33,7 @@ class Remaining:
     _plan: tuple[Planned, ...] | None = None
     _begun: dict[str, Planned] = field(default_factory=dict)
     _started: dict[str, float] = field(default_factory=dict)
-    _done: dict[str, float] = field(default_factory=dict)
-    _since: dict[int, float] = field(default_factory=dict)
-    _pauses: _Seen = field(default_factory=lambda: _Seen(PER_WAVE))
-    _gaps: _Seen = field(default_factory=lambda: _Seen(PER_TASK))
-    _last: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)
     _unsized: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     _pending: dict[str, Planned] = field(default_factory=dict)
 
@@ -73,12 +50,9 @@ class Remaining:
 
     def begin(self, wave: Sequence[Planned], at: float) -> None:
         """The tasks of a wave have been submitted."""
-        if self._begun:
-            self._end_waves(at)
         for task in wave:
             if task.name not in self._begun:
                 self._begun[task.name] = self._pending[task.name] = task
-            self._since.setdefault(task.wave, at)
         self._start(at)
 
     def ended(
@@ -87,15 +61,12 @@ class Remaining:
         at: float,
         seconds: float,
         *,
-        work: Work | None = None,
+        cpu: float | None = None,
         reused: bool = False,
     ) -> None:
-        """A task of a begun wave has ended, after so many seconds of work; `work` as metered."""
+        """A task of a begun wave has ended, after so many seconds, `cpu` of a processor's."""
         task = self._begun[name]
-        cpu = None if work is None else work.cpu
-        if work is not None:
-            self._see_gap(task, work, seconds)
-        self._done[name] = seconds
+        self._done.add(name)
         self._started.pop(name, None)
         self._pending.pop(name, None)
         if not reused:
@@ -126,12 +97,7 @@ class Remaining:
                 running.append(Job(name, seconds, -1 if task.aside else task.wave, task.aside))
             else:
                 jobs.append(Job(name, seconds, task.wave, task.aside, task.after))
-        made = schedule(
-            [*running, *jobs],
-            self.workers,
-            per_wave=self._pauses.value,
-            per_task=self._gaps.value,
-        )
+        made = schedule([*running, *jobs], self.workers, per_wave=PER_WAVE, per_task=PER_TASK)
         return made.makespan
 
     def expected(self, task: Planned) -> float:
@@ -155,21 +121,3 @@ class Remaining:
         )
         for name in islice(ready, self.workers):
             self._started.setdefault(name, at)
-
-    def _see_gap(self, task: Planned, work: Work, seconds: float) -> None:
-        """Learn how long a worker waited for its next task of a wave."""
-        wave, ended = self._last.get(work.worker, (None, 0.0))
-        if wave == task.wave and work.started >= ended and not task.after:
-            self._gaps.last.append(work.started - ended)
-        self._last[work.worker] = task.wave, work.started + seconds
-
-    def _end_waves(self, at: float) -> None:
-        """Learn from the waves that have ended what passes besides their tasks."""
-        for number in [*self._since]:
-            tasks = [task for task in self._begun.values() if task.wave == number]
-            if all(task.name in self._done for task in tasks):
-                jobs = [Job(t.name, self._done[t.name], after=t.after) for t in tasks]
-                wall = at - self._since.pop(number)
-                if not any(task.aside for task in tasks):
-                    made = schedule(jobs, self.workers, per_task=self._gaps.value)
-                    self._pauses.last.append(max(0.0, wall - made.makespan))

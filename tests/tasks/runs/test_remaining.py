@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs.costs import REUSED, Costs, Rate, fitted
-from spineflow.tasks.runs.metering import Work
 from spineflow.tasks.runs.remaining import Remaining
 from spineflow.tasks.runs.schedule import Job, schedule
 from spineflow.tasks.runs.work import Planned, Task
@@ -53,26 +52,6 @@ def test_a_task_that_is_late_has_something_left() -> None:
     remaining.plan([planned("x", 0)])
     remaining.begin([planned("x", 0)], at=0.0)
     assert remaining.left(50.0) == pytest.approx(5.0, abs=0.3)
-
-
-def test_waiting_for_something_else_is_no_gap_between_tasks_and_no_pause_between_waves() -> None:
-    remaining = Remaining(1, Costs({"a": Rate(0.0, 10.0)}))
-    waits_for_another = replace(planned("last", 0), after=("8",))
-    waves = [[*(planned(str(n), 0) for n in range(9)), waits_for_another]]
-    waves += [[planned(f"alone {number}", number)] for number in range(1, 4)]
-    to_come = [planned(f"to come {n}", 4) for n in range(20)]
-    remaining.plan([one for wave in [*waves, to_come] for one in wave])
-    at = 0.0
-    for number, wave in enumerate(waves):
-        remaining.begin(wave, at)
-        at += 300.0 if number == 2 else 0.1
-        for one in wave:
-            at += 60.0 if one is waits_for_another else 0.1
-            work = Work(at, 10.0, "worker")
-            at += 10.0
-            remaining.ended(one.name, at, 10.0, work=work)
-    remaining.begin(to_come, at)
-    assert remaining.left(at) == pytest.approx(20 * 10.1, abs=1.0)
 
 
 def test_threads_of_a_task_do_not_make_the_machine_fast() -> None:
@@ -168,8 +147,7 @@ def told_and_good(tasks: list[Task], workers: int, costs: Costs) -> tuple[float,
                     remaining.plan(plan)
             else:
                 t = tasks[which]
-                work = Work(t.started, t.cpu, t.worker)
-                remaining.ended(t.name, at, t.seconds, work=work)
+                remaining.ended(t.name, at, t.seconds, cpu=t.cpu)
         left = remaining.left(now)
         told += left is not None
         good += left is not None and abs(left - (end - now)) <= 0.2 * (end - now)

@@ -9,22 +9,25 @@ from spineflow.tasks.runs.schedule import Job, schedule
 
 
 def by_small_steps(jobs: list[Job], workers: int) -> dict[str, int]:
-    """Ends of jobs of whole seconds, second by second."""
+    """Ends of jobs of whole seconds, second by second: a worker takes the next job of an open wave,
+    and keeps it until it has ended, also while it waits."""
     left = {job.name: int(job.seconds) for job in jobs}
     ended: dict[str, int] = {}
-    running: list[Job] = []
+    taken: list[Job] = []
     now = 0
     while len(ended) < len(jobs):
         for job in jobs:
-            before = [j.name for j in jobs if j.wave < job.wave and not j.aside]
-            may = all(name in ended for name in (*before, *job.after))
-            if job not in running and job.name not in ended and may and len(running) < workers:
-                running.append(job)
+            is_open = all(j.name in ended for j in jobs if j.wave < job.wave and not j.aside)
+            is_new = job not in taken and job.name not in ended
+            if is_new and is_open and len(taken) < workers:
+                taken.append(job)
         now += 1
-        for job in [*running]:
+        working = [job for job in taken if all(name in ended for name in job.after)]
+        for job in working:
             left[job.name] -= 1
+        for job in working:
             if not left[job.name]:
-                running.remove(job)
+                taken.remove(job)
                 ended[job.name] = now
     return ended
 
@@ -61,6 +64,9 @@ def test_processors_are_shared() -> None:
     assert schedule(computing, 4, cores=2).makespan == pytest.approx(20)
     assert schedule(waiting, 4, cores=2).makespan == pytest.approx(10)
     assert schedule(computing, 2, cores=2).makespan == pytest.approx(20)
+    # No processor gives more seconds than pass.
+    partly = [Job(str(n), 10, cpu=4) for n in range(4)]
+    assert schedule(partly, 4, cores=1).makespan == pytest.approx(16)
 
 
 def test_storage_is_shared() -> None:
