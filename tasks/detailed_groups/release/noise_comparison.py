@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...ledger.accounting import BOUNDED, UNBOUNDED
-from ...ledger.loss_distributions import epsilon_of_changed_counts
+from ...ledger.exact_curve import ChangedCount, PrivacyCurve
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin
@@ -86,7 +86,9 @@ def compare_noise(
     found = []
     for neighbors, times in ((UNBOUNDED, 1), (BOUNDED, 2)):
         gaussian, geometric = (
-            epsilon_of_changed_counts({noise: times * k for noise, k in counts.items()}, delta)
+            PrivacyCurve(
+                {ChangedCount(noise): times * k for noise, k in counts.items()}
+            ).epsilon_upper(delta)
             for counts in changed.values()
         )
         found.append(NoiseComparison(neighbors, delta, gaussian, geometric, times * pure))

@@ -1,0 +1,496 @@
+"""The privacy curve of a composition of discrete noise, between an upper and a lower bound.
+
+One record's change moves some noisy counts by whole numbers. A count with noise X, moved by D, has
+for the outcome x the privacy loss log P(X = x) / P(X = x - D):
+
+- discrete Gaussian, P(x) proportional to exp(-c x^2): c (D^2 - 2 D x);
+- discrete Laplace, P(x) proportional to exp(-c |x|): c (|x - D| - |x|).
+
+Both directions of a change have the same distribution of losses, as the noise is symmetric. Losses
+of independent counts add up, and with L their sum the smallest delta for an epsilon is
+
+    delta(epsilon) = E max(0, 1 - exp(epsilon - L))                       ([DiscreteGaussian2020]).
+
+Every other count that is released has the same distribution before and after the change, and
+parameters that are fixed before anything is drawn let the worst pairs of the parts compose, however
+later counts were chosen ([OptimalAccounting2022], theorem 10).
+
+*A common lattice.* Where all losses are whole multiples of one number, up to a constant, and it is
+not too fine for the range, they lie on a grid as they are, and both bounds are the truth but for
+rounding ([ExactAccounting2026] computes one release so). Else the losses are moved to a grid.
+
+*Upper bound.* The losses of each count are moved to the points of a grid, each to its two
+neighbours, such that the probabilities under both hypotheses stay what they were
+([ConnectDots2022]). This interpolates the curve of that count between grid points, and lies above
+it since the curve is convex in exp(epsilon). Pairs that dominate compose, so the curve of the sum
+lies above too, by an error that falls with the square of the step.
+
+*Lower bound.* Losses are rounded to the nearest point. The sum is then off by a sum of independent
+errors within half a step each, which Hoeffding's inequality bounds, under the tilted law below.
+
+*Arithmetic.* The law of the sum is a product of discrete Fourier transforms in doubles. Before,
+each law is tilted by exp(lambda loss) such that its mean is near the epsilon that is asked for: the
+error of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
+beside the probabilities that decide. All other errors are covered by making every probability
+larger by more than its rounding, and by rounding positions upwards; what lies outside the period is
+bounded by Chernoff's inequality and counted in full. The upper bound is thus a theorem about
+doubles of IEEE 754, for exp and log that are right to 8 units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from scipy import fft
+from scipy.special import ndtri
+
+from ..noise.distributions import IntegerDistribution
+
+UNIT = 2.0**-53
+"""Largest relative error of one rounding."""
+
+SUMMED = 192
+"""Roundings that NumPy's pairwise sum of positive numbers adds up to: 128, and one a halving."""
+
+SLACK = 1e-9
+"""Share of a grid step by which positions may be wrong: far more than their rounding errors."""
+
+CUT = 1e-80
+"""Probability of the draws of one count that are left out; they count as an infinite loss."""
+
+UPPER_OUTSIDE, LOWER_OUTSIDE = 1e-25, 1e-13
+"""Tilted probability of losses beyond either end of the grid, which wraps around."""
+
+UPPER_POINTS = 1 << 17
+"""Points of the grid of an upper bound, whose error falls with the square of the step."""
+
+LOWER_POINTS, MOST_POINTS = 1 << 18, 1 << 22
+"""Least and most points of the grid of a lower bound, whose error falls with the step alone."""
+
+LATTICE_POINTS = 1 << 20
+"""Most points of a grid that has all losses as they are."""
+
+LOWER_ERROR = 9e-4
+"""How far from the truth a lower bound of epsilon may be, as long as the points suffice."""
+
+UNLUCKY = 1e-6
+"""Tilted probability with which the rounding errors of a lower bound pass their bound."""
+
+HALVINGS = 32
+"""Halvings of the interval in which an epsilon is sought."""
+
+ROUNDS = 4
+"""Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
+
+LARGEST_EXPONENT = 300.0
+"""Logarithm of the largest weight that is worked out; beyond it a bound says nothing."""
+
+
+@dataclass(frozen=True)
+class ChangedCount:
+    """A noisy count that one record's change moves by `shift`, a positive whole number.
+
+    Raises ValueError for another shift, or noise that is not on all integers.
+    """
+
+    noise: IntegerDistribution
+    shift: int = 1
+
+    def __post_init__(self) -> None:
+        if self.shift < 1 or self.noise.one_sided:
+            raise ValueError("a count moves by 1 or more, under noise on all integers")
+
+    @property
+    def rho(self) -> Fraction:
+        """rho of the zCDP that it satisfies: c D^2 of the Gaussian, (c D)^2 / 2 of the Laplace."""
+        c, squared = self.noise.c, self.shift**2
+        return c * squared if self.noise.power == 2 else c**2 * squared / 2
+
+    @property
+    def offset(self) -> Fraction:
+        """What all losses have in common: they are `offset + stride k` for whole k."""
+        return self.noise.c * (self.shift**2 if self.noise.power == 2 else self.shift)
+
+    @property
+    def stride(self) -> Fraction:
+        """Distance of neighbouring losses."""
+        return 2 * self.noise.c * (self.shift if self.noise.power == 2 else 1)
+
+    def losses(self) -> tuple[np.ndarray, np.ndarray]:
+        """The whole numbers k of the losses, and the logarithms of their probabilities, `(n,)`.
+
+        Of the discrete Laplace these are all, draws beyond the two counts having the same loss. Of
+        the discrete Gaussian |x| beyond m is left out, with P(|X| > m) <= 2 exp(-c m^2) <= `CUT`,
+        since E exp(tX) <= exp(t^2 / (4 c)).
+        """
+        c, d = float(self.noise.c), self.shift
+        if self.noise.power == 1:
+            x = np.arange(d + 1)
+            # P(X <= 0) = P(X >= D) e^(cD) = 1 / (1 + e^-c), and P(X = x) = tanh(c / 2) e^(-cx).
+            log_masses = math.log(math.tanh(c / 2)) - c * x
+            log_masses[0] = -math.log1p(math.exp(-c))
+            log_masses[-1] = log_masses[0] - c * d
+            return -x, log_masses
+        reach = math.ceil(math.sqrt(math.log(2 / CUT) / c)) + 1
+        x = np.arange(-reach, reach + 1)
+        exponents = -c * x.astype(float) ** 2
+        return x, exponents - math.log(np.exp(exponents).sum())
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """delta as a function of epsilon, of releasing counts that one record's change moves.
+
+    `changed` tells how many counts there are of each kind. Every number that is returned is a
+    bound; an upper one may stand in a certificate, a lower one tells how far it is from the truth.
+
+    >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})
+    >>> round(curve.delta_upper(4.0), 6)  # the truth is 0.003771607489677
+    0.003772
+    """
+
+    changed: Mapping[ChangedCount, int]
+
+    def __post_init__(self) -> None:
+        if any(number < 1 for number in self.changed.values()):
+            raise ValueError("of each kind of count there is one or more")
+
+    @property
+    def rho(self) -> Fraction:
+        """rho of the zCDP that the same counts satisfy by composition."""
+        return sum((count.rho * n for count, n in self.changed.items()), Fraction(0))
+
+    @property
+    def largest_loss(self) -> float:
+        """The epsilon of pure DP that the counts satisfy, rounded up; infinite with a Gaussian."""
+        if any(count.noise.power == 2 for count in self.changed):
+            return math.inf
+        whole = sum(count.noise.c * count.shift * n for count, n in self.changed.items())
+        return math.nextafter(float(whole), math.inf)
+
+    def delta_upper(self, epsilon: float) -> float:
+        """A delta with which (epsilon, delta)-DP holds, hardly above the smallest."""
+        if not self.changed or epsilon >= self.largest_loss:
+            return 0.0
+        return self._law(epsilon, is_upper=True).delta_upper(epsilon)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails."""
+        return self._law(epsilon, is_upper=False).delta_lower(epsilon) if self.changed else 0.0
+
+    def epsilon_upper(self, delta: Fraction | float) -> float:
+        """An epsilon with which (epsilon, delta)-DP holds, hardly above the smallest.
+
+        Raises ValueError unless 0 < delta < 1.
+        """
+        # The double next to the fraction may lie above it; the one before that does not.
+        target = math.nextafter(_checked(delta), 0.0)
+        return min(self._epsilon(target, is_upper=True)[1], self.largest_loss)
+
+    def epsilon_lower(self, delta: Fraction | float) -> float:
+        """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
+
+        Raises ValueError unless 0 < delta < 1.
+        """
+        return self._epsilon(math.nextafter(_checked(delta), 1.0), is_upper=False)[0]
+
+    def _epsilon(self, delta: float, *, is_upper: bool) -> tuple[float, float]:
+        """Neighbouring numbers: at the first the bound is above delta, at the second it is not.
+
+        A law is most accurate about one epsilon: the first is that of continuous Gaussians of the
+        same rho, or slightly more, and every next one what the law before came to.
+        """
+        if not self.changed:
+            return 0.0, 0.0
+        mu = math.sqrt(2 * self.rho)
+        guess = min(mu * (mu / 2 - min(0.0, float(ndtri(delta)))), 0.9 * self.largest_loss)
+        best = (0.0, math.inf)
+        for _ in range(ROUNDS):
+            found = self._epsilon_by(self._law(guess, is_upper=is_upper), delta, guess, is_upper)
+            best = max(best[0], found[0]), min(best[1], found[1])
+            if abs(found[0] - guess) <= mu / 8:
+                break
+            guess = found[0]
+        if math.isinf(best[1]):
+            raise ValueError(f"a delta of {delta} is too small to be worked out")
+        return best
+
+    def _epsilon_by(
+        self, law: _Law, delta: float, guess: float, is_upper: bool
+    ) -> tuple[float, float]:
+        """Neighbours as of `_epsilon`, by one law: its bound says little far from its epsilon."""
+        bound = law.delta_upper if is_upper else law.delta_lower
+        low, high, stride = guess, guess, math.sqrt(self.rho) / 4
+        if bound(guess) > delta:
+            while bound(high) > delta:
+                low, high, stride = high, high + stride, 2 * stride
+                if high > self.largest_loss or math.isinf(high):
+                    return low, self.largest_loss
+        else:
+            while bound(low) <= delta:
+                if low == 0:
+                    return low, low
+                low, high, stride = max(0.0, low - stride), low, 2 * stride
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if bound(middle) > delta else (low, middle)
+        return low, high
+
+    def _law(self, epsilon: float, *, is_upper: bool) -> _Law:
+        return _law_about(tuple(self.changed.items()), max(epsilon, 0.0), is_upper)
+
+
+def _checked(delta: Fraction | float) -> float:
+    if not 0 < delta < 1:
+        raise ValueError(f"a delta of {delta} is not between 0 and 1")
+    return float(delta)
+
+
+@dataclass(frozen=True)
+class _Law:
+    """The law of the sum of all losses on a grid, tilted.
+
+    losses, masses : arrays `(n_points,)`; the probability of a loss is its mass times
+        exp(log_scale - tilt loss).
+    error : bound on the 2-norm of the errors of the masses.
+    above, below : bounds on the mass beyond either end of the grid, which stands at a loss that is
+        smaller, or larger, by the length of the grid.
+    infinite : probability of draws that were left out.
+    misplaced : bound on the errors of the losses of the grid.
+    shortfall : how much smaller the true sum may be than that on the grid, but for a mass of
+        `unlucky`; 0 where it is never smaller.
+    """
+
+    losses: np.ndarray
+    masses: np.ndarray
+    tilt: float
+    log_scale: float
+    error: float
+    above: float
+    below: float
+    infinite: float
+    misplaced: float
+    shortfall: float
+    unlucky: float
+
+    def delta_upper(self, epsilon: float) -> float:
+        """Upper bound on E max(0, 1 - exp(epsilon - L))."""
+        epsilon -= self.misplaced
+        if self._exponent(epsilon) > LARGEST_EXPONENT:
+            return 1.0
+        total, norm, _, rounding = self._sum(epsilon)
+        beyond = self.above * math.exp(self._exponent(float(self.losses[-1])))
+        if epsilon < self.losses[0]:
+            # What lies between epsilon and the grid has at most the weight of a loss of epsilon.
+            beyond += self.below * math.exp(self._exponent(epsilon))
+        return min(1.0, (total + self.error * norm + beyond) * rounding + self.infinite)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """Lower bound on the same; 0 where errors are larger than what there is."""
+        epsilon += self.shortfall + self.misplaced
+        if self._exponent(epsilon) > LARGEST_EXPONENT:
+            return 0.0
+        total, norm, largest, rounding = self._sum(epsilon)
+        total -= self.error * norm + self.above * largest
+        # No loss above epsilon has a larger weight than one at epsilon would have.
+        total -= (self.below + self.unlucky) * math.exp(self._exponent(epsilon)) * rounding
+        return max(0.0, total / rounding)
+
+    def _exponent(self, loss: float) -> float:
+        return self.log_scale - self.tilt * loss
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
+        """The sum over the grid, its weights' 2-norm and maximum, and a factor for rounding."""
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        losses = self.losses[first:]
+        weights = np.exp(self.log_scale - self.tilt * losses) * -np.expm1(epsilon - losses)
+        size = abs(self.log_scale) + self.tilt * float(np.abs(self.losses[[0, -1]]).max())
+        rounding = 1 + UNIT * (8 * size + SUMMED + 64)
+        largest = float(weights.max(initial=0.0))
+        total = float((weights * self.masses[first:]).sum())
+        return total, float(np.linalg.norm(weights)), largest, rounding
+
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """The losses of `number` equal counts: positions `(n,)` on a lattice, and floats."""
+
+    count: ChangedCount
+    positions: np.ndarray
+    losses: np.ndarray
+    log_masses: np.ndarray
+    number: int
+
+    @classmethod
+    def of(cls, count: ChangedCount, number: int) -> _Kind:
+        positions, log_masses = count.losses()
+        losses = float(count.offset) + float(count.stride) * positions
+        return cls(count, positions, losses, log_masses, number)
+
+    def tilted(self, t: float) -> tuple[np.ndarray, float]:
+        """Probabilities under the law tilted by t, and log E exp(t loss), of one count."""
+        exponents = t * self.losses + self.log_masses
+        weights = np.exp(exponents - exponents.max())
+        total = float(weights.sum())
+        return weights / total, float(exponents.max()) + math.log(total)
+
+
+@lru_cache(maxsize=16)
+def _law_about(
+    changed: tuple[tuple[ChangedCount, int], ...], epsilon: float, is_upper: bool
+) -> _Law:
+    """The law of the sum of all losses, whose mean under the tilt is epsilon, or what it can be."""
+    kinds = [_Kind.of(count, number) for count, number in changed]
+    n_counts = sum(kind.number for kind in kinds)
+    tilt = _tilt(kinds, epsilon)
+    outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
+    low, high = _ends(kinds, tilt, outside)
+    constant, stride = _lattice(kinds)
+    base, step = float(constant), float(stride)
+    is_exact = high - low < step * LATTICE_POINTS
+    if is_exact:
+        points = _power_of_two((high - low) / step + 4)
+    else:
+        base, points = 0.0, _points(n_counts, high - low, is_upper)
+        # Every count may be off by a step, upwards or downwards.
+        step = (high - low) / (points - 2 * n_counts - 4)
+    first = math.floor((low - base) / step) - (1 if is_exact else n_counts + 1)
+    spectrum, log_scale, error, mean_rounding = np.ones(points // 2 + 1, complex), 0.0, 0.0, 0.0
+    for kind in kinds:
+        log_masses = kind.log_masses
+        if is_exact:
+            place = kind.positions * float(kind.count.stride / stride)
+        elif is_upper:
+            place, log_masses = _dominating(kind.losses, log_masses, step)
+        else:
+            place = np.rint(kind.losses / step)
+        exponents = tilt * step * place + log_masses
+        log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
+        # Three roundings of every term, and those of the sum of a law.
+        size = tilt * step * np.abs(place) + np.abs(log_masses) + abs(log_total)
+        relative = UNIT * (8 * size + SUMMED + 64)
+        tilted = np.exp(exponents - log_total) * (1 + relative if is_upper else 1 - relative)
+        if not (is_upper or is_exact):
+            mean_rounding += kind.number * float(tilted @ (kind.losses - step * place))
+        folded = np.bincount(np.mod(place, points).astype(np.int64), tilted, points)
+        spectrum *= fft.rfft(folded) ** kind.number
+        log_scale += kind.number * log_total
+        error += kind.number * float(np.linalg.norm(folded))
+    masses = np.roll(np.maximum(fft.irfft(spectrum, points), 0.0), -first)
+    # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most 1,
+    # so that errors of one count reach the sum undiminished, but not larger. A product of two
+    # spectra is wrong by 3 units.
+    error += float(np.linalg.norm(masses)) * (1 + n_counts / math.log2(points))
+    error *= 1.01 * 7 * UNIT * math.log2(points)
+    moved = 0.0 if is_exact else 2 * tilt * step * n_counts
+    wrapped = outside * math.exp(min(moved + 1, 700.0))
+    losses = base + step * (first + np.arange(points))
+    shortfall, misplaced = 0.0, 8 * UNIT * (abs(base) + float(np.abs(losses[[0, -1]]).max()))
+    if not (is_upper or is_exact):
+        # Hoeffding: independent errors, each within an interval as long as a step.
+        reach = step * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
+        shortfall += reach - mean_rounding + 2 * SLACK * step * n_counts
+    return _Law(
+        losses=losses,
+        masses=masses,
+        tilt=tilt,
+        # A mass at `losses` was tilted by the loss without `base`.
+        log_scale=log_scale + tilt * base,
+        error=error,
+        above=wrapped,
+        below=wrapped,
+        infinite=n_counts * CUT,
+        misplaced=misplaced,
+        shortfall=shortfall,
+        unlucky=0.0 if is_upper or is_exact else UNLUCKY,
+    )
+
+
+def _lattice(kinds: Sequence[_Kind]) -> tuple[Fraction, Fraction]:
+    """The constant and the stride of the lattice on which the whole loss lies."""
+    base = sum((kind.count.offset * kind.number for kind in kinds), Fraction(0))
+    strides = [kind.count.stride for kind in kinds]
+    denominator = math.lcm(*(stride.denominator for stride in strides))
+    numerator = math.gcd(*(int(stride * denominator) for stride in strides))
+    return base, Fraction(numerator, denominator)
+
+
+def _dominating(
+    losses: np.ndarray, log_masses: np.ndarray, step: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Grid points and the logarithms of their masses, `(2 n,)`: a pair that dominates the losses'.
+
+    A loss between k and k + 1 steps goes to both ends, in shares that keep the sums of P and of
+    Q = P exp(-loss). Both shares are made larger than positions can be wrong by; where a position
+    comes out a point too high, its mass has moved upwards, which only makes delta larger.
+    """
+    position = losses / step
+    slack = max(SLACK, 8 * UNIT * float(np.abs(position).max()))
+    low = np.floor(position)
+    upper_share = np.expm1(-(position - low) * step) / math.expm1(-step)
+    shares = np.concatenate([1 - upper_share, upper_share]) + 2 * slack
+    return np.concatenate([low, low + 1]), np.concatenate([log_masses] * 2) + np.log(shares)
+
+
+def _points(n_counts: int, width: float, is_upper: bool) -> int:
+    """Points of the grid: a power of two, many more than there are counts."""
+    if is_upper:
+        points = UPPER_POINTS
+    else:
+        reach = width * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
+        points = min(max(LOWER_POINTS, _power_of_two(reach / LOWER_ERROR)), MOST_POINTS)
+    return max(points, _power_of_two(16 * n_counts))
+
+
+def _power_of_two(number: float) -> int:
+    return 1 << math.ceil(math.log2(number))
+
+
+def _log_moment(kinds: Sequence[_Kind], t: float) -> float:
+    """log E exp(t L) of the whole loss L."""
+    return sum(kind.number * kind.tilted(t)[1] for kind in kinds)
+
+
+def _moments(kinds: Sequence[_Kind], t: float) -> tuple[float, float]:
+    """Mean and variance of the whole loss under the law tilted by t."""
+    mean = variance = 0.0
+    for kind in kinds:
+        weights, _ = kind.tilted(t)
+        own = float(weights @ kind.losses)
+        mean += kind.number * own
+        variance += kind.number * float(weights @ (kind.losses - own) ** 2)
+    return mean, variance
+
+
+def _tilt(kinds: Sequence[_Kind], epsilon: float) -> float:
+    """The tilt, 0 or more, under which the mean loss is epsilon, roughly; any would be valid."""
+    low, high = 0.0, 1.0
+    while _moments(kinds, high)[0] < epsilon and high < 2.0**20:
+        low, high = high, 2 * high
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _moments(kinds, middle)[0] < epsilon else (low, middle)
+    return low
+
+
+def _ends(kinds: Sequence[_Kind], tilt: float, outside: float) -> tuple[float, float]:
+    """Losses beyond which the tilted law has at most `outside`, by Chernoff's bound.
+
+    P(L > B) <= exp(K(tilt + t) - K(tilt) - t B) for every t > 0, K being the log moment; the ends
+    are those of the best of some t. No loss is beyond the sum of the largest.
+    """
+    own, rest = _log_moment(kinds, tilt), -math.log(outside)
+    deviation = math.sqrt(max(_moments(kinds, tilt)[1], 1e-18))
+    candidates = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
+    high = min((_log_moment(kinds, tilt + t) - own + rest) / t for t in candidates)
+    low = max(-(_log_moment(kinds, tilt - t) - own + rest) / t for t in candidates)
+    largest = sum(kind.number * float(kind.losses.max()) for kind in kinds)
+    smallest = sum(kind.number * float(kind.losses.min()) for kind in kinds)
+    # Even one loss alone has some room, so that a step is a positive number.
+    room = 1e-6 * (largest - smallest)
+    return max(low, smallest) - room, min(high, largest) + room

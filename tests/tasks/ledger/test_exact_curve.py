@@ -1,0 +1,259 @@
+"""Privacy curves: against all outcomes in forty digits, closed forms, published figures, bounds."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_ndtr
+from spineflow.flows.registry import PRESETS
+from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.ledger.exact_curve import ChangedCount, PrivacyCurve
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+DELTA = Fraction(1, 10**10)
+
+
+def gaussian(sigma_squared: str | Fraction, shift: int = 1) -> ChangedCount:
+    return ChangedCount(IntegerDistribution(1 / (2 * Fraction(sigma_squared)), 2), shift)
+
+
+def laplace(epsilon: str | Fraction, shift: int = 1) -> ChangedCount:
+    return ChangedCount(IntegerDistribution(Fraction(epsilon), 1), shift)
+
+
+def by_enumeration(changed: dict[ChangedCount, int], epsilon: Fraction) -> Decimal:
+    """delta by the probabilities of all outcomes, exact losses and forty digits."""
+    with localcontext(prec=40):
+        total = {Fraction(0): Decimal(1)}
+        for count, number in changed.items():
+            c, power, d = count.noise.c, count.noise.power, count.shift
+            reach = math.isqrt(int(80 / c)) + d + 2 if power == 2 else int(80 / c) + d + 2
+            weight = {
+                x: (-_decimal(c * abs(x) ** power)).exp() for x in range(-reach, reach + 1 + d)
+            }
+            whole = sum(weight.values())
+            own: dict[Fraction, Decimal] = {}
+            for x, w in weight.items():
+                loss = c * (abs(x - d) ** power - abs(x) ** power)
+                own[loss] = own.get(loss, Decimal(0)) + w / whole
+            for _ in range(number):
+                added: dict[Fraction, Decimal] = {}
+                for (a, p), (b, q) in product(total.items(), own.items()):
+                    added[a + b] = added.get(a + b, Decimal(0)) + p * q
+                total = added
+        return sum(
+            (
+                p * (1 - _decimal(epsilon - loss).exp())
+                for loss, p in total.items()
+                if loss > epsilon
+            ),
+            Decimal(0),
+        )
+
+
+def _decimal(number: Fraction) -> Decimal:
+    return Decimal(number.numerator) / Decimal(number.denominator)
+
+
+VECTORS = [
+    ({gaussian("1/4"): 1}, "1", 0.6032048691666064045878184),
+    ({gaussian("1"): 1}, "1", 0.1413513394056219080995417),
+    ({gaussian("1"): 2}, "1", 0.2625001969545945235363171),
+    ({gaussian("1"): 2}, "4", 0.003771607489693077201418159),
+    ({gaussian("1/2"): 2}, "3", 0.2072283463456543045706329),
+    ({gaussian("4"): 2}, "1", 0.0379694447235448162968751),
+    ({gaussian("1"): 2, gaussian("4"): 2}, "5/2", 0.1057810410232722331540676),
+    (
+        {gaussian("5/2"): 2, gaussian("10"): 2, gaussian("100/3"): 2},
+        "4",
+        0.00007971943509668536387582891,
+    ),
+    ({gaussian("9/4", 3): 1}, "3", 0.1918758607179281142758599),
+    ({laplace("1/2"): 1}, "1/4", 0.1376875166317472721135555),
+    ({laplace("1/2"): 2}, "1/2", 0.1524519067986655865002952),
+    ({laplace("1/2"): 2, gaussian("4"): 2}, "1", 0.1239949538167764230766746),
+    ({laplace("1/2", 3): 1}, "1", 0.2449186624033),
+]
+"""Counts, epsilon, and delta by direct sums over all outcomes in fifty digits."""
+
+
+@pytest.mark.parametrize(("changed", "epsilon", "delta"), VECTORS)
+def test_curves_are_those_of_direct_sums(changed, epsilon: str, delta: float) -> None:
+    curve, at = PrivacyCurve(changed), float(Fraction(epsilon))
+    rounding = 1e-12 * delta
+    assert delta - rounding <= curve.delta_upper(at) <= delta + 1e-12
+    assert delta - 1e-11 * delta - 1e-12 <= curve.delta_lower(at) <= delta + rounding
+    exact = Fraction(delta).limit_denominator(10**16)
+    assert curve.epsilon_upper(exact) == pytest.approx(at, abs=1e-9)
+    assert curve.epsilon_lower(exact) == pytest.approx(at, abs=1e-9)
+
+
+SMALL = st.dictionaries(
+    st.one_of(
+        st.builds(gaussian, st.fractions(Fraction(1, 4), 6, max_denominator=7), st.integers(1, 2)),
+        st.builds(laplace, st.fractions(Fraction(1, 2), 2, max_denominator=7), st.integers(1, 3)),
+    ),
+    st.integers(1, 2),
+    min_size=1,
+    max_size=2,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(SMALL, st.fractions(0, 6, max_denominator=5))
+def test_bounds_enclose_the_sum_over_all_outcomes(changed, epsilon: Fraction) -> None:
+    curve, exact = PrivacyCurve(changed), by_enumeration(changed, epsilon)
+    upper, lower = curve.delta_upper(float(epsilon)), curve.delta_lower(float(epsilon))
+    assert Decimal(lower) <= exact <= Decimal(upper)
+    if math.lcm(*(count.stride.denominator for count in changed)) < 1000:
+        assert Decimal(upper) - exact < Decimal("1e-11")
+        assert exact - Decimal(lower) < Decimal("1e-11")
+
+
+INCOMMENSURABLE = {gaussian(Fraction(10007, 9973)): 2, gaussian(Fraction(40013, 9967)): 3}
+
+
+@pytest.mark.parametrize("epsilon", ["1/2", "3", "9"])
+def test_losses_off_every_grid_are_enclosed_too(epsilon: str) -> None:
+    """Their common lattice is too fine: one bound moves them up to a grid, the other to and fro."""
+    curve, exact = PrivacyCurve(INCOMMENSURABLE), float(by_cells(INCOMMENSURABLE, epsilon))
+    upper, lower = (
+        curve.delta_upper(float(Fraction(epsilon))),
+        curve.delta_lower(float(Fraction(epsilon))),
+    )
+    assert lower < exact < upper
+    assert curve.epsilon_upper(exact) - curve.epsilon_lower(exact) < 1e-3
+
+
+def by_cells(changed: dict[ChangedCount, int], epsilon: str) -> float:
+    """delta by the sums of each kind's draws, in doubles."""
+    sums = []
+    for count, number in changed.items():
+        c = float(count.noise.c)
+        reach = int(math.sqrt(100 / c))
+        one = [math.exp(-c * x * x) for x in range(-reach, reach + 1)]
+        whole = math.fsum(one)
+        total = [1.0]
+        for _ in range(number):
+            added = [0.0] * (len(total) + len(one) - 1)
+            for i, p in enumerate(total):
+                for j, q in enumerate(one):
+                    added[i + j] += p * q / whole
+            total = added
+        middle = len(total) // 2
+        sums.append([(c * (number + 2 * (k - middle)), p) for k, p in enumerate(total)])
+    at = float(Fraction(epsilon))
+    return math.fsum(
+        p * q * -math.expm1(at - a - b) for a, p in sums[0] for b, q in sums[1] if a + b > at
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(SMALL, st.fractions(0, 5, max_denominator=5), st.fractions(0, 3, max_denominator=5))
+def test_curves_fall_and_more_counts_never_help(changed, epsilon, more) -> None:
+    curve = PrivacyCurve(changed)
+    first, second = curve.delta_upper(float(epsilon)), curve.delta_lower(float(epsilon + more))
+    assert second <= first
+    larger = PrivacyCurve({**changed, gaussian("7/3"): 1})
+    assert larger.delta_upper(float(epsilon)) >= curve.delta_lower(float(epsilon))
+    backwards = PrivacyCurve(dict(reversed(changed.items())))
+    assert backwards.delta_upper(float(epsilon)) == pytest.approx(first, rel=1e-12, abs=1e-15)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SMALL, st.integers(2, 14))
+def test_the_exact_epsilon_is_within_the_conversion_of_rho(changed, digits: int) -> None:
+    curve, delta = PrivacyCurve(changed), Fraction(1, 10**digits)
+    upper, lower = curve.epsilon_upper(delta), curve.epsilon_lower(delta)
+    assert lower <= upper <= epsilon_tight(curve.rho, delta) + 1e-9
+    assert upper <= curve.largest_loss
+    assert curve.delta_upper(upper) <= float(delta) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("sigma_squared", ["1000", "10000"])
+def test_many_wide_gaussians_are_nearly_continuous(sigma_squared: str) -> None:
+    number, at = int(Fraction(sigma_squared)), 3.0
+    mu = math.sqrt(number / float(Fraction(sigma_squared)))
+    limit = math.exp(log_ndtr(mu / 2 - at / mu)) - math.exp(at + log_ndtr(-mu / 2 - at / mu))
+    curve = PrivacyCurve({gaussian(sigma_squared): number})
+    # The limit's error falls with the square of the lattice, whose stride is 1 / sigma^2.
+    close = pytest.approx(limit, rel=5 / number**2)
+    assert close == curve.delta_upper(at)
+    assert close == curve.delta_lower(at)
+
+
+@pytest.mark.parametrize("a", ["1/10", "1", "5/2"])
+def test_one_geometric_count_has_its_closed_form(a: str) -> None:
+    curve, largest = PrivacyCurve({laplace(a): 1}), float(Fraction(a))
+    for at in (0.0, largest / 3, largest * 0.9):
+        exact = (math.exp(largest) - math.exp(at)) / (1 + math.exp(largest))
+        assert curve.delta_upper(at) == pytest.approx(exact, rel=1e-11)
+    assert curve.delta_upper(curve.largest_loss) == 0
+    assert curve.epsilon_upper(DELTA) == pytest.approx(largest, rel=1e-9)
+
+
+def preset_counts(preset: str) -> dict[str, dict[ChangedCount, int]]:
+    """Of every universe, the counts that one changed record moves: two of each query."""
+    files = ("persons", "units", "geography", *(["redistricting"] if "dhc" in preset else []))
+    source = {
+        "preset": preset,
+        "input": dict.fromkeys(files, "/nowhere"),
+        "privacy": {"dataset": "d"},
+    }
+    loaded = load_settings(TopdownSettings, source, presets=PRESETS)
+    found: dict[str, dict[ChangedCount, int]] = {}
+    for universe in loaded.run.universes:
+        budget, counts = loaded.budget_of(universe), found.setdefault(universe, {})
+        for geolevel, shares in budget.query_shares.items():
+            for share in shares.values():
+                variance = budget.noise_parameter(budget.geolevel_shares[geolevel], share)
+                counts[gaussian(variance)] = counts.get(gaussian(variance), 0) + 2
+        assert PrivacyCurve(counts).rho == budget.total
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "universe", "exact", "tight"),
+    [
+        ("pl94_2020_us", "persons", 16.465, 17.144),
+        ("pl94_2020_us", "units", 2.363, 2.475),
+        ("dhc_persons_2020_us", "persons", 24.45649, 25.419),
+    ],
+)
+def test_presets_have_the_published_figures(
+    preset: str, universe: str, exact: float, tight: float
+) -> None:
+    """[ExactAccounting2026]'s production figures, and the conversions that the Bureau reported."""
+    curve = PrivacyCurve(preset_counts(preset)[universe])
+    upper, lower = curve.epsilon_upper(DELTA), curve.epsilon_lower(DELTA)
+    assert upper == pytest.approx(exact, abs=6e-4 if "pl94" in preset else 6e-6)
+    assert 0 <= upper - lower < 1e-3
+    assert epsilon_tight(curve.rho, DELTA) == pytest.approx(tight, abs=6e-4)
+
+
+def test_nothing_changed_costs_nothing() -> None:
+    curve = PrivacyCurve({})
+    assert curve.epsilon_upper(DELTA) == curve.delta_upper(0.0) == curve.rho == 0
+
+
+@pytest.mark.parametrize("delta", [0, 1, Fraction(-1, 2)])
+def test_other_deltas_are_refused(delta) -> None:
+    with pytest.raises(ValueError, match="is not between 0 and 1"):
+        PrivacyCurve({gaussian("2"): 1}).epsilon_upper(delta)
+
+
+def test_counts_that_move_by_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="moves by 1 or more"):
+        gaussian("2", 0)
+    with pytest.raises(ValueError, match="one or more"):
+        PrivacyCurve({gaussian("2"): 0})
