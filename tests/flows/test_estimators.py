@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.presets import PRESETS, prepare, run_stages, run_stages_here
+from spineflow.flows.presets import PRESETS
+from spineflow.flows.running import prepare, run_stages, run_stages_here
 from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary

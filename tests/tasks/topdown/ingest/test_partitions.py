@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.presets import PRESETS, prepare
+from spineflow.flows.presets import PRESETS
+from spineflow.flows.running import prepare
 from spineflow.tasks.census import histograms
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.order import call_here
-from spineflow.flows.presets import PRESETS, prepare
+from spineflow.flows.presets import PRESETS
+from spineflow.flows.running import prepare
 from spineflow.flows.topdown import ingest_of
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
