@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from .declarations import (
     CoarseningDeclaration,
     CodePart,
     CodeRange,
+    ContributionDeclaration,
     EntityColumns,
     HeldToDeclaration,
     LargestGroupDeclaration,
@@ -35,6 +36,7 @@ from .declarations import (
 from .queries import marginal_query
 from .recodes import CodeSet, Recode, compiled_recode, whole_number
 from .schema import Coarsening, Schema
+from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
 
 PRESETS = Path(__file__).parent / "presets"
 DECLARED = "declared"
@@ -124,6 +126,17 @@ class Universe:
     bounds: tuple[Bound, ...]
     relations: tuple[Relation, ...]
     held: tuple[Held, ...]
+    contributions: Mapping[str, ContributionDeclaration] = field(default_factory=dict)
+
+    @property
+    def reaches(self) -> tuple[Reach, ...]:
+        """What one changed record of each table changes here; see `sensitivity.reaches`."""
+        return reaches(self.declared, self.contributions)
+
+    @property
+    def charge(self) -> Norms:
+        """The norms of the largest change that is charged."""
+        return charge_of(self.declared, self.contributions)
 
     def bounded_attribute(self, schema: Schema) -> str | None:
         """The attribute of a schema on each of whose levels there are bounds; None without."""
@@ -139,8 +152,7 @@ class Universe:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The tables on the way to the area."""
-        through = self.declared.through
-        return (through,) if isinstance(through, Step) else through
+        return steps_of(self.declared)
 
 
 @dataclass(frozen=True)
@@ -238,6 +250,7 @@ def compiled(declared: CensusDeclaration) -> Census:
     universes = {}
     for name, universe in declared.universes.items():
         universes[name] = _universe(name, universe, declared, schemas, recodes)
+    _check_charges(declared)
     for table in declared.tables:
         _check_table(table, declared, schemas)
     _check_summary_levels(declared)
@@ -343,14 +356,13 @@ def _universe(
     geolevels = census.geography.geolevels if census.geography else None
     if census.layout == DECLARED and declared.area is None:
         raise ValueError(f"{where} needs area, the column with the code of a record's area")
-    through = (declared.through,) if isinstance(declared.through, Step) else declared.through
     for attribute in declared.identity:
         if attribute not in full.attributes:
             raise ValueError(
                 f"{where} has the identity {attribute!r}, which is none of its attributes; there "
                 f"are {', '.join(full.attributes)}"
             )
-    for step in through:
+    for step in steps_of(declared):
         if step.table in declared.occupants:
             raise ValueError(
                 f"{where} has occupants named as the table {step.table!r}; rename them"
@@ -399,6 +411,7 @@ def _universe(
         bounds,
         relations,
         held,
+        census.contributions,
     )
 
 
@@ -465,6 +478,20 @@ def _relation(
         )
     sides = tuple(Side(other, values) for other, values in weights.items())
     return Relation(entry.name, entry.sign, own, sides)
+
+
+def _check_charges(declared: CensusDeclaration) -> None:
+    """Refuse a declaration from which it does not follow what one changed record changes."""
+    areas = None if declared.geography is None else declared.geography.table
+    read = set()
+    for name, universe in declared.universes.items():
+        refuse_unbounded(name, universe, declared.contributions, areas)
+        read |= {reach.table for reach in reaches(universe, declared.contributions)}
+    idle = sorted(declared.contributions.keys() - read)
+    if idle:
+        raise ValueError(f"contributions names {idle[0]!r}, which no universe reads; remove it")
+    if declared.contributions and declared.layout != DECLARED:
+        raise ValueError(f"contributions need the layout {DECLARED!r}")
 
 
 def _check_table(

@@ -110,6 +110,10 @@ class Step(Part):
     """Table that the way leads to."""
     key: str
     """Column that tells its rows apart."""
+    records_per_row: int | None = Field(default=None, ge=1)
+    """Most records that one row there may be referred to by. A rule holds the input to it, and a
+    change of such a row is charged as one of so many records; left out, the guarantee is for the
+    other tables, while what records take from this one stays the same."""
 
 
 class OccupantDeclaration(Part):
@@ -127,6 +131,24 @@ class OccupantDeclaration(Part):
     """Column of the universe's table that has the same value."""
     where: dict[str, Codes] = {}
     """Rows that are meant, such as those of householders; by default all."""
+    records_per_key: int = Field(default=1, ge=1)
+    """Most rows of the universe's table that may have one value of `key`. A rule holds the input
+    to it, and a change of an occupant is charged for so many, where it was and where it is."""
+
+
+class ComputedFromDeclaration(Part):
+    """A table from whose records columns of a universe were computed before the input was read,
+    as the size of a dwelling from its persons."""
+
+    records: int = Field(ge=1)
+    """Most records of the universe that a change of one record there changes: two, where somebody
+    moves from one dwelling to another."""
+    opposite: bool = False
+    """Whether as many of them take one way as the other, as where one dwelling becomes vacant and
+    another occupied; changes then add up less."""
+    is_charged: bool = Field(default=True, alias="charged")
+    """Whether the ledger counts it; if not, the certificate states both losses, that of a record
+    of the universe and that of a record there."""
 
 
 class StructuralZeroDeclaration(Part):
@@ -290,8 +312,14 @@ class UniverseDeclaration(Part):
     """Tables on the way to the area."""
     occupants: dict[str, OccupantDeclaration] = {}
     """Rows of other tables that tell attributes of the records, by names for them."""
+    computed_from: dict[str, ComputedFromDeclaration] = {}
+    """Tables from whose records columns were computed beforehand, by their names."""
     count: str | None = None
-    """Column that says how many records a row stands for; by default one."""
+    """Column that says how many records a row stands for; by default one. The guarantee is for one
+    of these records."""
+    largest_count: int | None = Field(default=None, ge=1)
+    """Most records that a row may stand for. A rule holds the input to it, and the guarantee is
+    charged for a whole row."""
     structural_zeros: tuple[StructuralZeroDeclaration, ...] = ()
     """Cells that hold nobody."""
     invariants: tuple[InvariantDeclaration, ...] = ()
@@ -307,6 +335,16 @@ class UniverseDeclaration(Part):
     out, all columns that are read."""
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
+
+
+class ContributionDeclaration(Part):
+    """How many records a person may have in a table, such as jobs or visits. A rule holds the input
+    to it, and all of a person's records are charged together."""
+
+    person: str
+    """Column of the table that tells persons apart."""
+    records_per_person: int = Field(ge=1)
+    """Most records of one person."""
 
 
 class CategoryDeclaration(Part):
@@ -501,6 +539,8 @@ class CensusDeclaration(Part):
     """Coarsenings by name."""
     universes: dict[str, UniverseDeclaration] = Field(min_length=1)
     """Universes by name; earlier ones are released first."""
+    contributions: dict[str, ContributionDeclaration] = {}
+    """Tables in which a person may have several records, by their names; by default one."""
     tables: tuple[TableDeclaration, ...] = ()
     """Tables to release."""
     code_parts: dict[str, CodePart] = {}

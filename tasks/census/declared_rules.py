@@ -43,6 +43,7 @@ def _universe_rules(census: Census, universe: Universe) -> list[Rule]:
     """The rules of a universe: on the way to the area, on single records, and on areas."""
     return [
         *_rules_of_steps(universe),
+        *_rules_of_charges(universe),
         *_rules_of_records(census, universe),
         *_rules_of_areas(universe),
     ]
@@ -87,6 +88,62 @@ def _rules_of_steps(universe: Universe) -> Iterator[Rule]:
             "remove the duplicate rows",
         )
         came_from = table
+
+
+def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
+    """The numbers of records that the charge of a change rests on; see `sensitivity`."""
+    name, declared = universe.name, universe.declared
+    for step in universe.steps:
+        if step.records_per_row is not None:
+            yield _never(
+                name,
+                step.table,
+                step.key,
+                f"crowded_row_of_{step.table}",
+                f"at most {step.records_per_row} may refer to one row of {step.table} by "
+                f"{step.column}",
+                f"correct the references, or declare a larger records_per_row of {name}",
+            )
+    for entry, occupant in declared.occupants.items():
+        most = occupant.records_per_key
+        yield _never(
+            name,
+            declared.table,
+            occupant.key,
+            f"shared_key_of_{entry}",
+            f"{occupant.key} must be different in every row, since rows of {occupant.table} "
+            f"({entry}) tell the records of {name} by it"
+            if most == 1
+            else f"at most {most} rows may have one {occupant.key}",
+            f"correct the rows, or declare records_per_key under {name}.occupants.{entry}, which "
+            "raises the charge",
+        )
+    if declared.count is not None and declared.largest_count is not None:
+        yield _never(
+            name,
+            declared.table,
+            declared.count,
+            "large_count",
+            f"{declared.count} must be at most {declared.largest_count}",
+            f"give more rows, or declare a larger largest_count of {name}",
+        )
+    for table, told in universe.contributions.items():
+        yield _never(
+            name,
+            table,
+            told.person,
+            f"blank_person_of_{table}",
+            f"{told.person} must be filled in every row",
+            "give every row its person",
+        )
+        yield _never(
+            name,
+            table,
+            told.person,
+            f"crowded_person_of_{table}",
+            f"a person may have at most {told.records_per_person} records",
+            f"leave out the rest, or declare a larger contributions.{table}.records_per_person",
+        )
 
 
 def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from ..tables.columns import CodedColumn, KeyIndex, is_blank_key
+from ..tables.columns import CodedColumn, KeyIndex, canonical_keys, is_blank_key
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas, text_layout
@@ -70,10 +70,14 @@ def count_universe(
     zeros = [(zero.name, schema.cells_where(zero.where)) for zero in universe.zeros]
     sums = HistogramSum(len(areas), schema.n_cells)
     keys = tuple(dict.fromkeys((*place.keys, *(one.key for one in occupants))))
+    told_by: dict[str, list[pa.Array]] = {one.key: [] for one in occupants}
+    referring = place.references()
     for batch in _batches(files[declared.table], declared.table, texts, keys):
         columns = _coded(batch, texts)
         n_rows = len(next(iter(batch.values())))
         placed = place.of(batch, columns, evidence)
+        for key, part in told_by.items():
+            part.append(batch[key])
         for one in occupants:
             columns |= one.of(batch[one.key])
         is_member = np.ones(n_rows, dtype=bool)
@@ -85,14 +89,19 @@ def count_universe(
         if declared.count:
             count = columns[declared.count].lookup(_count, np.int64)
             evidence.add_mask(name, "unknown_count", (count < 0)[is_member])
+            if declared.largest_count is not None:
+                evidence.add_mask(name, "large_count", count > declared.largest_count)
         raw.add(columns, placed.area, np.where(is_member, count, 0))
+        referring += np.bincount(
+            placed.row[placed.row >= 0], np.maximum(count, 1)[placed.row >= 0], len(referring)
+        )
         is_known = is_member & (placed.area >= 0) & (count >= 0)
         levels = {}
         for recode in recodes:
             level = recode.evaluate(columns, n_rows)
             is_unknown = level == UNKNOWN
             if any(_is_joined(column, steps) for column in recode.columns):
-                is_unknown &= placed.is_joined
+                is_unknown &= placed.row >= 0
             evidence.add_mask(name, f"unknown_{recode.attribute}", is_unknown[is_member])
             is_known &= level != UNKNOWN
             levels[recode.attribute] = level
@@ -102,17 +111,73 @@ def count_universe(
             evidence.add_mask(name, f"in_{zero}", mask[cell] & is_counted)
         area = placed.area[is_known][is_counted]
         sums.add(area, cell[is_counted], count[is_known][is_counted])
+    if steps:
+        _tally_references(universe, 0, referring, evidence)
+    for entry, occupant in declared.occupants.items():
+        numbers = _numbers_of_alike(_whole(told_by[occupant.key]))
+        evidence.add_mask(name, f"shared_key_of_{entry}", numbers > occupant.records_per_key)
+    _tally_contributions(files, universe, evidence)
     return sums.total()
+
+
+def _tally_references(
+    universe: Universe, depth: int, referring: np.ndarray, evidence: EvidenceTally
+) -> None:
+    """Add to the evidence whether rows of the table of a step are referred to by too many
+    `(n_rows,)` records, or rows of the table before it.
+    """
+    step = universe.steps[depth]
+    if step.records_per_row is not None:
+        evidence.add_mask(
+            universe.name, f"crowded_row_of_{step.table}", referring > step.records_per_row
+        )
+
+
+def _tally_contributions(files: Files, universe: Universe, evidence: EvidenceTally) -> None:
+    """Add to the evidence whether a person has too many records in a table that a universe reads.
+
+    In the universe's own table, a row counts for the records that it stands for.
+    """
+    declared = universe.declared
+    for reach in universe.reaches:
+        told = universe.contributions.get(reach.table)
+        if told is None or reach.table not in files:
+            continue
+        is_counted = reach.table == declared.table and declared.count is not None
+        texts = (declared.count,) if is_counted and declared.count else ()
+        persons: list[pa.Array] = []
+        weights = [np.empty(0, dtype=np.int64)]
+        for batch in _batches(files[reach.table], reach.table, texts, (told.person,)):
+            persons.append(batch[told.person])
+            weights += [column.lookup(_count, np.int64) for column in _coded(batch, texts).values()]
+        person = _whole(persons)
+        rows = np.maximum(np.concatenate(weights), 1) if is_counted else None
+        evidence.add_mask(universe.name, f"blank_person_of_{reach.table}", is_blank_key(person))
+        evidence.add_mask(
+            universe.name,
+            f"crowded_person_of_{reach.table}",
+            _numbers_of_alike(person, rows) > told.records_per_person,
+        )
+
+
+def _numbers_of_alike(keys: pa.Array, weights: np.ndarray | None = None) -> np.ndarray:
+    """How many rows have the key of a row, or the sum of their weights, `(n_rows,)`; 0 if blank."""
+    keys = canonical_keys(keys)
+    first = KeyIndex(keys).positions(keys)
+    is_told = first >= 0
+    weights = None if weights is None else weights[is_told]
+    numbers = np.bincount(first[is_told], weights, minlength=len(first))
+    return np.where(is_told, numbers[first], 0) if len(first) else numbers
 
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """Of a batch's records: their areas `(n_rows,)`, -1 for none, and whether the table on the way
-    to the area has their row.
+    """Of a batch's records: their areas `(n_rows,)`, -1 for none, and their rows `(n_rows,)` in
+    the table on the way to the area, -1 for none.
     """
 
     area: np.ndarray
-    is_joined: np.ndarray
+    row: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +191,11 @@ class _OwnColumns:
     def of(self, batch: Batch, columns: dict[str, CodedColumn], evidence: EvidenceTally) -> _Placed:
         """The areas of a batch's records."""
         area = self.index.positions([columns[column] for column in self.area_columns])
-        return _Placed(area, np.ones(len(area), dtype=bool))
+        return _Placed(area, np.full(len(area), -1))
+
+    def references(self) -> np.ndarray:
+        """No table is referred to."""
+        return np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +216,11 @@ class _ByTable:
         is_blank = is_blank_key(reference)
         evidence.add_mask(self.universe, f"blank_{self.keys[0]}", is_blank)
         evidence.add_mask(self.universe, f"unknown_{self.keys[0]}", (row < 0) & ~is_blank)
-        return _Placed(np.where(row >= 0, self.joined.area[row], -1), row >= 0)
+        return _Placed(np.where(row >= 0, self.joined.area[row], -1), row)
+
+    def references(self) -> np.ndarray:
+        """None yet, of every row of the table."""
+        return np.zeros(len(self.joined.area))
 
 
 def _placing(
@@ -194,6 +267,8 @@ def load_joined(
         return JoinedTable(index, area, carried)
     row = behind.index.positions(arrays[reference[0]])
     evidence.add_mask(universe.name, f"unknown_{reference[0]}_of_{table}", row < 0)
+    referring = np.bincount(row[row >= 0], minlength=len(behind.area))
+    _tally_references(universe, depth + 1, referring, evidence)
     carried |= {name: _taken(column, row) for name, column in behind.columns.items()}
     return JoinedTable(index, np.where(row >= 0, behind.area[row], -1), carried)
 
@@ -214,7 +289,7 @@ class Occupants:
 
     def of(self, keys: pa.Array) -> dict[str, CodedColumn]:
         """The columns of records with these keys."""
-        row = self.index.positions(keys)
+        row = self.index.positions(canonical_keys(keys))
         found = {name: _taken(column, row) for name, column in self.columns.items()}
         number = np.where(row >= 0, self.number[row], 0) if len(self.number) else np.zeros_like(row)
         texts = tuple(str(n) for n in range(int(number.max(initial=0)) + 1))
@@ -241,10 +316,11 @@ def load_occupants(
         for column, part in parts.items():
             part.append(batch[column].filter(pa.array(fits)))
     arrays = {column: _whole(part) for column, part in parts.items()}
-    index = KeyIndex(arrays[declared.column])
+    references = canonical_keys(arrays[declared.column])
+    index = KeyIndex(references)
     if wanted:
         evidence.add_mask(universe.name, f"repeated_{name}", index.is_repeated)
-    first = index.positions(arrays[declared.column])
+    first = index.positions(references)
     number = np.bincount(first[first >= 0], minlength=len(first))
     told = {f"{name}.{column}": values for column, values in _coded(arrays, wanted).items()}
     return Occupants(declared.key, index, told, f"{name}.{NUMBER}", number)

@@ -31,6 +31,8 @@ BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
 TWO_RECORDS = "two_records"
 """As bounded, of a table in which one person's change may change two records."""
+SEVERAL_RECORDS = "several_records"
+"""As bounded, of a table in which one person's change may change several records."""
 
 GROUP_OF_TWO = Fraction(4)
 """Bounded over unbounded rho by group privacy: a change is a removal and an addition, and zCDP
@@ -45,9 +47,9 @@ class Guarantee:
     """What a mechanism guarantees, in its own terms.
 
     `definition` is "zcdp" (parameter rho) or "pure_dp" (parameter epsilon); `delta` is the
-    probability, if any, that a mechanism adds on top; `neighbors` is "bounded", "unbounded" or
-    "two_records". `bounded_factor` is the ratio of rho per person to that of the other two under
-    zCDP.
+    probability, if any, that a mechanism adds on top; `neighbors` is "bounded", "unbounded",
+    "two_records" or "several_records". `bounded_factor` is the ratio of rho per person to that of
+    the others under zCDP, and also under pure DP for several records.
     """
 
     definition: str
@@ -63,12 +65,14 @@ class Guarantee:
         Bounded zCDP: rho. Unbounded zCDP, or two records: `bounded_factor` rho. epsilon-DP implies
         epsilon^2 / 2-zCDP, and changing a record costs 2 epsilon when adding one costs epsilon, as
         changing two does when changing one costs epsilon: epsilon^2 / 2 if bounded, else
-        2 epsilon^2.
+        2 epsilon^2. Several records: `bounded_factor` times that of one.
 
         >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").bounded_rho
         Fraction(2, 1)
         """
         is_bounded = self.neighbors == BOUNDED
+        if self.definition == PURE_DP and self.neighbors == SEVERAL_RECORDS:
+            return self.parameter**2 / 2 * self.bounded_factor
         if self.definition == PURE_DP:
             return self.parameter**2 * (Fraction(1, 2) if is_bounded else 2)
         return self.parameter * (1 if is_bounded else self.bounded_factor)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from ..ledger.accounting import (
     BOUNDED,
     PURE_DP,
+    SEVERAL_RECORDS,
     TWO_RECORDS,
     UNBOUNDED,
     Guarantee,
@@ -217,6 +218,7 @@ def _row(loss: Loss) -> tuple[str, ...]:
 _CHANGES = {
     BOUNDED: "one record changed",
     UNBOUNDED: "one record added or removed",
+    SEVERAL_RECORDS: "one record changed; a person's change changes several",
     TWO_RECORDS: "one record changed; a person's change changes two",
 }
 

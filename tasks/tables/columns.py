@@ -240,6 +240,23 @@ def is_blank_key(keys: pa.Array) -> np.ndarray:
     return _plain(keys).is_null().to_numpy(zero_copy_only=False)
 
 
+def canonical_keys(keys: pa.Array) -> pa.Array:
+    """Identifiers such that equal ones are equal whatever else the column holds: `007` as `7`.
+
+    A column of both numbers and other texts is compared as texts, so that without this one row
+    would decide how all others are compared.
+
+    >>> canonical_keys(pa.array(["007", "A07", ""])).to_pylist()
+    ['7', 'A07', None]
+    """
+    plain = _plain(keys)
+    if pa.types.is_integer(plain.type):
+        return plain
+    numbers = _numbers(plain)
+    texts = pa.array(numbers, mask=numbers < 0).cast(pa.large_string())
+    return pc.coalesce(texts, _texts(plain))
+
+
 def _plain(keys: pa.Array) -> pa.Array:
     """Identifiers as int64, or as texts without surrounding blanks; null where blank."""
     if pa.types.is_dictionary(keys.type):

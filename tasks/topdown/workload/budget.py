@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ...census.sensitivity import Norms
 from ...noise.mechanisms import DISCRETE_LAPLACE
 
 
@@ -30,8 +31,9 @@ class Budget:
     geolevel_shares: Mapping[str, Fraction]
     query_shares: Mapping[str, Mapping[str, Fraction]]
     infinite: bool = False
-    two_records: bool = False
-    """Whether a person's change may change two records, as of households told by their members."""
+    charge: Norms = Norms()
+    """Of the largest change that is charged: one record's, or more where the declaration says that
+    a person's change may change several, as of households told by their members."""
 
     @property
     def is_pure(self) -> bool:

@@ -8,9 +8,11 @@ from typing import Any
 
 from ...census.queries import marginal_query
 from ...census.schema import Schema
+from ...census.sensitivity import Norms
 from ...ledger.accounting import (
     BOUNDED,
     PURE_DP,
+    SEVERAL_RECORDS,
     TWO_RECORDS,
     ZCDP,
     Guarantee,
@@ -39,9 +41,16 @@ def costs(settings: TopdownSettings) -> dict[str, Any]:
 
 
 def guarantee_of(budget: Budget) -> Guarantee:
-    """The guarantee of measuring one universe with this budget: native for one record changed."""
-    neighbors = TWO_RECORDS if budget.two_records else BOUNDED
-    return Guarantee(PURE_DP if budget.is_pure else ZCDP, budget.total, neighbors)
+    """The guarantee of measuring one universe with this budget: native for one record changed.
+
+    What a person's change costs follows from what it changes (`census.sensitivity`).
+    """
+    charge, definition = budget.charge, PURE_DP if budget.is_pure else ZCDP
+    if charge == Norms():
+        return Guarantee(definition, budget.total, BOUNDED)
+    neighbors = TWO_RECORDS if charge == Norms.of_records(2) else SEVERAL_RECORDS
+    factor = charge.epsilon_factor**2 if budget.is_pure else charge.rho_factor
+    return Guarantee(definition, budget.total, neighbors, bounded_factor=factor)
 
 
 def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:

@@ -290,7 +290,7 @@ class TopdownSections(ProductSettings):
                 if geolevel in geolevel_shares
             },
             self.privacy.infinite,
-            bool(self.compiled_census.universes[universe].declared.occupants),
+            self.compiled_census.universes[universe].charge,
         )
 
     @property

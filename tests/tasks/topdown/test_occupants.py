@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import tomli_w
+from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.declared import check_declared_run
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
@@ -232,4 +233,4 @@ def test_the_ledger_counts_what_a_move_changes(tmp_path: Path) -> None:
     assert guarantee_of(budget).bounded_rho == 4 * guarantee_of(budget).parameter == 4
     pure = replace(budget, mechanism="discrete_laplace")
     assert guarantee_of(pure).bounded_rho == 2
-    assert guarantee_of(replace(budget, two_records=False)).bounded_rho == 1
+    assert guarantee_of(replace(budget, charge=Norms())).bounded_rho == 1
