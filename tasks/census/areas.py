@@ -140,5 +140,6 @@ def _formed(declared: CensusGeography) -> str | None:
 
 def text_layout(table: str, columns: Sequence[str], keys: Sequence[str] = ()) -> TableLayout:
     """The layout of a declared table: columns of codes, and identifiers."""
-    fields = [Field(name, "key" if name in keys else "code") for name in (*columns, *keys)]
+    names = dict.fromkeys((*columns, *keys))
+    fields = [Field(name, "key" if name in keys else "code") for name in names]
     return TableLayout(table, tuple(fields), column_names="expected")

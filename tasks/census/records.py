@@ -252,8 +252,8 @@ def load_joined(
     keys = tuple(dict.fromkeys((step.key, *reference)))
     parts: dict[str, list] = {name: [] for name in (*texts, *keys)}
     for batch in _batches(files[table], table, texts, keys):
-        for name in (*texts, *keys):
-            parts[name].append(batch[name])
+        for name, part in parts.items():
+            part.append(batch[name])
     arrays = {name: _whole(part) for name, part in parts.items()}
     columns = _coded(arrays, texts)
     index = KeyIndex(arrays[step.key])
@@ -346,7 +346,7 @@ def _batches(
 ) -> Iterator[Batch]:
     layout = text_layout(table, texts, keys)
     shaped = [InputFile(file.table, file.path, file.name, layout) for file in files]
-    for _, batch in read_partitions(shaped, Selection((*texts, *keys))):
+    for _, batch in read_partitions(shaped, Selection(tuple(dict.fromkeys((*texts, *keys))))):
         yield batch
 
 

@@ -19,6 +19,7 @@ from ..settings import TopdownSettings
 from ..workload.costs import budget_report, guarantee_of
 from ..workload.privacy_curve import privacy_curve
 from .declared_statements import declared_statements, zero_statements
+from .protected_tables import per_person, protected_tables
 
 _METHODS = {
     "topdown": "by the TopDown Algorithm",
@@ -85,6 +86,13 @@ def statement_of(settings: TopdownSettings, reports: list[dict]) -> Statement:
         together = (
             f"The losses of {' and '.join(universes)} add up: whoever counts both as one person's "
             f"data has rho {both.parameter} of bounded zCDP (about {float(both.parameter):.4g})."
+        )
+    person = per_person(settings)
+    if person is not None:
+        together += (
+            f" One person's change of all records that follow from it has rho {person} (about "
+            f"{float(person):.4g}) over {' and '.join(universes)}, which is more than the ledger "
+            "counts, one record of each."
         )
     further: list[Block] = [] if curve is None else [curve]
     return Statement(
@@ -158,21 +166,13 @@ def _protected(settings: TopdownSettings, universe: str) -> str:
 
 
 def _change(settings: TopdownSettings, universe: str) -> str:
-    for sentence in _sentences(settings, "change", universe):
-        return _text(settings, sentence)
     compared = (
         f"The guarantee compares two tables that differ in one record of {universe}, and that "
         "agree in the facts which are public by declaration."
     )
-    occupants = settings.compiled_census.universes[universe].declared.occupants
-    if not occupants:
-        return compared
-    is_pure = settings.budget_of(universe).is_pure
-    larger = "twice as large an epsilon" if is_pure else "four times as large a rho"
-    return (
-        f"{compared} Records of {universe} are told by others ({', '.join(occupants)}): one of "
-        f"these that moves changes two records of {universe}, and has {larger} from them."
-    )
+    for sentence in _sentences(settings, "change", universe):
+        compared = _text(settings, sentence)
+    return f"{compared} {protected_tables(settings, universe)}"
 
 
 def _in_plain_words(settings: TopdownSettings) -> str:

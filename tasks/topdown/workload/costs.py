@@ -40,12 +40,13 @@ def costs(settings: TopdownSettings) -> dict[str, Any]:
     return found
 
 
-def guarantee_of(budget: Budget) -> Guarantee:
+def guarantee_of(budget: Budget, charge: Norms | None = None) -> Guarantee:
     """The guarantee of measuring one universe with this budget: native for one record changed.
 
-    What a person's change costs follows from what it changes (`census.sensitivity`).
+    What a person's change costs follows from what it changes (`census.sensitivity`): that of the
+    budget, or another `charge`.
     """
-    charge, definition = budget.charge, PURE_DP if budget.is_pure else ZCDP
+    charge, definition = charge or budget.charge, PURE_DP if budget.is_pure else ZCDP
     if charge == Norms():
         return Guarantee(definition, budget.total, BOUNDED)
     neighbors = TWO_RECORDS if charge == Norms.of_records(2) else SEVERAL_RECORDS

@@ -220,7 +220,7 @@ def test_the_certificate_says_what_a_move_costs(tmp_path: Path) -> None:
     del tree["privacy"]["infinite"]
     tree["input"]["confidential"] = True
     changes = facts_of(settings_of(tmp_path, tree)).statement.change
-    assert "(head, member, child): one of these that moves changes two records" in changes[0]
+    assert "One changed record of people changes at most 2 records of households" in changes[0]
     assert "four times as large a rho" in changes[0]
 
 

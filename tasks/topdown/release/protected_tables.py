@@ -1,0 +1,106 @@
+"""Whose records a run protects: the input tables by name, and what a change of one costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from ...census.census import Universe
+from ...census.sensitivity import Norms, Reach, largest
+from ...ledger.accounting import compose
+from ..settings import TopdownSettings
+from ..workload.costs import guarantee_of
+
+
+def protected_tables(settings: TopdownSettings, name: str) -> str:
+    """Of every table that tells something of a universe, what one changed record of it changes
+    there and costs, or what of it stays the same; as sentences.
+    """
+    universe = settings.compiled_census.universes[name]
+    is_pure = settings.budget_of(name).is_pure
+    geography = settings.compiled_census.geography
+    areas = None if geography is None else geography.table
+    sentences = [
+        _sentence(universe, reach, is_pure)
+        for reach in universe.reaches
+        # Areas are public, and nobody's records.
+        if reach.table != areas
+    ]
+    declared = universe.declared
+    if declared.count is not None and declared.largest_count is None:
+        sentences.append(
+            f"A row of {declared.table} stands for as many records as its column {declared.count} "
+            "says: protected is one of these records, not the row."
+        )
+    return " ".join(sentences)
+
+
+def per_person(settings: TopdownSettings) -> Fraction | None:
+    """Rho of bounded zCDP of one record of a table over all universes that ran, with what the
+    ledger does not count; None where the ledger counts all.
+    """
+    guarantees, is_larger = [], False
+    for name in settings.run.universes:
+        universe, budget = settings.compiled_census.universes[name], settings.budget_of(name)
+        uncharged = uncharged_norms(universe)
+        whole = largest(iter([budget.charge, uncharged]))
+        is_larger |= whole != budget.charge
+        guarantees.append(guarantee_of(budget, whole))
+    return compose(guarantees).parameter if is_larger else None
+
+
+def uncharged_norms(universe: Universe) -> Norms:
+    """The norms of the largest change of a universe that the certificate states alone."""
+    return largest(
+        reach.norms
+        for reach in universe.reaches
+        if reach.records is not None and not reach.is_charged
+    )
+
+
+def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
+    """What one changed record of a table changes in a universe, or why that is not said."""
+    name, table = universe.name, reach.table
+    if reach.records is None:
+        taken = ", ".join(_taken(universe, table))
+        return (
+            f"Records of {name} take {taken} from {table}: what they take stays the same in both, "
+            f"and a record of {table} that changes it for them is not protected by this guarantee."
+        )
+    told = universe.contributions.get(table)
+    whose = "" if told is None else f"or all {told.records_per_person} of a person there, "
+    number = "one record" if reach.records == 1 else f"at most {reach.records:,} records"
+    sentence = f"One changed record of {table} {whose}changes {number} of {name}"
+    if reach.records == 1:
+        return f"{sentence}."
+    if reach.opposite:
+        sentence += ", as many one way as the other"
+    factor = reach.norms.epsilon_factor if is_pure else reach.norms.rho_factor
+    loss = "epsilon" if is_pure else "rho"
+    sentence += f", and has {_times(factor)} as large {'an' if is_pure else 'a'} {loss} from them"
+    if not reach.is_charged:
+        sentence += (
+            f"; the ledger counts a record of {name}, and what is said of a person below counts "
+            "all of it"
+        )
+    return f"{sentence}."
+
+
+def _taken(universe: Universe, table: str) -> Iterator[str]:
+    """Columns that a universe's records take from a table on the way, and from those behind it."""
+    steps = universe.steps
+    first = next(number for number, step in enumerate(steps) if step.table == table)
+    behind = tuple(f"{step.table}." for step in steps[first:])
+    asked = [column for recode in universe.recodes.values() for column in recode.columns]
+    yield "their area"
+    for column in dict.fromkeys([*asked, *universe.rows]):
+        if column.startswith(behind):
+            yield column
+
+
+def _times(factor: Fraction) -> str:
+    """
+    >>> _times(Fraction(2)), _times(Fraction(4)), _times(Fraction(9))
+    ('twice', 'four times', '9 times')
+    """
+    return {2: "twice", 3: "three times", 4: "four times"}.get(factor, f"{factor} times")
