@@ -103,4 +103,5 @@ def _times(factor: Fraction) -> str:
     >>> _times(Fraction(2)), _times(Fraction(4)), _times(Fraction(9))
     ('twice', 'four times', '9 times')
     """
-    return {2: "twice", 3: "three times", 4: "four times"}.get(factor, f"{factor} times")
+    words = {Fraction(2): "twice", Fraction(3): "three times", Fraction(4): "four times"}
+    return words.get(factor, f"{factor} times")
