@@ -26,6 +26,7 @@ from spineflow.tasks.census.areas import load_areas
 from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.raw_columns import RawColumns
 from spineflow.tasks.census.records import count_universe
 from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.release.certificate import facts_of
@@ -111,7 +112,8 @@ class Reader:
         evidence = EvidenceTally()
         areas = load_areas(files["areas"], self.census.areas, evidence, ())
         universe = self.census.universes["u"]
-        found = count_universe(files, universe, universe.schema, areas, evidence)
+        raw = RawColumns((), len(areas))
+        found = count_universe(files, universe, universe.schema, areas, evidence, raw)
         rules = declared_rules(self.census, ["u"], areas.columns, evidence.suites)
         return None if evidence.findings(rules, files) else found.toarray()
 
