@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import tomli_w
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
 )
 
+from ..tasks.runs.exact_types import ExactTypes
 from .presets import PRESETS
 
 PRESET_NAMES = tuple(sorted(file.stem for file in PRESETS.glob("*.toml")))
@@ -64,7 +64,7 @@ def _typed(key: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-class SettingsForm(BaseModel):
+class SettingsForm(ExactTypes):
     """The settings that every product has; products add their own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

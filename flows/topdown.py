@@ -377,14 +377,9 @@ def report(run: RunDirectory, settings: TopdownSettings) -> Path:
 
 
 def refuse_settings(settings: TopdownSettings) -> None:
-    """Refuse what makes no spine, and what the estimator cannot estimate."""
+    """Refuse what makes no spine, what the estimator cannot estimate, and unreadable geometry."""
     check_spine_settings(settings)
     estimator_of(settings).refuse(settings)
-
-
-def refuse(settings: TopdownSettings) -> None:
-    """Refuse spines that cannot be built, and geometry that cannot be read."""
-    check_spine_settings(settings)
     refuse_unfit_geometry(settings.input.geometry)
 
 

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings, GroupsInput
 from ..tasks.group_sizes.settings import GroupPrivacy, GroupSizesSettings, GroupTables
+from ..tasks.runs.names import FileName
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.trials import TRIALS
 from ..tasks.topdown.workload.tables import CensusTables
@@ -46,7 +47,7 @@ class TopdownTuneSettings(AnyTuneSettings):
     SEARCHED: ClassVar[SearchedProduct] = TRIALS
 
     input: CensusTables
-    variants: dict[str, TopdownSettings]
+    variants: dict[FileName, TopdownSettings]
 
 
 class LevelCriterion(Criterion):
@@ -71,7 +72,7 @@ class TripsTuneSettings(AnyTuneSettings):
     input: TripsInput
     privacy: TripsPrivacy
     criterion: TripsCriterion
-    variants: dict[str, TripsSettings]
+    variants: dict[FileName, TripsSettings]
 
 
 class GroupSizesCriterion(LevelCriterion):
@@ -90,7 +91,7 @@ class GroupSizesTuneSettings(AnyTuneSettings):
     input: GroupTables
     privacy: GroupPrivacy
     criterion: GroupSizesCriterion
-    variants: dict[str, GroupSizesSettings]
+    variants: dict[FileName, GroupSizesSettings]
 
 
 class DetailedGroupsCriterion(LevelCriterion):
@@ -108,7 +109,7 @@ class DetailedGroupsTuneSettings(AnyTuneSettings):
 
     input: GroupsInput
     criterion: DetailedGroupsCriterion
-    variants: dict[str, DetailedGroupsSettings]
+    variants: dict[FileName, DetailedGroupsSettings]
 
 
 MODELS: dict[str, type[AnyTuneSettings]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -104,8 +105,11 @@ def _run(
     files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
     if "ledger" in privacy:
         privacy = {**privacy, "ledger": Path(privacy["ledger"]).resolve()}
-    given = {f"input.{key}": str(file) for key, file in files.items()}
-    given |= {f"privacy.{key}": str(value) for key, value in privacy.items()}
+    given: dict[str, Any] = {f"input.{key}": str(file) for key, file in files.items()}
+    given |= {
+        f"privacy.{key}": value if isinstance(value, bool | int) else str(value)
+        for key, value in privacy.items()
+    }
     asked = product(name)
     own = asked.load(settings, [f"{key}={json.dumps(value)}" for key, value in given.items()])
     prepare(own, run.root)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+
+from ..runs.exact_types import ExactTypes
+from ..runs.names import FileName, Label
 
 LabelOrPosition = str | int
 Where = dict[str, tuple[LabelOrPosition, ...]]
 """Levels that attributes or coarsenings may take, by their labels; others may take any."""
 
 
-class Part(BaseModel):
+class Part(ExactTypes):
     """A table of a declaration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -106,7 +109,7 @@ class Step(Part):
 
     column: str
     """Column of the table that the way comes from."""
-    table: str
+    table: FileName
     """Table that the way leads to."""
     key: str
     """Column that tells its rows apart."""
@@ -123,7 +126,7 @@ class OccupantDeclaration(Part):
     and how many there are as `<name>.number`. All columns of a record without any are blank.
     """
 
-    table: str
+    table: FileName
     """Table of the rows."""
     column: str
     """Column of that table that says which record a row belongs to."""
@@ -154,7 +157,7 @@ class ComputedFromDeclaration(Part):
 class StructuralZeroDeclaration(Part):
     """Cells that are zero by definition: those whose attributes take the given levels."""
 
-    name: str | None = None
+    name: Label | None = None
     """Name in files, reports and messages."""
     where: Where = Field(min_length=1)
     """Levels of attributes or coarsenings that together hold nobody."""
@@ -163,7 +166,7 @@ class StructuralZeroDeclaration(Part):
 class InvariantDeclaration(Part):
     """The answers to a query that are released exactly in every geounit of a geolevel."""
 
-    name: str | None = None
+    name: Label | None = None
     """Name in files, reports and messages."""
     query: str = "total"
     """Query whose answers are exact."""
@@ -174,7 +177,7 @@ class InvariantDeclaration(Part):
 class BoundDeclaration(Part):
     """Bounds on the answers to a query: so many for each record of another universe."""
 
-    name: str | None = None
+    name: Label | None = None
     """Name in reports and messages."""
     query: str = "total"
     """Query whose answers are bounded."""
@@ -210,7 +213,7 @@ class Term(Part):
 class RelationDeclaration(Part):
     """A linear equality or inequality that every geounit meets: left, sign, right."""
 
-    name: str
+    name: Label
     """Name in files, reports and messages."""
     left: tuple[Term, ...] = Field(min_length=1)
     """Counts that are added up; at least one of the universe itself."""
@@ -226,13 +229,13 @@ class HeldToDeclaration(Part):
     The earlier release is public, so that holding to it costs nothing further.
     """
 
-    name: str | None = None
+    name: Label | None = None
     """Name in files, reports and messages."""
-    release: str
+    release: FileName
     """Name under `[input]` of the directory of a finished run, or of a file of its microdata."""
     layout: str | None = None
     """Census whose microdata layout a file has, such as `cef_2020`; a run tells its own."""
-    universe: str | None = None
+    universe: FileName | None = None
     """Universe of the earlier release; by default the one of the same name."""
     query: str = "total"
     """Query whose answers are held; the earlier release must tell each of its attributes and
@@ -297,7 +300,7 @@ class MicrodataDeclaration(Part):
 class UniverseDeclaration(Part):
     """A kind of record: where it stands, what tells it apart, what is known of it."""
 
-    table: str
+    table: FileName
     """Name of its table under `[input]`."""
     where: dict[str, Codes] = {}
     """Rows of the table that belong to the universe; by default all."""
@@ -310,7 +313,7 @@ class UniverseDeclaration(Part):
     geolevels below the root; of the table that `through` leads to, if there is any."""
     through: Step | tuple[Step, ...] = ()
     """Tables on the way to the area."""
-    occupants: dict[str, OccupantDeclaration] = {}
+    occupants: dict[FileName, OccupantDeclaration] = {}
     """Rows of other tables that tell attributes of the records, by names for them."""
     computed_from: dict[str, ComputedFromDeclaration] = {}
     """Tables from whose records columns were computed beforehand, by their names."""
@@ -392,14 +395,14 @@ class EntityColumns(Part):
 class CensusGeography(Part):
     """The table of areas, and the geolevels that its columns make."""
 
-    table: str = "geography"
+    table: FileName = "geography"
     """Table of areas under `[input]`."""
-    geolevels: tuple[str, ...] = Field(min_length=2)
+    geolevels: tuple[FileName, ...] = Field(min_length=2)
     """Root first. The root is all of the table; every other is a column, whose codes need only be
     unique within the geolevel above. The last is one row of the table."""
     columns: dict[str, str] = {}
     """Columns of geolevels that have another name than these."""
-    categories: dict[str, CategoryDeclaration] = {}
+    categories: dict[FileName, CategoryDeclaration] = {}
     """Off-spine entities by name."""
     branch: BranchDeclaration | None = None
     """Areas that form a branch of their own."""
@@ -420,8 +423,8 @@ class TableRows(Part):
 class TableDeclaration(Part):
     """A released table: answers to a query, or variables, for every entity of some levels."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
-    """Name of the files; letters, digits, `_` and `-`."""
+    name: FileName
+    """Name of the files."""
     universe: str
     """Universe that is counted."""
     query: str = "total"
@@ -462,7 +465,7 @@ class SummaryLevelDeclaration(Part):
 
     code: str
     """Its code in files."""
-    name: str
+    name: FileName
     """Its name in reports and file names."""
     parts: tuple[str, ...] = Field(min_length=1)
     """Parts of a geocode, by their names in `code_parts`."""
@@ -471,7 +474,7 @@ class SummaryLevelDeclaration(Part):
 class QuantityDeclaration(Part):
     """Counts that reports of accuracy and criteria speak of together."""
 
-    name: str
+    name: Label
     """Name in reports and criteria."""
     universe: str
     """Universe that is counted."""
@@ -502,7 +505,7 @@ class LargestGroupDeclaration(Part):
 
     universe: str
     """Universe whose records are grouped."""
-    populations: dict[str, Where]
+    populations: dict[Label, Where]
     """The populations by name: whom each counts."""
     groups: tuple[GroupDeclaration, ...] = Field(min_length=1)
     """Groups that partition a population."""
@@ -533,11 +536,11 @@ class CensusDeclaration(Part):
     """Who reads the tables: the declaration alone, or the reader of the Census Edited File."""
     geography: CensusGeography | None = None
     """Areas and geolevels."""
-    attributes: dict[str, AttributeDeclaration] = Field(min_length=1)
+    attributes: dict[FileName, AttributeDeclaration] = Field(min_length=1)
     """Attributes by name."""
-    coarsenings: dict[str, CoarseningDeclaration] = {}
+    coarsenings: dict[FileName, CoarseningDeclaration] = {}
     """Coarsenings by name."""
-    universes: dict[str, UniverseDeclaration] = Field(min_length=1)
+    universes: dict[FileName, UniverseDeclaration] = Field(min_length=1)
     """Universes by name; earlier ones are released first."""
     contributions: dict[str, ContributionDeclaration] = {}
     """Tables in which a person may have several records, by their names; by default one."""

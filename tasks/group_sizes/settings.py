@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ..runs.names import FileName
 from ..runs.settings import (
     ExactFraction,
     FilePath,
@@ -79,7 +80,7 @@ class Invariants(Section):
 class GeographySettings(Section):
     """The hierarchy of census tables."""
 
-    levels: tuple[str, ...] = ("US", "State", "County")
+    levels: tuple[FileName, ...] = ("US", "State", "County")
     """From the root down: US, State, County, Tract, Block_Group, Block, or any column of the
     geography table."""
 

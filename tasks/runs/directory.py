@@ -26,6 +26,7 @@ from .files import (
     replacing,
 )
 from .handles import Artifact
+from .names import below
 from .writing import discard_all_unfinished
 
 DERIVED = (
@@ -99,19 +100,19 @@ class RunDirectory:
 
     def histogram(self, universe: str) -> Path:
         """The confidential block histograms of a universe."""
-        return self.confidential / "histograms" / f"{universe}.parquet"
+        return below(self.confidential / "histograms", f"{universe}.parquet")
 
     def measurements(self, universe: str, geolevel: str) -> Path:
         """Folder of the noisy measurements and constraints at a geolevel."""
-        return self.root / "measurements" / universe / geolevel
+        return below(self.root / "measurements", universe, geolevel)
 
     def dpqueries(self, universe: str, geolevel: str, shard: str) -> Path:
         """Noisy measurements of one shard of geounits."""
-        return self.measurements(universe, geolevel) / "dpqueries" / f"{shard}.parquet"
+        return below(self.measurements(universe, geolevel) / "dpqueries", f"{shard}.parquet")
 
     def estimates(self, universe: str, geolevel: str, shard: str) -> Path:
         """Estimates of one shard of geounits."""
-        return self.root / "estimates" / universe / geolevel / f"{shard}.parquet"
+        return below(self.root / "estimates", universe, geolevel, f"{shard}.parquet")
 
     def refuse_edited_settings(self) -> None:
         """Raise InputRefused if the frozen settings have been edited since the run began."""

@@ -11,9 +11,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from .errors import InputRefused
+from .exact_types import ExactTypes
 from .files import NOT_PRIVATE
 from .stores import carries_secrets, is_url
 
@@ -43,7 +44,7 @@ Refuse = Callable[[str], NoReturn]
 """Raises InputRefused with a sentence that begins with the settings file's name."""
 
 
-class Section(BaseModel):
+class Section(ExactTypes):
     """A table of a settings file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)

@@ -6,7 +6,7 @@ Relative paths are taken from the folder of the settings file.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from .settings import (
     refuse_in,
     run_by,
 )
+from .settings_problems import Location, dotted, line_of, sentences
 from .spelling import did_you_mean
 from .stores import is_url
 
@@ -54,8 +55,10 @@ def load_settings(
     """
     if source is None and not overrides:
         raise InputRefused("There are no settings: name a settings file, or fill in the form.")
+    text = ""
     if isinstance(source, str | Path):
-        path, merged = Path(source), _read_toml(Path(source))
+        path, text = Path(source), _read(Path(source))
+        merged = _parsed(text, path)
     else:
         path = Path(NO_FILE if source is None else TABLES)
         merged = _own_copy(source or {})
@@ -77,7 +80,8 @@ def load_settings(
 
     model = model.chosen_by(merged)
     completed = model.completed(merged, path.resolve().parent)
-    settings = _validated(model, model.expanded(completed, with_preset), path)
+    whole = model.expanded(completed, with_preset)
+    settings = _validated(model, whole, path, _place_in(text, overrides))
     settings.refuse_what_does_nothing(merged, refuse_in(path.name))
     return settings
 
@@ -118,11 +122,11 @@ def with_runner_overrides(settings: Settings, overrides: Sequence[str]) -> Setti
     if not tree:
         return settings
     own = {name: getattr(settings.run, name) for name in RunnerSettings.model_fields}
+    given = own | tree["run"]
     try:
-        runner = RunnerSettings.model_validate(own | tree["run"])
+        runner = RunnerSettings.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InputRefused(f"--set run.{first['loc'][0]}: {first['msg']}.") from None
+        raise InputRefused(f"--set run.{sentences(RunnerSettings, error, given)}.") from None
     return run_by(settings, runner)
 
 
@@ -172,6 +176,10 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputRefused(f"{path.name} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise InputRefused(
+            f"{path.name} has lists or tables too deep within each other; no setting needs that."
+        ) from None
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
@@ -182,6 +190,8 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except RecursionError:
+        raise InputRefused(f"--set {key.strip()}: the value nests too deep.") from None
     *sections, last = key.strip().split(".")
     for section in sections:
         tree = tree.setdefault(section, {})
@@ -190,11 +200,36 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     tree[last] = value
 
 
-def _validated(model: type[Settings], tree: Mapping[str, Any], path: Path) -> Settings:
+def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool], str]:
+    """Tells where a location of settings stands: in an override, or in a line of the file."""
+    keys = [override.partition("=")[0].strip() for override in overrides]
+
+    def place(location: Location, is_missing: bool) -> str:
+        there = location[:-1] if is_missing else location
+        for key in keys:
+            if not is_missing and f"{dotted(there)}.".startswith(f"{key}."):
+                return f"--set {key}"
+        line = line_of(text, there) if there else None
+        return "" if line is None else f"line {line}"
+
+    return place
+
+
+def _nowhere(location: Location, is_missing: bool) -> str:
+    """Of settings that stand in no text."""
+    return ""
+
+
+def _validated(
+    model: type[Settings],
+    tree: Mapping[str, Any],
+    path: Path,
+    place: Callable[[Location, bool], str] = _nowhere,
+) -> Settings:
     try:
         settings = model.model_validate(tree)
     except ValidationError as error:
-        raise InputRefused(_sentence(model, error, path)) from None
+        raise InputRefused(f"{path.name}: {sentences(model, error, tree, place)}.") from None
 
     def absolute(name: str) -> str:
         if path.name == NO_FILE and not is_url(name) and not Path(name).is_absolute():
@@ -207,38 +242,3 @@ def _validated(model: type[Settings], tree: Mapping[str, Any], path: Path) -> Se
     settings.refuse_unfit_addresses(refuse_in(path.name))
     settings.refuse_what_does_not_fit(refuse_in(path.name))
     return settings
-
-
-def _sentence(model: type[ProductSettings], error: ValidationError, path: Path) -> str:
-    """One sentence for the first of pydantic's complaints."""
-    # A section with a misspelt name is also missing under its right one.
-    first, *others = sorted(
-        error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden"
-    )
-    where = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    if first["type"] == "extra_forbidden":
-        known = _keys_beside(model.model_json_schema(), first["loc"])
-        text = f"unknown setting {where!r}{did_you_mean(str(first['loc'][-1]), known)}"
-        text += f"; known here: {', '.join(known)}" if known else ""
-    elif first["type"] == "missing":
-        text = f"the setting {where!r} is missing; add it, or name a preset that has it"
-    elif first["type"] == "value_error":
-        problem = str(first["ctx"]["error"])
-        text = f"{where} {problem}" if where else problem
-    else:
-        text = f"{where}: {first['msg']}"
-    more = f" ({len(others)} more problems follow it)" if others else ""
-    return f"{path.name}: {text}{more}."
-
-
-def _keys_beside(schema: Mapping[str, Any], location: Sequence[Any]) -> list[str]:
-    """Names of the settings that are known where an unknown one was found."""
-    definitions = schema.get("$defs", {})
-    node: Mapping[str, Any] = schema
-    for part in location[:-1]:
-        entry = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
-        if isinstance(part, int):
-            entry = node.get("items", {})
-        reference = entry.get("$ref", "").rpartition("/")[2]
-        node = definitions.get(reference, entry)
-    return sorted(node.get("properties", {}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..runs.directory import RunDirectory
+from ..runs.names import below
 
 
 def geography_file(run: RunDirectory) -> Path:
@@ -29,24 +30,24 @@ def held_file(run: RunDirectory) -> Path:
 
 def spine_folder(run: RunDirectory, universe: str) -> Path:
     """Folder of a universe's spine."""
-    return run.root / "spine" / universe
+    return below(run.root / "spine", universe)
 
 
 def constraints_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
     """Constraints of one shard of geounits."""
-    return run.measurements(universe, geolevel) / "constraints" / f"{shard}.parquet"
+    return below(run.measurements(universe, geolevel) / "constraints", f"{shard}.parquet")
 
 
 def demanded_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
     """Noisy measurements of one shard that were drawn on demand, and are not all there are."""
-    return run.measurements(universe, geolevel) / "on_demand" / f"{shard}.parquet"
+    return below(run.measurements(universe, geolevel) / "on_demand", f"{shard}.parquet")
 
 
 def combined_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
     """What the measurements of a shard, and all below it, tell about its parents."""
-    return run.root / "combined" / universe / geolevel / f"{shard}.parquet"
+    return below(run.root / "combined", universe, geolevel, f"{shard}.parquet")
 
 
 def solves_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
     """How each solve of a shard ended."""
-    return run.root / "solves" / universe / geolevel / f"{shard}.parquet"
+    return below(run.root / "solves", universe, geolevel, f"{shard}.parquet")

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ..runs.names import FileName
 from ..runs.settings import (
     ExactFraction,
     ProductSettings,
@@ -113,7 +114,7 @@ class TuneSettings(ProductSettings):
     """The product whose settings are compared."""
     criterion: Criterion = Criterion()
     search: Search = Search()
-    variants: Mapping[str, ProductSettings]
+    variants: Mapping[FileName, ProductSettings]
 
     @cached_property
     def choices(self) -> Mapping[str, Any]:

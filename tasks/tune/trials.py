@@ -22,6 +22,7 @@ import pandas as pd
 
 from ..runs.directory import RunDirectory
 from ..runs.files import replacing
+from ..runs.names import below
 from ..runs.settings import ProductSettings
 from ..runs.settings_files import dump_settings, frozen_settings
 from .criterion import value_of
@@ -157,7 +158,7 @@ def _settings_of(run: RunDirectory, searched: SearchedProduct, name: str) -> Pro
 
 
 def _folder(run: RunDirectory, name: str) -> Path:
-    return run.root / "trials" / name
+    return below(run.root / "trials", name)
 
 
 def _dataset(run: RunDirectory) -> Path:

@@ -5,7 +5,6 @@ A hierarchy is public, so that messages may name its regions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from ....validation.group_sizes.input_rules import REGION_RULES
 from ...runs.errors import InputRefused
 from ...runs.files import replacing
+from ...runs.names import is_file_name
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import read_under_names
@@ -35,8 +35,6 @@ GEOCODE_DIGITS = {
     "Block": 16,
 }
 """Levels of the block geocode, by the digits of it that name a region."""
-
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]*")
 
 
 def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | None:
@@ -70,7 +68,7 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
     rows = rows[is_named]
     repeated = rows.duplicated(["level", "region"])
     tally.add(once, int(repeated.sum()), _example(rows, repeated, "has more"))
-    odd = [name for name in rows["level"].unique() if not _PLAIN.fullmatch(name)]
+    odd = [name for name in rows["level"].unique() if not is_file_name(name)]
     tally.add(plain, len(odd))
     tally.see(plain, rows["level"].unique().tolist())
     roots = rows[rows["parent"] == ""]
@@ -118,7 +116,7 @@ def hierarchy_of_geography(
     for name in names:
         if name in GEOCODE_DIGITS:
             code = geocode.str[: GEOCODE_DIGITS[name]] if GEOCODE_DIGITS[name] else "0"
-        elif name in geography.columns and _PLAIN.fullmatch(name):
+        elif name in geography.columns and is_file_name(name):
             code = geography[name].astype(str)
         else:
             known = [*GEOCODE_DIGITS, *(c for c in geography.columns if c != "block_geocode")]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from ...census.queries import marginal_query
+from ...runs.names import Label
 from ...runs.settings import ExactFraction, FilePath, Refuse, Section
 from ...runs.spelling import did_you_mean
 from ..settings import TopdownSettings
@@ -58,10 +59,10 @@ class UniverseDesign(Section):
     """largest_ratio: the largest ratio of a target's margin to the wanted one is least.
     weighted_sum: that of the mean variances. smallest_rho: as largest_ratio, and the budget is the
     smallest rho at which all wanted margins are met."""
-    targets: dict[str, Target] = Field(min_length=1)
+    targets: dict[Label, Target] = Field(min_length=1)
     queries: tuple[str, ...] = ()
     """Queries that may be measured at every geolevel; left out, all of the budget."""
-    limits: dict[str, Limit] = {}
+    limits: dict[Label, Limit] = {}
     tolerance: ExactFraction = Fraction(1, 100)
     """The search ends when no allocation can be better by more than this, in terms of variances."""
 

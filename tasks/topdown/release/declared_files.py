@@ -38,6 +38,7 @@ from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.names import below
 from ..paths import spine_folder
 from ..spine.files import read_spine
 from ..spine.shards import read_shards
@@ -117,7 +118,7 @@ def write_declared_microdata(
     kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
     if count:
         kinds[count] = pa.int64()
-    return write_rows(directory / f"mdf_{schema.universe}", kinds, batches(), is_private)
+    return write_rows(below(directory, f"mdf_{schema.universe}"), kinds, batches(), is_private)
 
 
 def write_declared_table(
@@ -152,7 +153,7 @@ def write_declared_table(
 
     folder = directory / TABLES
     folder.mkdir(parents=True, exist_ok=True)
-    return write_rows(folder / table.name, kinds, batches(), is_private)
+    return write_rows(below(folder, table.name), kinds, batches(), is_private)
 
 
 @dataclass(frozen=True, eq=False)

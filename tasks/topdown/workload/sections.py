@@ -18,6 +18,7 @@ from ...census.queries import (
 from ...census.schema import Schema
 from ...ledger.accounting import rho_from_epsilon_simple
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...runs.names import FileName, Label
 from ...runs.settings import (
     ExactFraction,
     ProductSettings,
@@ -29,7 +30,7 @@ from .budget import Budget
 from .defaults import default_passes, with_defaults
 from .tables import CensusTables
 
-Universe = str
+Universe = FileName
 """Name of a universe that the census declares."""
 
 CEF_2020 = "cef_2020"
@@ -141,7 +142,7 @@ class GeolevelPasses(Section):
 class StructuralZero(StructuralZeroDeclaration):
     """Cells that are zero by definition: those whose attributes take the given levels."""
 
-    name: str
+    name: Label
 
 
 class UniverseSettings(Section):

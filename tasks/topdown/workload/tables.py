@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 
 from ...census.declared_input import input_files
 from ...runs.directory import RunDirectory
+from ...runs.names import checked_file_name
 from ...runs.settings import FilePath, InputSettings, Refuse
 from ...runs.spelling import did_you_mean
 from ...runs.stores import is_url
@@ -29,6 +30,15 @@ class CensusTables(InputSettings):
 
     geometry: FilePath | None = None
     """Boundaries of areas, for the report's map: GeoParquet, or a folder of shapefiles."""
+
+    @model_validator(mode="after")
+    def _are_named(self) -> Self:
+        for name in self.__pydantic_extra__:
+            try:
+                checked_file_name(name)
+            except ValueError as error:
+                raise ValueError(f"has a table whose name {error}") from None
+        return self
 
     def paths(self) -> dict[str, FilePath]:
         """The tables' paths by name."""

@@ -1,0 +1,81 @@
+"""Names that people give: those that become names of files and folders, and those that are shown.
+
+Settings and declarations are checked by these types when they are read, so that nothing behind
+them meets a name that leads out of a run directory.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+MOST_BYTES = 120
+"""Of a name in UTF-8: file systems take 255, and files add endings to it."""
+
+MOST_CHARACTERS = 300
+"""Of a name that is only shown."""
+
+_MARKS = " ._-"
+"""What a name of a file may have inside, beside letters, their marks, and digits."""
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name can stand for a file or a folder in every run directory.
+
+    Letters, marks and digits of any script, `_` and `-`; dots and single spaces inside.
+    """
+    return (
+        bool(name)
+        and all(mark in _MARKS or unicodedata.category(mark)[0] in "LMN" for mark in name)
+        and name[0] not in " .-"
+        and name[-1] not in " ."
+        and not any(twice in name for twice in ("  ", ".."))
+        and len(name.encode()) <= MOST_BYTES
+    )
+
+
+def checked_file_name(name: str) -> str:
+    """A name of a file or a folder; raises ValueError with what such a name may have."""
+    if not is_file_name(name):
+        raise ValueError(
+            f"is no name that files can have ({shown(name)}): write letters, digits, '_' and '-', "
+            f"with single spaces and dots inside, at most {MOST_BYTES} bytes"
+        )
+    return name
+
+
+def checked_label(name: str) -> str:
+    """A name that is shown; raises ValueError for what no page or message could show."""
+    if not name or name != name.strip() or not name.isprintable() or len(name) > MOST_CHARACTERS:
+        raise ValueError(
+            f"is no name that pages can show ({shown(name)}): write at most {MOST_CHARACTERS} "
+            "printable characters, without spaces at its ends"
+        )
+    return name
+
+
+def shown(name: str) -> str:
+    """A name in a message, whatever is in it."""
+    return ascii(name[:40]) + (" and so on" if len(name) > 40 else "")
+
+
+FileName = Annotated[str, AfterValidator(checked_file_name)]
+"""A name that becomes that of files, folders, columns and queries."""
+
+Label = Annotated[str, AfterValidator(checked_label)]
+"""A name that stands in files, reports and messages, and is never that of a file."""
+
+
+def below(folder: Path, *names: str) -> Path:
+    """The path of a file or folder some names below another.
+
+    Raises ValueError for a name that would lead elsewhere: settings refuse such names, so that
+    one is a defect of the caller.
+    """
+    for name in names:
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise ValueError(f"{shown(name)} would lead out of {folder.name}")
+    return folder.joinpath(*names)

@@ -1,0 +1,263 @@
+"""What is wrong in settings, in sentences: the key, its line in the file, and what it must be."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from .names import shown
+from .spelling import did_you_mean
+
+MOST_SHOWN = 5
+"""Problems that are told at once."""
+
+Location = tuple[str | int, ...]
+"""Keys and positions that lead to a value."""
+
+_BRANCH = re.compile(
+    r"(function-|constrained-|literal\[|tuple|dict\[|list\[|nullable|is-instance|lax-|union"
+    r"|(str|int|bool|float)$|[A-Z]\w*$)"
+)
+"""Parts of a validator's location that name a branch of the type instead of a key."""
+
+_BARE = re.compile(r"[\w-]{1,40}")
+_IS_A_KEY = "[key]"
+
+_WORDS = {
+    "bool_type": "true or false, without quotes",
+    "int_type": "a whole number, without quotes and without a decimal point",
+    "float_type": "a number, without quotes",
+    "string_type": "a text in quotes",
+    "tuple_type": "a list in square brackets",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "mapping_type": "a table",
+    "model_attributes_type": "a table",
+    "finite_number": "a finite number",
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
+    "literal_error": "{expected}",
+    "string_pattern_mismatch": "a text of the form {pattern}",
+}
+"""What a value must be, by the kind of the complaint."""
+
+_PATTERNS = {
+    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "letters a to z, digits, '.', '_' and '-', and begin "
+    "with a letter or a digit",
+    r"^\d{4}$": "four digits in quotes",
+}
+"""Patterns in words."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong at a place of the settings.
+
+    must_be : what a value must be, where nothing more is to be told; of an unknown key, the key
+        that is meant, where one is near.
+    text : the whole clause, where there is more.
+    is_unknown, is_missing : whether the key has no meaning, or has no value.
+    branches : how many branches of its type the validator took to get there.
+    """
+
+    location: Location
+    must_be: str = ""
+    text: str = ""
+    is_unknown: bool = False
+    is_missing: bool = False
+    branches: int = 0
+
+    @property
+    def key(self) -> str:
+        """The dotted key."""
+        return dotted(self.location)
+
+
+def dotted(location: Location) -> str:
+    """Keys and positions as people write them, such as `census.tables.0.name`; what is no bare key
+    is quoted.
+    """
+    return ".".join(
+        str(part) if isinstance(part, int) or _BARE.fullmatch(part) else shown(part)
+        for part in location
+    )
+
+
+def sentences(
+    model: type[BaseModel],
+    error: ValidationError,
+    tree: Mapping[str, Any],
+    place: Callable[[Location, bool], str] = lambda location, is_missing: "",
+) -> str:
+    """What a model finds wrong in settings, without its last full stop: one clause, or a line each.
+
+    `place` tells where a location stands, or of a missing one where it belongs, "" if unknown.
+    """
+    found = _problems(model, error, tree)
+    clauses = []
+    for problem in found[:MOST_SHOWN]:
+        where = place(problem.location, problem.is_missing)
+        clauses.append(f"{where}: {problem.text}" if where else problem.text)
+    if len(found) == 1:
+        return clauses[0]
+    more = len(found) - len(clauses)
+    if more:
+        clauses.append(f"and {more} more")
+    return f"{len(found)} problems:\n  " + ";\n  ".join(clauses)
+
+
+def _problems(
+    model: type[BaseModel], error: ValidationError, tree: Mapping[str, Any]
+) -> list[Problem]:
+    """The problems in the order of the model, unknown keys first, one for each place."""
+    raw = [_problem(one, tree) for one in error.errors(include_url=False)]
+    at: dict[Location, list[Problem]] = {}
+    for problem in raw:
+        at.setdefault(problem.location, []).append(problem)
+    found = []
+    for location, problems in at.items():
+        # A branch of a type that was left for another is of no interest beside what is below it.
+        is_above = any(
+            other.location[: len(location)] == location and len(other.location) > len(location)
+            for other in raw
+        )
+        kept = [one for one in problems if not (is_above and one.must_be and one.branches)]
+        told = [one for one in kept if one.text]
+        if told:
+            found.append(told[0])
+        elif kept:
+            alternatives = " or ".join(dict.fromkeys(one.must_be for one in kept))
+            found.append(replace(kept[0], text=f"{kept[0].key} must be {alternatives}"))
+    unknown = [_with_known_keys(one, model) for one in found if one.is_unknown]
+    meant = {one.must_be for one in unknown}
+    # A section with a misspelt name is also missing under its right one.
+    rest = [
+        one for one in found if not one.is_unknown and not (one.is_missing and one.key in meant)
+    ]
+    return [*unknown, *rest]
+
+
+def _problem(complaint: Mapping[str, Any], tree: Mapping[str, Any]) -> Problem:
+    """One complaint of the validator."""
+    location, branches = _without_branches(complaint["loc"], tree)
+    kind, facts = complaint["type"], complaint.get("ctx", {})
+    problem = Problem(location, branches=branches)
+    key = problem.key
+    if kind == "extra_forbidden":
+        return replace(problem, text=f"unknown setting {key!r}", is_unknown=True)
+    if kind == "missing" and location and isinstance(location[-1], int):
+        return Problem(location[:-1], text=f"{dotted(location[:-1])} has too few entries")
+    if kind == "missing":
+        text = f"the setting {key!r} is missing; add it, or name a preset that has it"
+        return replace(problem, text=text, is_missing=True)
+    if kind in ("value_error", "assertion_error"):
+        said = str(facts["error"])
+        return replace(problem, text=f"{key} {said}" if key else said)
+    if kind == "too_short":
+        return replace(problem, text=f"{key} needs at least {_entries(facts['min_length'])}")
+    if kind == "too_long":
+        return replace(problem, text=f"{key} takes at most {_entries(facts['max_length'])}")
+    if kind == "string_too_short":
+        return replace(problem, text=f"{key} must not be empty")
+    if kind == "string_pattern_mismatch" and facts["pattern"] in _PATTERNS:
+        return replace(problem, must_be=_PATTERNS[facts["pattern"]])
+    if kind in _WORDS:
+        return replace(problem, must_be=_WORDS[kind].format_map(facts))
+    said = complaint["msg"]
+    return replace(problem, must_be=said.removeprefix("Input should be ").removeprefix("a valid "))
+
+
+def _entries(number: int) -> str:
+    return "one entry" if number == 1 else f"{number} entries"
+
+
+def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int]:
+    """The keys and positions of a complaint, and how many parts of its location were none."""
+    kept: list[str | int] = []
+    node: Any = tree
+    for part in location:
+        if isinstance(node, Mapping) and part in node:
+            node = node[part]
+        elif isinstance(part, int):
+            inside = isinstance(node, list | tuple) and part < len(node)
+            node = node[part] if inside else None
+        elif part == _IS_A_KEY or _BRANCH.match(part):
+            continue
+        else:
+            node = None
+        kept.append(part)
+    return tuple(kept), len(location) - len(kept)
+
+
+def _with_known_keys(problem: Problem, model: type[BaseModel]) -> Problem:
+    """An unknown key with those that are known beside it; `must_be` is the one that is meant."""
+    *above, last = problem.location
+    known = sorted(_keys_at(model.model_json_schema(), above))
+    hint = did_you_mean(str(last), known)
+    meant = next((name for name in known if repr(name) in hint), "")
+    text = f"{problem.text}{hint}" + (f"; known here: {', '.join(known)}" if known else "")
+    return replace(problem, text=text, must_be=dotted((*above, meant)) if meant else "")
+
+
+def _keys_at(schema: Mapping[str, Any], location: Sequence[str | int]) -> set[str]:
+    """Names of the settings that are known at a location."""
+    definitions = schema.get("$defs", {})
+
+    def alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if "$ref" in node:
+            yield from alternatives(definitions[node["$ref"].rpartition("/")[2]])
+            return
+        yield node
+        for kind in ("anyOf", "oneOf", "allOf"):
+            for other in node.get(kind, ()):
+                yield from alternatives(other)
+
+    nodes = list(alternatives(schema))
+    for part in location:
+        below: list[Mapping[str, Any]] = []
+        for node in nodes:
+            if isinstance(part, int):
+                places = node.get("prefixItems", [])
+                entry = places[part] if part < len(places) else node.get("items")
+            else:
+                entry = node.get("properties", {}).get(part, node.get("additionalProperties"))
+            if isinstance(entry, Mapping):
+                below += alternatives(entry)
+        nodes = below
+    return {name for node in nodes for name in node.get("properties", {})}
+
+
+def line_of(text: str, location: Location) -> int | None:
+    """The line of a TOML text in which the statement begins that gives a location its value.
+
+    None where the text gives it none. The first lines of a text that are TOML by themselves end
+    with a statement, so that the first of them with the location tell it.
+    """
+    lines = text.splitlines()
+    begin = 1
+    for end in range(1, len(lines) + 1):
+        try:
+            tree: Any = tomllib.loads("\n".join(lines[:end]))
+        except tomllib.TOMLDecodeError:
+            continue
+        if _is_in(tree, location):
+            return begin
+        begin = end + 1
+    return None
+
+
+def _is_in(tree: Any, location: Location) -> bool:
+    for part in location:
+        has_key = isinstance(tree, Mapping) and part in tree
+        has_entry = isinstance(tree, list) and isinstance(part, int) and part < len(tree)
+        if not (has_key or has_entry):
+            return False
+        tree = tree[part]
+    return True
