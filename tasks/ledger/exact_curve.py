@@ -40,16 +40,20 @@ doubles of IEEE 754, for exp and log that are right to 8 units in the last place
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain, combinations_with_replacement, islice, product
 
 import numpy as np
 from scipy import fft
 from scipy.special import ndtri
 
 from ..noise.distributions import IntegerDistribution
+
+NOTHING = Fraction(0)
 
 UNIT = 2.0**-53
 """Largest relative error of one rounding."""
@@ -80,6 +84,9 @@ LOWER_ERROR = 9e-4
 
 UNLUCKY = 1e-6
 """Tilted probability with which the rounding errors of a lower bound pass their bound."""
+
+MOST_COMBINATIONS = 5_000
+"""Most combinations of alternatives that are compared: each takes some milliseconds."""
 
 HALVINGS = 32
 """Halvings of the interval in which an epsilon is sought."""
@@ -142,46 +149,87 @@ class ChangedCount:
         return x, exponents - math.log(np.exp(exponents).sum())
 
 
+Counts = Mapping[ChangedCount, int]
+"""How many counts of each kind one record's change moves."""
+
+
 @dataclass(frozen=True)
 class PrivacyCurve:
     """delta as a function of epsilon, of releasing counts that one record's change moves.
 
-    `changed` tells how many counts there are of each kind. Every number that is returned is a
-    bound; an upper one may stand in a certificate, a lower one tells how far it is from the truth.
+    changed : the counts that every change moves.
+    choices : further counts, of which the change moves those of one alternative of each entry.
+        Where a record goes from one path through a hierarchy to another, both paths are a choice
+        among those that there are; the worst combination counts.
+
+    Every number that is returned is a bound; an upper one may stand in a certificate, a lower one
+    tells how far it is from the truth. Raises ValueError for a number of counts below 1, an entry
+    without alternatives, or more than `MOST_COMBINATIONS`.
 
     >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})
     >>> round(curve.delta_upper(4.0), 6)  # the truth is 0.003771607489677
     0.003772
     """
 
-    changed: Mapping[ChangedCount, int]
+    changed: Counts
+    choices: Sequence[Sequence[Counts]] = ()
 
     def __post_init__(self) -> None:
-        if any(number < 1 for number in self.changed.values()):
+        entries = [self.changed, *(counts for choice in self.choices for counts in choice)]
+        if any(number < 1 for counts in entries for number in counts.values()):
             raise ValueError("of each kind of count there is one or more")
+        if not all(self.choices):
+            raise ValueError("every choice has an alternative or more")
+        if len(self._combinations) > MOST_COMBINATIONS:
+            raise ValueError(f"there are more than {MOST_COMBINATIONS} combinations")
+
+    @cached_property
+    def _combinations(self) -> tuple[tuple[_Items, ...], ...]:
+        """Every combination of alternatives, the order of equal choices aside, up to one more than
+        are allowed.
+        """
+        alternatives = [
+            tuple(dict.fromkeys(map(_items, choice))) for choice in self.choices if any(choice)
+        ]
+        equal = Counter(alternatives)
+        ways = [combinations_with_replacement(choice, n) for choice, n in equal.items()]
+        common = (_items(self.changed),) if self.changed else ()
+        found = ((*common, *chain(*way)) for way in product(*ways))
+        return tuple(islice(found, MOST_COMBINATIONS + 1))
 
     @property
     def rho(self) -> Fraction:
-        """rho of the zCDP that the same counts satisfy by composition."""
-        return sum((count.rho * n for count, n in self.changed.items()), Fraction(0))
+        """rho of the zCDP that the same counts satisfy by composition, in the worst case."""
+        return max(
+            sum((c.rho * n for part in one for c, n in part), NOTHING) for one in self._combinations
+        )
 
     @property
     def largest_loss(self) -> float:
         """The epsilon of pure DP that the counts satisfy, rounded up; infinite with a Gaussian."""
-        if any(count.noise.power == 2 for count in self.changed):
-            return math.inf
-        whole = sum(count.noise.c * count.shift * n for count, n in self.changed.items())
-        return math.nextafter(float(whole), math.inf)
+        largest = NOTHING
+        for combination in self._combinations:
+            counts = [item for part in combination for item in part]
+            if any(count.noise.power == 2 for count, _ in counts):
+                return math.inf
+            largest = max(largest, sum((c.noise.c * c.shift * n for c, n in counts), NOTHING))
+        return math.nextafter(float(largest), math.inf)
 
     def delta_upper(self, epsilon: float) -> float:
         """A delta with which (epsilon, delta)-DP holds, hardly above the smallest."""
-        if not self.changed or epsilon >= self.largest_loss:
+        if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
-        return self._law(epsilon, is_upper=True).delta_upper(epsilon)
+        grid = self._grid(epsilon, is_upper=True)
+        return max(grid.law(one).delta_upper(epsilon) for one in self._combinations)
 
     def delta_lower(self, epsilon: float) -> float:
-        """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails."""
-        return self._law(epsilon, is_upper=False).delta_lower(epsilon) if self.changed else 0.0
+        """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
+
+        It is that of the first alternative of each choice.
+        """
+        if self.rho == 0:
+            return 0.0
+        return self._grid(epsilon, is_upper=False).law(self._combinations[0]).delta_lower(epsilon)
 
     def epsilon_upper(self, delta: Fraction | float) -> float:
         """An epsilon with which (epsilon, delta)-DP holds, hardly above the smallest.
@@ -195,7 +243,7 @@ class PrivacyCurve:
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        Raises ValueError unless 0 < delta < 1.
+        It is that of the first alternative of each choice. Raises ValueError unless 0 < delta < 1.
         """
         return self._epsilon(math.nextafter(_checked(delta), 1.0), is_upper=False)[0]
 
@@ -205,13 +253,14 @@ class PrivacyCurve:
         A law is most accurate about one epsilon: the first is that of continuous Gaussians of the
         same rho, or slightly more, and every next one what the law before came to.
         """
-        if not self.changed:
+        if self.rho == 0:
             return 0.0, 0.0
         mu = math.sqrt(2 * self.rho)
         guess = min(mu * (mu / 2 - min(0.0, float(ndtri(delta)))), 0.9 * self.largest_loss)
         best = (0.0, math.inf)
         for _ in range(ROUNDS):
-            found = self._epsilon_by(self._law(guess, is_upper=is_upper), delta, guess, is_upper)
+            grid = self._grid(guess, is_upper=is_upper)
+            found = self._epsilon_on(grid, delta, guess, is_upper)
             best = max(best[0], found[0]), min(best[1], found[1])
             if abs(found[0] - guess) <= mu / 8:
                 break
@@ -220,11 +269,26 @@ class PrivacyCurve:
             raise ValueError(f"a delta of {delta} is too small to be worked out")
         return best
 
-    def _epsilon_by(
-        self, law: _Law, delta: float, guess: float, is_upper: bool
+    def _epsilon_on(
+        self, grid: _Grid, delta: float, guess: float, is_upper: bool
     ) -> tuple[float, float]:
-        """Neighbours as of `_epsilon`, by one law: its bound says little far from its epsilon."""
-        bound = law.delta_upper if is_upper else law.delta_lower
+        """Neighbours as of `_epsilon`, on one grid."""
+        first, *others = self._combinations
+        law = grid.law(first)
+        if not is_upper:
+            return self._epsilon_by(law.delta_lower, delta, guess)
+        worst = self._epsilon_by(law.delta_upper, delta, guess)
+        for combination in others:
+            bound = grid.law(combination).delta_upper
+            # Most combinations differ by little, and one look shows that they are no worse.
+            if bound(worst[1]) > delta:
+                worst = self._epsilon_by(bound, delta, worst[1])
+        return worst
+
+    def _epsilon_by(
+        self, bound: Callable[[float], float], delta: float, guess: float
+    ) -> tuple[float, float]:
+        """Neighbours as of `_epsilon`, by one bound, which says little far from its epsilon."""
         low, high, stride = guess, guess, math.sqrt(self.rho) / 4
         if bound(guess) > delta:
             while bound(high) > delta:
@@ -241,8 +305,16 @@ class PrivacyCurve:
             low, high = (middle, high) if bound(middle) > delta else (low, middle)
         return low, high
 
-    def _law(self, epsilon: float, *, is_upper: bool) -> _Law:
-        return _law_about(tuple(self.changed.items()), max(epsilon, 0.0), is_upper)
+    def _grid(self, epsilon: float, *, is_upper: bool) -> _Grid:
+        parts = tuple(dict.fromkeys(part for one in self._combinations for part in one))
+        return _grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper)
+
+
+_Items = tuple[tuple[ChangedCount, int], ...]
+
+
+def _items(counts: Counts) -> _Items:
+    return tuple(counts.items())
 
 
 def _checked(delta: Fraction | float) -> float:
@@ -253,7 +325,7 @@ def _checked(delta: Fraction | float) -> float:
 
 @dataclass(frozen=True)
 class _Law:
-    """The law of the sum of all losses on a grid, tilted.
+    """The law of a sum of losses on a grid, tilted.
 
     losses, masses : arrays `(n_points,)`; the probability of a loss is its mass times
         exp(log_scale - tilt loss).
@@ -340,84 +412,143 @@ class _Kind:
         return weights / total, float(exponents.max()) + math.log(total)
 
 
-@lru_cache(maxsize=16)
-def _law_about(
-    changed: tuple[tuple[ChangedCount, int], ...], epsilon: float, is_upper: bool
-) -> _Law:
-    """The law of the sum of all losses, whose mean under the tilt is epsilon, or what it can be."""
-    kinds = [_Kind.of(count, number) for count, number in changed]
-    n_counts = sum(kind.number for kind in kinds)
-    tilt = _tilt(kinds, epsilon)
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some counts together, on a grid: the transform of their tilted law, and its errors.
+
+    base : constant part of their losses, where they stand on the grid without it.
+    log_scale : log of the factor that tilting divided by.
+    norm : sum of the 2-norms of the counts' laws.
+    mean_rounding : mean of what rounding to the grid took from the loss, under the tilted law.
+    """
+
+    spectrum: np.ndarray
+    base: float
+    log_scale: float
+    norm: float
+    n_counts: int
+    mean_rounding: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """A tilt, and points at whole multiples of a step from `low`, that hold the law of a loss.
+
+    stride : the lattice on which losses lie as they are; None where they are moved to the grid.
+    outside : bound on the tilted probability of losses that the grid has no room for.
+    """
+
+    tilt: float
+    low: float
+    step: float
+    points: int
+    stride: Fraction | None
+    outside: float
+    is_upper: bool
+    parts: dict[_Items, _Part] = field(default_factory=dict)
+
+    def law(self, combination: Sequence[_Items]) -> _Law:
+        """The law of the sum of the losses of all parts."""
+        parts = [self.part(items) for items in combination]
+        spectrum = np.prod([part.spectrum for part in parts], axis=0)
+        n_counts = sum(part.n_counts for part in parts)
+        base = sum(part.base for part in parts)
+        first = math.floor((self.low - base) / self.step) - (1 if self.stride else n_counts + 1)
+        masses = np.roll(np.maximum(fft.irfft(spectrum, self.points), 0.0), -first)
+        # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most
+        # 1, so that errors of one count reach the sum undiminished, but not larger. A product of
+        # two spectra is wrong by 3 units.
+        levels = math.log2(self.points)
+        error = sum(part.norm for part in parts)
+        error += float(np.linalg.norm(masses)) * (1 + n_counts / levels)
+        moved = 0.0 if self.stride else 2 * self.tilt * self.step * n_counts
+        wrapped = self.outside * math.exp(min(moved + 1, 700.0))
+        losses = base + self.step * (first + np.arange(self.points))
+        shortfall, is_rounded = 0.0, not (self.is_upper or self.stride)
+        if is_rounded:
+            # Hoeffding: independent errors, each within an interval as long as a step.
+            reach = self.step * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
+            mean = sum(part.mean_rounding for part in parts)
+            shortfall = reach - mean + 2 * SLACK * self.step * n_counts
+        return _Law(
+            losses=losses,
+            masses=masses,
+            tilt=self.tilt,
+            # Masses were tilted by losses without their base.
+            log_scale=sum(part.log_scale for part in parts) + self.tilt * base,
+            error=error * 1.01 * 7 * UNIT * levels,
+            above=wrapped,
+            below=wrapped,
+            infinite=n_counts * CUT,
+            misplaced=8 * UNIT * (abs(base) + float(np.abs(losses[[0, -1]]).max())),
+            shortfall=shortfall,
+            unlucky=UNLUCKY if is_rounded else 0.0,
+        )
+
+    def part(self, items: _Items) -> _Part:
+        """Some counts on this grid, worked out once."""
+        if items not in self.parts:
+            self.parts[items] = self._part([_Kind.of(count, number) for count, number in items])
+        return self.parts[items]
+
+    def _part(self, kinds: Sequence[_Kind]) -> _Part:
+        spectrum = np.ones(self.points // 2 + 1, complex)
+        base, log_scale, norm, mean_rounding = NOTHING, 0.0, 0.0, 0.0
+        for kind in kinds:
+            log_masses = kind.log_masses
+            if self.stride:
+                base += kind.count.offset * kind.number
+                place = kind.positions * float(kind.count.stride / self.stride)
+            elif self.is_upper:
+                place, log_masses = _dominating(kind.losses, log_masses, self.step)
+            else:
+                place = np.rint(kind.losses / self.step)
+            exponents = self.tilt * self.step * place + log_masses
+            log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
+            # Three roundings of every term, those of the sum of a law, and of what falls together.
+            size = self.tilt * self.step * np.abs(place) + np.abs(log_masses) + abs(log_total)
+            together = len(place) / (1 if self.stride is None else self.points)
+            relative = UNIT * (8 * size + SUMMED + together + 64)
+            tilted = np.exp(exponents - log_total)
+            tilted *= 1 + relative if self.is_upper else 1 - relative
+            if self.stride is None and not self.is_upper:
+                rounding = kind.losses - self.step * place
+                mean_rounding += kind.number * float(tilted @ rounding)
+            folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
+            spectrum *= fft.rfft(folded) ** kind.number
+            log_scale += kind.number * log_total
+            norm += kind.number * float(np.linalg.norm(folded))
+        n_counts = sum(kind.number for kind in kinds)
+        return _Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
+
+
+@lru_cache(maxsize=4)
+def _grid_about(
+    combinations: tuple[tuple[_Items, ...], ...],
+    parts: tuple[_Items, ...],
+    epsilon: float,
+    is_upper: bool,
+) -> _Grid:
+    """A grid for every combination of parts, on which the mean of the first is about epsilon."""
+    kinds = {items: [_Kind.of(count, number) for count, number in items] for items in parts}
+    tilt = _tilt([kind for items in combinations[0] for kind in kinds[items]], epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
-    low, high = _ends(kinds, tilt, outside)
-    constant, stride = _lattice(kinds)
-    base, step = float(constant), float(stride)
-    is_exact = high - low < step * LATTICE_POINTS
-    if is_exact:
-        points = _power_of_two((high - low) / step + 4)
-    else:
-        base, points = 0.0, _points(n_counts, high - low, is_upper)
-        # Every count may be off by a step, upwards or downwards.
-        step = (high - low) / (points - 2 * n_counts - 4)
-    first = math.floor((low - base) / step) - (1 if is_exact else n_counts + 1)
-    spectrum, log_scale, error, mean_rounding = np.ones(points // 2 + 1, complex), 0.0, 0.0, 0.0
-    for kind in kinds:
-        log_masses = kind.log_masses
-        if is_exact:
-            place = kind.positions * float(kind.count.stride / stride)
-        elif is_upper:
-            place, log_masses = _dominating(kind.losses, log_masses, step)
-        else:
-            place = np.rint(kind.losses / step)
-        exponents = tilt * step * place + log_masses
-        log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
-        # Three roundings of every term, and those of the sum of a law.
-        size = tilt * step * np.abs(place) + np.abs(log_masses) + abs(log_total)
-        relative = UNIT * (8 * size + SUMMED + 64)
-        tilted = np.exp(exponents - log_total) * (1 + relative if is_upper else 1 - relative)
-        if not (is_upper or is_exact):
-            mean_rounding += kind.number * float(tilted @ (kind.losses - step * place))
-        folded = np.bincount(np.mod(place, points).astype(np.int64), tilted, points)
-        spectrum *= fft.rfft(folded) ** kind.number
-        log_scale += kind.number * log_total
-        error += kind.number * float(np.linalg.norm(folded))
-    masses = np.roll(np.maximum(fft.irfft(spectrum, points), 0.0), -first)
-    # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most 1,
-    # so that errors of one count reach the sum undiminished, but not larger. A product of two
-    # spectra is wrong by 3 units.
-    error += float(np.linalg.norm(masses)) * (1 + n_counts / math.log2(points))
-    error *= 1.01 * 7 * UNIT * math.log2(points)
-    moved = 0.0 if is_exact else 2 * tilt * step * n_counts
-    wrapped = outside * math.exp(min(moved + 1, 700.0))
-    losses = base + step * (first + np.arange(points))
-    shortfall, misplaced = 0.0, 8 * UNIT * (abs(base) + float(np.abs(losses[[0, -1]]).max()))
-    if not (is_upper or is_exact):
-        # Hoeffding: independent errors, each within an interval as long as a step.
-        reach = step * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
-        shortfall += reach - mean_rounding + 2 * SLACK * step * n_counts
-    return _Law(
-        losses=losses,
-        masses=masses,
-        tilt=tilt,
-        # A mass at `losses` was tilted by the loss without `base`.
-        log_scale=log_scale + tilt * base,
-        error=error,
-        above=wrapped,
-        below=wrapped,
-        infinite=n_counts * CUT,
-        misplaced=misplaced,
-        shortfall=shortfall,
-        unlucky=0.0 if is_upper or is_exact else UNLUCKY,
-    )
+    low, high = _ends(kinds, combinations, tilt, outside)
+    stride = _lattice([kind.count for own in kinds.values() for kind in own])
+    if high - low < float(stride) * LATTICE_POINTS:
+        points = _power_of_two((high - low) / float(stride) + 4)
+        return _Grid(tilt, low, float(stride), points, stride, outside, is_upper)
+    n_counts = max(sum(n for items in one for _, n in items) for one in combinations)
+    points = _points(n_counts, high - low, is_upper)
+    # Every count may be off by a step, upwards or downwards.
+    step = (high - low) / (points - 2 * n_counts - 4)
+    return _Grid(tilt, low, step, points, None, outside, is_upper)
 
 
-def _lattice(kinds: Sequence[_Kind]) -> tuple[Fraction, Fraction]:
-    """The constant and the stride of the lattice on which the whole loss lies."""
-    base = sum((kind.count.offset * kind.number for kind in kinds), Fraction(0))
-    strides = [kind.count.stride for kind in kinds]
-    denominator = math.lcm(*(stride.denominator for stride in strides))
-    numerator = math.gcd(*(int(stride * denominator) for stride in strides))
-    return base, Fraction(numerator, denominator)
+def _lattice(counts: Sequence[ChangedCount]) -> Fraction:
+    """The largest number of which the strides of all losses are whole multiples."""
+    denominator = math.lcm(*(count.stride.denominator for count in counts))
+    return Fraction(math.gcd(*(int(count.stride * denominator) for count in counts)), denominator)
 
 
 def _dominating(
@@ -478,19 +609,35 @@ def _tilt(kinds: Sequence[_Kind], epsilon: float) -> float:
     return low
 
 
-def _ends(kinds: Sequence[_Kind], tilt: float, outside: float) -> tuple[float, float]:
-    """Losses beyond which the tilted law has at most `outside`, by Chernoff's bound.
+def _ends(
+    kinds: Mapping[_Items, Sequence[_Kind]],
+    combinations: Sequence[Sequence[_Items]],
+    tilt: float,
+    outside: float,
+) -> tuple[float, float]:
+    """Losses beyond which no combination's tilted law has more than `outside`, by Chernoff's bound.
 
-    P(L > B) <= exp(K(tilt + t) - K(tilt) - t B) for every t > 0, K being the log moment; the ends
-    are those of the best of some t. No loss is beyond the sum of the largest.
+    P(L > B) <= exp(K(tilt + t) - K(tilt) - t B) for every t > 0, K being the log moment, which adds
+    up over parts; the ends are those of the best of some t. No loss is beyond the sum of the
+    largest.
     """
-    own, rest = _log_moment(kinds, tilt), -math.log(outside)
-    deviation = math.sqrt(max(_moments(kinds, tilt)[1], 1e-18))
-    candidates = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
-    high = min((_log_moment(kinds, tilt + t) - own + rest) / t for t in candidates)
-    low = max(-(_log_moment(kinds, tilt - t) - own + rest) / t for t in candidates)
-    largest = sum(kind.number * float(kind.losses.max()) for kind in kinds)
-    smallest = sum(kind.number * float(kind.losses.min()) for kind in kinds)
+
+    def widest(of: Callable[[Sequence[_Kind]], float]) -> float:
+        found = {items: of(own) for items, own in kinds.items()}
+        return max(sum(found[items] for items in one) for one in combinations)
+
+    rest = -math.log(outside)
+    deviation = math.sqrt(max(widest(lambda own: _moments(own, tilt)[1]), 1e-18))
+    highs, lows = [], []
+    for power in np.arange(-1.0, 3.25, 0.25):
+        t = 4.0**power / deviation
+        for ends, sign in ((highs, 1), (lows, -1)):
+            grown = widest(
+                lambda own, t=sign * t: _log_moment(own, tilt + t) - _log_moment(own, tilt)
+            )
+            ends.append(sign * (grown + rest) / t)
+    largest = widest(lambda own: sum(k.number * float(k.losses.max()) for k in own))
+    smallest = -widest(lambda own: -sum(k.number * float(k.losses.min()) for k in own))
     # Even one loss alone has some room, so that a step is a positive number.
     room = 1e-6 * (largest - smallest)
-    return max(low, smallest) - room, min(high, largest) + room
+    return max(max(lows), smallest) - room, min(min(highs), largest) + room

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
-from spineflow.flows.registry import PRESETS
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.exact_curve import ChangedCount, PrivacyCurve
 from spineflow.tasks.noise.distributions import IntegerDistribution
@@ -257,3 +257,40 @@ def test_counts_that_move_by_nothing_are_refused() -> None:
         gaussian("2", 0)
     with pytest.raises(ValueError, match="one or more"):
         PrivacyCurve({gaussian("2"): 0})
+
+
+PATHS = tuple({gaussian(s): 1, gaussian(t): 1} for s, t in (("2", "6"), ("3", "3"), ("6", "2")))
+"""Paths with equal sums of 1 / sigma^2 in part: a record's change touches two of them."""
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
+def test_the_worst_pair_of_paths_counts(epsilon: float) -> None:
+    curve = PrivacyCurve({gaussian("4"): 2}, (PATHS, PATHS))
+    pairs = [
+        PrivacyCurve({gaussian("4"): 2}, ((PATHS[i],), (PATHS[j],)))
+        for i in range(3)
+        for j in range(3)
+    ]
+    assert curve.delta_upper(epsilon) == pytest.approx(
+        max(pair.delta_upper(epsilon) for pair in pairs), rel=1e-9
+    )
+    assert curve.epsilon_upper(DELTA) == pytest.approx(
+        max(pair.epsilon_upper(DELTA) for pair in pairs), abs=1e-8
+    )
+    assert curve.delta_lower(epsilon) <= curve.delta_upper(epsilon)
+
+
+def test_a_choice_of_one_is_no_choice() -> None:
+    chosen = PrivacyCurve({}, ((PATHS[0],), (PATHS[0],)))
+    plain = PrivacyCurve({gaussian("2"): 2, gaussian("6"): 2})
+    assert chosen.rho == plain.rho
+    assert chosen.epsilon_upper(DELTA) == pytest.approx(plain.epsilon_upper(DELTA), abs=1e-9)
+    assert chosen.delta_lower(1.0) == pytest.approx(plain.delta_lower(1.0), rel=1e-9)
+
+
+def test_too_many_combinations_are_refused() -> None:
+    many = tuple({gaussian(str(s)): 1} for s in range(2, 110))
+    with pytest.raises(ValueError, match="more than 5000 combinations"):
+        PrivacyCurve({}, (many, many))
+    with pytest.raises(ValueError, match="an alternative or more"):
+        PrivacyCurve({}, ((),))
