@@ -47,19 +47,21 @@ from ..tasks.detailed_groups.postprocess.redundant import (
 )
 from ..tasks.detailed_groups.postprocess.run import stages_of
 from ..tasks.detailed_groups.postprocess.steps import STEPS
-from ..tasks.detailed_groups.release.budget import budget_report, costs, needed_budget
+from ..tasks.detailed_groups.release.budget import (
+    costs,
+    needed_budget,
+    refuse_settings,
+)
 from ..tasks.detailed_groups.release.certificate import facts_of
 from ..tasks.detailed_groups.release.noise_comparison import sentence_of
 from ..tasks.detailed_groups.release.relative_errors import populations_table
 from ..tasks.detailed_groups.release.report import write_report
 from ..tasks.detailed_groups.release.steps import write_tables
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
-from ..tasks.detailed_groups.workload.idle import refuse_idle_settings
 from ..tasks.detailed_groups.workload.mechanism import MechanismParameters
 from ..tasks.detailed_groups.workload.parameters import read_specification
 from ..tasks.detailed_groups.workload.regions import areas_of
 from ..tasks.detailed_groups.workload.wanted_margins import (
-    refuse_missed_margins,
     shown_percent,
 )
 from ..tasks.pages.document import Table as ReportTable
@@ -154,21 +156,6 @@ def _measured(run: RunDirectory, charged: Call) -> Wave:
         for shard, keys in shards.items()
     ]
     return {"stage 1": list(totals.values()), "stage 2": tables}
-
-
-def refuse(settings: DetailedGroupsSettings) -> None:
-    """Refuse parameters or a specification that contradict themselves, before input is read.
-
-    Budgets that miss a wanted margin are refused too.
-    Working out the costs refuses budgets whose noise is too wide for its threshold to be known.
-    """
-    parameters = parameters_of(settings)
-    specification = read_specification(settings.input.parameters)
-    refuse_idle_settings(settings, parameters)
-    if not settings.privacy.infinite:
-        refuse_missed_margins(parameters, specification)
-    infinite = settings.privacy.infinite
-    budget_report(parameters, specification, settings.explorer, infinite=infinite)
 
 
 def check(settings: DetailedGroupsSettings) -> None:
@@ -306,7 +293,7 @@ PRODUCT: Product = Product(
     compare=compare,
     errors=errors,
     needed=needed,
-    refuse=refuse,
+    refuse=refuse_settings,
 )
 
 

@@ -31,7 +31,6 @@ from ..tasks.pages.numbers import shown_delta, shown_epsilon
 from ..tasks.products.gate import compared
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
-from ..tasks.tables.geometry import refuse_unfit_geometry
 from ..tasks.topdown.checks.accuracy.pieces import universes_in_pieces
 from ..tasks.topdown.checks.accuracy.queries import read_accuracy, records_by_block
 from ..tasks.topdown.checks.accuracy.run import (
@@ -55,7 +54,7 @@ from ..tasks.topdown.estimation.estimators import (
     COMBINE,
     ESTIMATE,
     estimation_order,
-    estimator_of,
+    refuse_settings,
 )
 from ..tasks.topdown.estimation.steps import combine, estimate
 from ..tasks.topdown.ingest.earlier import held_answers
@@ -76,7 +75,7 @@ from ..tasks.topdown.release.steps import write_microdata, write_release_margins
 from ..tasks.topdown.release.tabulations.run import has_tables, table_pieces
 from ..tasks.topdown.release.tabulations.steps import write_redistricting_tables
 from ..tasks.topdown.settings import TopdownSettings, universe_waves
-from ..tasks.topdown.spine.build import check_spine_settings, universe_spine
+from ..tasks.topdown.spine.build import universe_spine
 from ..tasks.topdown.spine.redundant import (
     redundant_spending,
     redundant_spending_of_geography,
@@ -374,13 +373,6 @@ def report(run: RunDirectory, settings: TopdownSettings) -> Path:
     accuracy = read_accuracy(run) if is_public else None
     truth = records_by_block(run, settings) if is_public else None
     return write_report(run, settings, accuracy, truth)
-
-
-def refuse_settings(settings: TopdownSettings) -> None:
-    """Refuse what makes no spine, what the estimator cannot estimate, and unreadable geometry."""
-    check_spine_settings(settings)
-    estimator_of(settings).refuse(settings)
-    refuse_unfit_geometry(settings.input.geometry)
 
 
 PRODUCT: Product = Product(

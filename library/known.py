@@ -66,7 +66,7 @@ TOPDOWN = Known(
     "topdown.settings:TopdownSettings",
     "topdown.workload.costs:costs",
     "topdown.checks.accuracy.queries:read_accuracy",
-    "topdown.spine.build:check_spine_settings",
+    "topdown.estimation.estimators:refuse_settings",
 )
 PRODUCTS: Mapping[str, Known] = {
     "topdown": TOPDOWN,
@@ -77,6 +77,7 @@ PRODUCTS: Mapping[str, Known] = {
         "detailed_groups.settings:DetailedGroupsSettings",
         "detailed_groups.release.budget:costs",
         "detailed_groups.checks.accuracy:read_accuracy",
+        "detailed_groups.release.budget:refuse_settings",
     ),
     "group-sizes": Known(
         "group_sizes.settings:GroupSizesSettings",

@@ -119,7 +119,7 @@ class RunnerSettings(Section):
     """What the tasks of a run are run by."""
 
     runner: Literal["threads", "processes", "dask"] = "threads"
-    workers: int = Field(default=2, ge=1)
+    workers: int = Field(default=2, ge=1, le=10_000)
     dask_address: str | None = None
 
 

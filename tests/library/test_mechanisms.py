@@ -95,6 +95,7 @@ def test_a_table_that_is_refused_can_be_mended(tmp_path: Path) -> None:
         ({"residents": pd.DataFrame({"age": [1, "old"]})}, {}, "the column age has values of more"),
         ({}, {"budget": {"residents": {"rho": 0.5}}}, "must be an exact fraction in quotes"),
         ({}, {"budgets": {}}, "unknown setting 'budgets'"),
+        ({}, {"input": {"geometry": "nowhere.parquet"}}, r"input\.geometry"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_is_written(

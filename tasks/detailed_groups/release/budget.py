@@ -33,10 +33,11 @@ from ..workload.explorer import (
     noise_parameter,
     target_of,
 )
+from ..workload.idle import refuse_idle_settings
 from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import read_specification
 from ..workload.specification import Specification
-from ..workload.wanted_margins import level_budgets, shown_percent
+from ..workload.wanted_margins import level_budgets, refuse_missed_margins, shown_percent
 from .noise_comparison import compare_noise
 from .relative_errors import table_populations
 
@@ -106,6 +107,21 @@ def level_figures(
                 "give it more, or 0 to leave it out."
             ) from None
     return tuple(figures)
+
+
+def refuse_settings(settings: DetailedGroupsSettings) -> None:
+    """Refuse parameters or a specification that contradict themselves, before input is read.
+
+    Budgets that miss a wanted margin are refused too, and those whose noise is too wide for its
+    threshold to be known. Raises InputRefused.
+    """
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    infinite = settings.privacy.infinite
+    refuse_idle_settings(settings, parameters)
+    if not infinite:
+        refuse_missed_margins(parameters, specification)
+    budget_report(parameters, specification, settings.explorer, infinite=infinite)
 
 
 def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:

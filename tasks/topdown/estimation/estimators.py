@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from ....geography.levels import Spine
 from ...runs.directory import RunDirectory
+from ...tables.geometry import refuse_unfit_geometry
 from ..settings import TopdownSettings
+from ..spine.build import check_spine_settings
 from ..spine.shards import Shard
 from ..workload.sections import Estimator as EstimatorName
 from . import block_by_block, estimate, full_information
@@ -51,6 +53,16 @@ ESTIMATORS: Mapping[EstimatorName, Estimator] = {
 def estimator_of(settings: TopdownSettings) -> Estimator:
     """The estimator that the settings ask for."""
     return ESTIMATORS[settings.run.estimator]
+
+
+def refuse_settings(settings: TopdownSettings) -> None:
+    """Refuse what makes no spine, what the estimator cannot estimate, and unreadable geometry.
+
+    Raises InputRefused.
+    """
+    check_spine_settings(settings)
+    estimator_of(settings).refuse(settings)
+    refuse_unfit_geometry(settings.input.geometry)
 
 
 def estimation_order(

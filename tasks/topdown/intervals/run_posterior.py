@@ -104,7 +104,7 @@ class RunLevels:
 
         Raises InputRefused for a run without measurements or without noise.
         """
-        if not run.measurements(universe, "").exists():
+        if not (run.root / "measurements" / universe).exists():
             raise InputRefused(
                 f"{run.root} has no measurements of {universe}; finish it with 'spineflow resume'."
             )

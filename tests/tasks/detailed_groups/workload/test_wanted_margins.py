@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.flows.registry import product
 from spineflow.flows.searched import DETAILED_GROUPS
+from spineflow.known import known
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
@@ -155,6 +156,9 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
             refused.value
         )
         assert sentence in str(refused.value)
+        for load_it in (product("detailed-groups").load, known("detailed_groups").load):
+            with pytest.raises(InputRefused, match="not within mechanism.margins.TRACT.2 = 7"):
+                load_it(tmp_path / "settings.toml")
 
 
 @pytest.mark.parametrize("kind", ["products", "tune"])
