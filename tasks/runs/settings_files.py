@@ -5,6 +5,7 @@ Relative paths are taken from the folder of the settings file.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -236,7 +237,22 @@ def _validated(
             raise InputRefused(
                 f"{NO_FILE}: {name} is no full path; write paths as the worker sees them."
             )
-        return name if is_url(name) else str((path.parent / name).resolve())
+        if is_url(name):
+            return name
+        given = path.parent / name
+        # These tell nothing of a place that may not be entered; reading it says what is wrong.
+        exists = os.path.exists(given)
+        if os.path.islink(given) and not exists:
+            raise InputRefused(
+                f"{path.name}: {name} is a link to {os.readlink(given)}, which does not exist; "
+                "mend the link, or name another file."
+            )
+        if exists and not os.path.isfile(given) and not os.path.isdir(given):
+            raise InputRefused(
+                f"{path.name}: {name} is a pipe, a socket or a device; copy what it gives into a "
+                "file, and name that."
+            )
+        return str(given.resolve())
 
     settings = settings.with_absolute_paths(absolute)
     settings.refuse_unfit_addresses(refuse_in(path.name))

@@ -116,7 +116,7 @@ def sentences(
 def _problems(
     model: type[BaseModel], error: ValidationError, tree: Mapping[str, Any]
 ) -> list[Problem]:
-    """The problems in the order of the model, unknown keys first, one for each place."""
+    """The problems, one for each place: unknown keys, wrong values, and missing keys last."""
     raw = [_problem(one, tree) for one in error.errors(include_url=False)]
     at: dict[Location, list[Problem]] = {}
     for problem in raw:
@@ -141,7 +141,7 @@ def _problems(
     rest = [
         one for one in found if not one.is_unknown and not (one.is_missing and one.key in meant)
     ]
-    return [*unknown, *rest]
+    return [*unknown, *sorted(rest, key=lambda one: one.is_missing)]
 
 
 def _problem(complaint: Mapping[str, Any], tree: Mapping[str, Any]) -> Problem:

@@ -85,6 +85,8 @@ def open_binary(file: InputFile) -> ByteStream:
     remedy = f"correct the path input.{file.table} in the settings"
     if not is_url(file.path) and os.path.isdir(file.path):
         raise file.unreadable("the path is a directory, not a file", remedy)
+    if not is_url(file.path) and os.path.exists(file.path) and not os.path.isfile(file.path):
+        raise file.unreadable("the path is a pipe, a socket or a device, not a file", remedy)
     try:
         return StoreFile(file.path, file.name) if is_url(file.path) else open(file.path, "rb")
     except StoreRefused as error:

@@ -171,6 +171,8 @@ def read_config(text: str, name: str = CONFIG_FILE) -> dict[str, Any]:
         raise SpecificationError(
             f"{name}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
         ) from None
+    except RecursionError:
+        raise SpecificationError(f"{name}: values stand too deep within each other") from None
     if not isinstance(config, dict):
         raise SpecificationError(f"{name}: the file must hold one JSON object; correct it")
     return config

@@ -37,6 +37,7 @@ DEFAULTS: dict[str, Any] = {"reader": "csv"}
 
 def read_specification(directory: str) -> Specification:
     """The specification in a folder; raises InputRefused with a sentence about the first fault."""
+    _refuse_missing(directory)
     texts = {name: _read(directory, name) for name in SPECIFICATION_FILES}
     try:
         return parse_specification(texts)
@@ -56,6 +57,7 @@ def read_parameters(
     `overrides` has keys of `config.json`; those of `thresholds_p` are merged one by one. Raises
     InputRefused with one sentence about the first fault.
     """
+    _refuse_missing(directory)
     sources = [CONFIG_FILE] if _has_config(directory) else []
     if overrides or not sources:
         sources.append(SETTINGS_SECTION)
@@ -84,6 +86,14 @@ def parameters_digest(folder: Path) -> str:
     """SHA-256 of the names and contents of the files that `copy_parameters` wrote."""
     listed = [f"{path.name} {sha256_of_file(path)}" for path in sorted(folder.iterdir())]
     return hashlib.sha256("\n".join(listed).encode()).hexdigest()
+
+
+def _refuse_missing(directory: str) -> None:
+    """Raise InputRefused for a folder that is not there."""
+    if not is_url(directory) and not Path(directory).is_dir():
+        raise InputRefused(
+            f"input.parameters: {directory} is no folder; name that of the specification files."
+        )
 
 
 def _has_config(directory: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
 
@@ -43,6 +44,20 @@ def test_settings_stand_for_keys_of_the_configuration(tmp_path: Path) -> None:
         "privacy_budget_p_level_2_pr_tract": Fraction(3, 10),
         "thresholds_p": {"(USA, 1)": (1, 2, 3)},
     }
+
+
+def test_parameters_that_are_not_there_or_nest_too_deep_are_named(tmp_path: Path) -> None:
+    settings = load(tmp_path, TEXT)
+    for read in (
+        lambda: read_parameters(settings.input.parameters, {}),
+        lambda: read_specification(settings.input.parameters),
+    ):
+        with pytest.raises(InputRefused, match=r"input\.parameters: .*params is no folder"):
+            read()
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / "config.json").write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(InputRefused, match=r"config\.json: values stand too deep"):
+        read_parameters(settings.input.parameters, {})
 
 
 def test_frozen_settings_are_the_same(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""What settings that are refused say: the key, its line, what it must be, and no more than five."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.runs.settings_problems import line_of
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.trips.settings import TripsSettings
+
+PRESETS = Path(__file__).resolve().parents[3] / "flows" / "settings"
+TRIPS = """\
+[input]
+trips = "trips.parquet"
+origin = "o"
+destination = "d"
+areas = "areas.csv"
+[privacy]
+dataset = "d"
+rho = "1"
+"""
+DECLARED = """\
+[census.geography]
+geolevels = [
+  "country",
+  "town",
+]
+[census.attributes.sex]
+column = "sex"
+levels = { f = ["1"], m = ["2", 3, { from = "4", to = 5 }] }
+[census.universes.people]
+table = "people"
+attributes = ["sex"]
+area = "town"
+[[census.universes.people.bounds]]
+per = "people"
+at_least = true
+[geography]
+bypass_cutoff = "many"
+"""
+
+
+def refusal(folder: Path, model: type, text: str, *overrides: str) -> str:
+    file = folder / "settings.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputRefused) as refused:
+        load_settings(model, file, presets=PRESETS, overrides=overrides)
+    return str(refused.value)
+
+
+def test_a_problem_has_its_key_its_line_and_what_it_must_be(tmp_path: Path) -> None:
+    told = refusal(tmp_path, TripsSettings, TRIPS + "[run]\n\nworkers = true\n")
+    assert told == (
+        "settings.toml: line 11: run.workers must be a whole number, without quotes and without a "
+        "decimal point."
+    )
+    told = refusal(tmp_path, TripsSettings, TRIPS, "run.workers=1000000000")
+    assert told == "settings.toml: --set run.workers: run.workers must be 10000 or less."
+
+
+def test_several_problems_are_told_at_once_without_the_validators_words(tmp_path: Path) -> None:
+    told = refusal(tmp_path, TopdownSettings, DECLARED)
+    assert "line 8: census.attributes.sex.levels.m.1 must be a text in quotes or a table" in told
+    assert "line 8: census.attributes.sex.levels.m.2.from must be a whole number" in told
+    assert "line 15: census.universes.people.bounds.0.at_least must be a whole number" in told
+    assert "line 17: geography.bypass_cutoff must be a whole number" in told
+    assert "decimal point or 'none'" in told
+    for internal in ("function-", "CensusDeclaration", "constrained", "CodeRange", "Input should"):
+        assert internal not in told
+
+
+def test_five_problems_are_told_and_the_others_counted(tmp_path: Path) -> None:
+    wrong = "[run]\n" + "".join(f"wrong_{number} = 1\n" for number in range(8))
+    told = refusal(tmp_path, TripsSettings, TRIPS + wrong)
+    assert told.count("unknown setting") == 5
+    assert "8 problems" in told and "and 3 more" in told
+
+
+def test_a_misspelt_section_is_not_missing_too(tmp_path: Path) -> None:
+    told = refusal(tmp_path, TripsSettings, TRIPS.replace("[privacy]", "[privvacy]"))
+    assert told.startswith("settings.toml: line 6: unknown setting 'privvacy' (did you mean 'priv")
+    assert "missing" not in told
+
+
+def test_lines_are_those_where_statements_begin() -> None:
+    assert line_of(DECLARED, ("census", "geography", "geolevels", 1)) == 2
+    assert line_of(DECLARED, ("census", "universes", "people", "bounds", 0, "per")) == 14
+    assert line_of(DECLARED, ("census", "universes", "people", "bounds", 1)) is None
+
+
+@pytest.mark.parametrize("deep", ["[" * 20_000 + "]" * 20_000, "{a=" * 20_000 + "1" + "}" * 20_000])
+def test_deep_settings_are_refused(tmp_path: Path, deep: str) -> None:
+    assert "too deep" in refusal(tmp_path, TripsSettings, f"x = {deep}\n")
+
+
+def test_pipes_and_dangling_links_are_named(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "trips.parquet", tmp_path / "areas.csv"
+    os.mkfifo(pipe)
+    told = refusal(tmp_path, TripsSettings, TRIPS)
+    assert "trips.parquet is a pipe, a socket or a device" in told
+    pipe.unlink()
+    link.symlink_to("elsewhere.csv")
+    told = refusal(tmp_path, TripsSettings, TRIPS)
+    assert "areas.csv is a link to elsewhere.csv, which does not exist" in told
+    link.unlink()
