@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,23 @@ class EvidenceTally:
                     total[value] = total.get(value, 0) + rows
         for where, file in other._first_file.items():
             self._first_file[where] = min(file, self._first_file.get(where, file))
+
+    def as_rows(self) -> list[list[Any]]:
+        """Suite, column, value, rows and first file of every value, for a file in JSON."""
+        return [
+            [suite, column, value, rows, self._first_file[suite, column, value]]
+            for suite, columns in self.suites.items()
+            for column, counts in columns.items()
+            for value, rows in counts.items()
+        ]
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Sequence[Any]]) -> EvidenceTally:
+        """What `as_rows` has told."""
+        tally = cls()
+        for suite, column, value, count, file in rows:
+            tally.add(suite, column, {value: count}, file=file)
+        return tally
 
     def findings(
         self,

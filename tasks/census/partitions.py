@@ -11,9 +11,9 @@ Identifiers that are not numbers are left to `check_inputs`, in one piece.
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -85,6 +85,19 @@ class _Addresses:
     are_numbers: bool
     n_blocks: int
 
+    def keep(self, folder: Path) -> None:
+        """Write the file that says that all else of the addresses is there."""
+        table, finding = self.unreadable or (None, None)
+        told = {"table": table, "are_numbers": self.are_numbers, "n_blocks": self.n_blocks}
+        _keep_mark(_mark(folder, None), self.evidence, finding, told)
+
+    @classmethod
+    def kept(cls, folder: Path) -> _Addresses:
+        """What `keep` has written."""
+        evidence, finding, told = _kept_mark(_mark(folder, None))
+        unreadable = None if finding is None else (told["table"], finding)
+        return cls(evidence, unreadable, told["are_numbers"], told["n_blocks"])
+
 
 @dataclass(frozen=True)
 class _Part:
@@ -93,6 +106,17 @@ class _Part:
     evidence: EvidenceTally
     unreadable: Finding | None
     n_rows: int
+
+    def keep(self, folder: Path, part: int) -> None:
+        """Write the file that says that all else of a part is there."""
+        told = {"n_rows": self.n_rows}
+        _keep_mark(_mark(folder, part), self.evidence, self.unreadable, told)
+
+    @classmethod
+    def kept(cls, folder: Path, part: int) -> _Part:
+        """What `keep` has written."""
+        evidence, finding, told = _kept_mark(_mark(folder, part))
+        return cls(evidence, finding, told["n_rows"])
 
 
 def is_kept(folder: Path, part: int | None = None) -> bool:
@@ -108,7 +132,7 @@ def keep_addresses(folder: Path, tables: ReadTables) -> None:
         table = "units"
         units = load_units(tables.files[table], blocks, evidence, folder)
     except UnreadableInput as error:
-        _pickle(_mark(folder, None), _Addresses(evidence, (table, error.finding), True, 0))
+        _Addresses(evidence, (table, error.finding), True, 0).keep(folder)
         return
     numbers = units.index.numbers()
     if numbers is not None:
@@ -118,15 +142,14 @@ def keep_addresses(folder: Path, tables: ReadTables) -> None:
             _keep(folder / f"{name}.npy", getattr(units, name))
         with replacing(folder / "geography.parquet") as path:
             pq.write_table(pa.Table.from_pandas(blocks.frame, preserve_index=False), path)
-    known = _Addresses(evidence, None, numbers is not None, len(blocks.frame))
-    _pickle(_mark(folder, None), known)
+    _Addresses(evidence, None, numbers is not None, len(blocks.frame)).keep(folder)
 
 
 def count_part(folder: Path, tables: ReadTables, part: int) -> None:
     """Count the persons of a part, and keep the counts; nothing if there are no addresses."""
     if not is_kept(folder):
         return
-    addresses: _Addresses = _unpickled(_mark(folder, None))
+    addresses = _Addresses.kept(folder)
     if addresses.unreadable is not None or not addresses.are_numbers:
         return
     files, positions = tables.files["persons"], tables.parts()[part]
@@ -149,7 +172,7 @@ def count_part(folder: Path, tables: ReadTables, part: int) -> None:
         _keep_counts(place, "population", inhabited, counter.population[inhabited])
         for name, histogram in counter.totals().items():
             _keep_histogram(place, name, histogram)
-    _pickle(_mark(folder, part), _Part(evidence, unreadable, n_rows))
+    _Part(evidence, unreadable, n_rows).keep(folder, part)
 
 
 def check_parts(folder: Path, tables: ReadTables, scratch: Path | None = None) -> InputCheck | None:
@@ -157,12 +180,12 @@ def check_parts(folder: Path, tables: ReadTables, scratch: Path | None = None) -
     numbers = range(len(tables.parts()))
     if not is_kept(folder):
         return None
-    addresses: _Addresses = _unpickled(_mark(folder, None))
+    addresses = _Addresses.kept(folder)
     if addresses.unreadable is not None:
         return unreadable_input(*addresses.unreadable)
     if not addresses.are_numbers or not all(is_kept(folder, number) for number in numbers):
         return None
-    parts: list[_Part] = [_unpickled(_mark(folder, number)) for number in numbers]
+    parts = [_Part.kept(folder, number) for number in numbers]
     for part in parts:
         if part.unreadable is not None:
             return unreadable_input("persons", part.unreadable)
@@ -250,15 +273,27 @@ def _kept(path: Path) -> np.ndarray:
 
 def _mark(folder: Path, part: int | None) -> Path:
     """The file that is written last, when all else of a part, or of the addresses, is there."""
-    return folder / (f"{_ADDRESSES}.pickle" if part is None else f"{part}/{_COUNTED}.pickle")
+    return folder / (f"{_ADDRESSES}.json" if part is None else f"{part}/{_COUNTED}.json")
 
 
-def _pickle(path: Path, value: object) -> None:
-    _write(path, lambda file: pickle.dump(value, file))
+def _keep_mark(
+    path: Path, evidence: EvidenceTally, finding: Finding | None, told: Mapping[str, object]
+) -> None:
+    # Not as a pickle: whoever reads one runs what its writer wants.
+    facts = {
+        "evidence": evidence.as_rows(),
+        "finding": None if finding is None else asdict(finding),
+        **told,
+    }
+    content = json.dumps(facts, default=np.generic.item).encode()
+    _write(path, lambda file: file.write(content))
 
 
-def _unpickled(path: Path) -> Any:
-    return pickle.loads(path.read_bytes())
+def _kept_mark(path: Path) -> tuple[EvidenceTally, Finding | None, dict[str, Any]]:
+    told = json.loads(path.read_bytes())
+    finding = told["finding"]
+    evidence = EvidenceTally.of_rows(told["evidence"])
+    return evidence, None if finding is None else Finding(**finding), told
 
 
 def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:

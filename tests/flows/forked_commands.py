@@ -39,8 +39,10 @@ class Deadly:
         self.seen = {"any": 0, "critical": 0}
 
     def __call__(self, event: str, arguments: tuple) -> None:
-        where = str(arguments[1 if event == "os.link" else 0])
-        if event not in CHANGES or self.folder not in where:
+        if event not in CHANGES:
+            return
+        where = str(arguments[event == "os.link"])
+        if self.folder not in where:
             return
         if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
             return

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import pickle
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -155,3 +158,67 @@ def test_joined_histograms_are_sums(apart: bool, monkeypatch: pytest.MonkeyPatch
     assert total.has_canonical_format and (total.data > 0).all()
     assert (total.data.dtype, total.indices.dtype) == (np.int64, np.int32)
     assert joined([], 3, 2).nnz == 0
+
+
+class Code:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.file,)
+
+
+@pytest.mark.slow
+def test_a_folder_from_elsewhere_runs_no_code(paths: dict[str, str], tmp_path: Path) -> None:
+    """Whatever lies under the names of what is kept; that of earlier versions is read anew."""
+    tables, folder, sign = (
+        ReadTables.of(paths, {}, PERSONS, UNITS),
+        tmp_path / "kept",
+        tmp_path / "ran",
+    )
+    wanted = in_parts(paths, folder).accepted().outcomes
+    kept = [
+        path
+        for path in folder.rglob("*")
+        if path.suffix not in (".npy", ".parquet") and path.is_file()
+    ]
+    assert kept
+    for path in kept:
+        for place in (path, path.with_suffix(".pickle")):
+            place.write_bytes(pickle.dumps(Code(sign)))
+        for read in (lambda: check_parts(folder, tables), lambda: count_part(folder, tables, 0)):
+            with suppress(ValueError):
+                read()
+    assert not sign.exists()
+    for path in kept:
+        path.unlink()
+    assert not is_kept(folder)
+    assert check_parts(folder, tables) is None
+    assert in_parts(paths, folder).accepted().outcomes == wanted
+    np.save(folder / "codes.npy", np.array([Code(sign)], dtype=object))
+    with pytest.raises(ValueError, match="[Oo]bject"):
+        check_parts(folder, tables)
+    assert not sign.exists()
+
+
+def test_no_code_is_read_from_files() -> None:
+    """No source reads pickles, or arrays that may hold them."""
+    root = Path(partitions.__file__).resolve().parents[2]
+    for folder in ("flows", "geography", "library", "tasks", "validation"):
+        for source in (root / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    names = {alias.name.partition(".")[0] for alias in node.names}
+                    module = getattr(node, "module", None) or ""
+                    names |= {module.partition(".")[0]} - {""}
+                    assert not names & UNSAFE, source
+                if isinstance(node, ast.keyword):
+                    assert node.arg != "allow_pickle", source
+                if isinstance(node, ast.Name):
+                    assert node.id not in ("eval", "exec"), source
+
+
+UNSAFE = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"}
+"""Modules whose readers run code that a file holds."""
