@@ -12,7 +12,7 @@ from typing import Any
 from ..tasks.ledger.charging import refuse_unlike_ledger
 from ..tasks.pages.document import Document, Section, Table
 from ..tasks.products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
-from ..tasks.products.gate import stamp_files, warnings_of
+from ..tasks.products.gate import warnings_of
 from ..tasks.runs.directory import RunDirectory, secure_confidential
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
@@ -35,7 +35,6 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
         _refuse_altered(run, settings)
         path = product.report(run, settings)
         run.update_manifest(warnings=list(warnings_of(run)))
-        _stamp(run, settings)
     return path
 
 
@@ -100,10 +99,7 @@ def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSett
             stack.enter_context(RunDirectory(root).locked())
         for run, _, settings in existing:
             _refuse_altered(run, settings)
-        path = first.compare([(run, settings) for run, _, settings in existing])
-        for run, _, settings in existing:
-            _stamp(run, settings)
-    return path
+        return first.compare([(run, settings) for run, _, settings in existing])
 
 
 def _refuse_unfinished(run: RunDirectory) -> None:
@@ -121,9 +117,3 @@ def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
     for part, own in parts_of(run, settings):
         secure_confidential(part)
         refuse_unlike_ledger(part, own)
-
-
-def _stamp(run: RunDirectory, settings: ProductSettings) -> None:
-    """Stamp what a report of a run that is not private has written again."""
-    if not settings.is_private:
-        stamp_files(run)

@@ -20,7 +20,7 @@ from spineflow.known import Source
 from spineflow.runs import Run, open_run
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import replacing
+from spineflow.tasks.runs.stamps import write_parquet
 
 Tables = Mapping[str, pd.DataFrame]
 """Tables of the input by the keys of `[input]`."""
@@ -158,5 +158,4 @@ def _hand_over(run: RunDirectory, file: Path, table: pa.Table) -> None:
             )
     elif has_read:
         return  # Whoever removed the confidential folder needs it no more.
-    with replacing(file) as part:
-        pq.write_table(table, part)
+    write_parquet(file, table)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..runs.files import NOT_PRIVATE, STAMP_KEY
+from ..runs.stamps import stamp, stamped
 from ..runs.writing import Recording, write_once
 
 _NUMBERS = pa.list_(pa.field("element", pa.int64(), nullable=False))
@@ -68,17 +68,16 @@ def write_demanded(
     """Write groups of answers, a row group each, once: see `write_once`."""
 
     def write(file: BinaryIO) -> None:
-        with pq.ParquetWriter(file, _SCHEMA, compression="zstd", compression_level=1) as writer:
+        schema = stamped(_SCHEMA, stamp(is_private=is_private))
+        with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
             for group in answers:
                 for part in group:
-                    writer.write_batch(_batch(part))
-            if not is_private:
-                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
+                    writer.write_batch(_batch(part, schema))
 
     return write_once(path, write, recording)
 
 
-def _batch(part: DemandedAnswers) -> pa.RecordBatch:
+def _batch(part: DemandedAnswers, schema: pa.Schema) -> pa.RecordBatch:
     starts = pa.array(part.starts.astype(np.int32))
     arrays = {
         "geocode": pa.array(part.geocode, pa.string()),
@@ -88,7 +87,7 @@ def _batch(part: DemandedAnswers) -> pa.RecordBatch:
         "variance": pa.array(part.variance),
         "plb": pa.array(part.plb, pa.string()),
     }
-    return pa.record_batch([arrays[name] for name in _SCHEMA.names], schema=_SCHEMA)
+    return pa.record_batch([arrays[name] for name in schema.names], schema=schema)
 
 
 def read_demanded(path: Path, geocode: np.ndarray) -> dict[str, DemandedAnswers]:

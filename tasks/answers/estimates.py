@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ..runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..runs.stamps import stamp, stamped, write_parquet
 
 
 def write_estimates(
@@ -30,10 +30,9 @@ def write_estimates(
             "count": pa.array(histograms.data, pa.int64()),
         }
     )
-    if not is_private:
-        table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
-    with replacing(path) as part:
-        pq.write_table(table, part, compression="zstd")
+    schema = stamped(table.schema, stamp(is_private=is_private))
+    table = table.replace_schema_metadata(schema.metadata)
+    write_parquet(path, table, compression="zstd")
 
 
 def read_estimates(paths: Iterable[Path], geocode: np.ndarray, n_cells: int) -> sparse.csr_array:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...geography.texts import TextIndex
-from ..runs.files import NOT_PRIVATE, STAMP_KEY
+from ..runs.stamps import stamp, stamp_at, stamped
 from ..runs.writing import Recording, write_once
 
 SIGNS = ("=", "<=", ">=")
@@ -96,18 +96,17 @@ def write_measurements(
     """
 
     def write(file: BinaryIO) -> None:
-        with _writer(file, _DPQUERIES_SCHEMA) as writer:
+        schema = stamped(_DPQUERIES_SCHEMA, stamp(is_private=is_private))
+        with _writer(file, schema) as writer:
             for group in groups:
                 writer.write_batch(
                     _record_batch(
                         group,
-                        _DPQUERIES_SCHEMA,
+                        schema,
                         variance=pa.array(np.concatenate([item.variance for item in group])),
                         plb=_strings(np.concatenate([item.plb for item in group])),
                     )
                 )
-            if not is_private:
-                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
     return write_once(Path(path), write, recording)
 
@@ -115,18 +114,19 @@ def write_measurements(
 def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
     """Write constraints at `path`, one row group each; an existing file is kept.
 
+    Those of a run that is not private carry the stamp.
+
     Raises ValueError for a sign that is none of `=`, `<=`, `>=`.
     """
 
     def write(file: BinaryIO) -> None:
-        with _writer(file, _CONSTRAINTS_SCHEMA) as writer:
+        schema = stamped(_CONSTRAINTS_SCHEMA, stamp_at(path))
+        with _writer(file, schema) as writer:
             for constraint in constraints:
                 if constraint.sign not in SIGNS:
                     raise ValueError(f"{constraint.query_name}: unknown sign {constraint.sign!r}")
                 sign = np.full(len(constraint.geocode), constraint.sign, dtype=object)
-                writer.write_batch(
-                    _record_batch([constraint], _CONSTRAINTS_SCHEMA, sign=_strings(sign))
-                )
+                writer.write_batch(_record_batch([constraint], schema, sign=_strings(sign)))
 
     return write_once(Path(path), write)
 

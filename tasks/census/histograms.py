@@ -15,6 +15,7 @@ from scipy import sparse
 
 from ...geography.texts import TextIndex
 from ..runs.files import FileState, replacing, state_of_file
+from ..runs.stamps import stamp_at, stamped
 from ..tables.mapped import GrowingArray
 
 ROWS_PER_GROUP = 1 << 16
@@ -192,7 +193,8 @@ def write_histogram(
     Rows follow `block_geocode`, in row groups that a reader of a few blocks can skip.
     """
     geocode, indptr = pa.array(block_geocode, pa.string()), histogram.indptr
-    with replacing(path) as part, pq.ParquetWriter(part, _SCHEMA, compression="zstd") as writer:
+    schema = stamped(_SCHEMA, stamp_at(path))
+    with replacing(path) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for start in range(0, histogram.nnz, ROWS_PER_GROUP):
             rows = slice(start, min(start + ROWS_PER_GROUP, histogram.nnz))
             first = np.searchsorted(indptr, start, side="right") - 1
@@ -203,7 +205,7 @@ def write_histogram(
                 pa.array(histogram.indices[rows], type=pa.int64()),
                 pa.array(histogram.data[rows], type=pa.int64()),
             ]
-            writer.write_table(pa.table(columns, schema=_SCHEMA))
+            writer.write_table(pa.table(columns, schema=schema))
 
 
 def read_histogram(path: Path, block_geocode: np.ndarray, *, n_cells: int) -> sparse.csr_array:

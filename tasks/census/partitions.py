@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..runs.files import replacing
+from ..runs.stamps import write_parquet
 from ..tables.columns import KeyIndex
 from ..tables.findings import Finding, UnreadableInput
 from ..tables.mapped import zeros
@@ -140,8 +141,8 @@ def keep_addresses(folder: Path, tables: ReadTables) -> None:
             _keep(folder / f"{name}.npy", values)
         for name in _UNIT_ARRAYS:
             _keep(folder / f"{name}.npy", getattr(units, name))
-        with replacing(folder / "geography.parquet") as path:
-            pq.write_table(pa.Table.from_pandas(blocks.frame, preserve_index=False), path)
+        geography = pa.Table.from_pandas(blocks.frame, preserve_index=False)
+        write_parquet(folder / "geography.parquet", geography)
     _Addresses(evidence, None, numbers is not None, len(blocks.frame)).keep(folder)
 
 

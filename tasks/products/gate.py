@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
-
-import pyarrow.parquet as pq
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError
-from ..runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ..runs.files import NOT_PRIVATE, replacing
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
 
@@ -102,30 +99,6 @@ def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> 
     complete()
     release_checked(run)
     return made(run.release)
-
-
-def reported(
-    run: RunDirectory, settings: ProductSettings, write_report: Callable[[], Path]
-) -> Made:
-    """The report that `write_report` writes, the last file of a run: all are stamped if need be."""
-    path = write_report()
-    if not settings.is_private:
-        stamp_files(run)
-    return made(path)
-
-
-def stamp_files(run: RunDirectory) -> None:
-    """Put the stamp of a run that is not private on those of its Parquet files that lack it."""
-    for path in run.root.rglob("*.parquet"):
-        metadata = pq.read_schema(path).metadata or {}
-        if metadata.get(STAMP_KEY.encode()) != NOT_PRIVATE.encode():
-            stamped = {**metadata, STAMP_KEY.encode(): NOT_PRIVATE.encode()}
-            with replacing(path) as part, pq.ParquetFile(path) as file:
-                schema = file.schema_arrow.with_metadata(stamped)
-                with pq.ParquetWriter(part, schema, compression="zstd") as writer:
-                    for number in range(file.num_row_groups):
-                        row_group = file.read_row_group(number)
-                        writer.write_table(row_group.replace_schema_metadata(stamped))
 
 
 CERTIFICATE = "certificate"

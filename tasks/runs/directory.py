@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from .errors import InputRefused, SpineflowError
 from .files import (
     NOT_PRIVATE,
+    STAMP_FILE,
     TEMPORARY_SUFFIX,
     remove_temporaries,
     replacing,
@@ -49,7 +50,7 @@ LOCK = ".lock"
 IDENTITY = ".identity"
 """File that tells a run's directory from its copies; written once, and never touched again."""
 
-_FIRST_ENTRIES = (LOCK, IDENTITY, "confidential", "settings.toml", f"{NOT_PRIVATE}.txt")
+_FIRST_ENTRIES = (LOCK, IDENTITY, "confidential", "settings.toml", STAMP_FILE)
 """What a run that was killed before its manifest may have left."""
 
 
@@ -257,7 +258,7 @@ def start_run(
     with replacing(run.settings) as part:
         part.write_text(settings_text, encoding="utf-8")
     if stamp is not None:
-        (run.root / f"{NOT_PRIVATE}.txt").write_text(f"{stamp}.\n", encoding="utf-8")
+        (run.root / STAMP_FILE).write_text(f"{stamp}.\n", encoding="utf-8")
     run.write_manifest(
         {
             "run_id": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",

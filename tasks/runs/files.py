@@ -18,6 +18,9 @@ NOT_PRIVATE = "NOT PRIVATE"
 STAMP_KEY = "spineflow"
 """Key of the stamp in the metadata of a Parquet file."""
 
+STAMP_FILE = f"{NOT_PRIVATE}.txt"
+"""File of a run directory, or of an export, that says why the run is not private."""
+
 TEMPORARY_SUFFIX = ".part"
 """Ending of the names under which files are written before they are published."""
 

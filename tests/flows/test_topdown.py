@@ -301,6 +301,7 @@ def test_infinite_budget_reproduces_the_input(county: Path, tmp_path: Path, spin
     assert main(["intervals", str(run.root), "--query", "total"]) == 2
     for path in run.root.rglob("*.parquet"):
         assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
+        assert pq.read_schema(path).metadata[b"spineflow"] == b"NOT PRIVATE"
     assert not (tmp_path / "ledger.db").exists()
 
 

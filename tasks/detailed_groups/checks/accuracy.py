@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.stamps import write_parquet
 from ..ingest.counts import GroupCounts, read_counts
 from ..ingest.ingest import run_parameters, run_regions, run_universe
 from ..measurement.stages import ShardGroups, true_counts
@@ -45,10 +45,7 @@ def has_truth(run: RunDirectory, settings: DetailedGroupsSettings) -> bool:
 def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Write the errors of every level to the confidential folder of the run."""
     table = pa.Table.from_pylist(list(_errors(run, settings)))
-    if not settings.is_private:
-        table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
-    with replacing(run.confidential / ACCURACY) as part:
-        pq.write_table(table, part)
+    write_parquet(run.confidential / ACCURACY, table)
 
 
 def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:

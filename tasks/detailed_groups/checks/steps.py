@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...products.gate import checked, compared, released, reported
+from ...products.gate import checked, compared, released
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made
+from ...runs.handles import Made, made
 from ...runs.steps import step
 from ..release.certificate import write_certificate
 from ..release.report import write_report
@@ -31,4 +31,4 @@ def report_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
     if has_truth(run, settings):
         compared(run, settings, lambda: write_accuracy(run, settings))
     accuracy = None if settings.input.confidential else read_accuracy(run)
-    return reported(run, settings, lambda: write_report(run, settings, accuracy))
+    return made(write_report(run, settings, accuracy))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.files import replacing
+from ...runs.stamps import stamp_at, stamped, write_parquet
 from ..workload.iterations import FINEST_TABLE, N_CELLS
 from ..workload.mapping import IterationUniverse, iterations_of
 from ..workload.regions import NO_REGION
@@ -89,10 +90,11 @@ def count_groups(
 
 def write_counts(path: Path, parts: Iterator[GroupCounts]) -> None:
     """Write the counts of a level; the file is confidential."""
-    with replacing(path) as file, pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
+    schema = stamped(_SCHEMA, stamp_at(path))
+    with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in parts:
             writer.write_table(
-                pa.table([getattr(part, name) for name in _SCHEMA.names], schema=_SCHEMA)
+                pa.table([getattr(part, name) for name in schema.names], schema=schema)
             )
 
 
@@ -112,13 +114,11 @@ def read_counts(path: Path, start: int, stop: int) -> GroupCounts:
 
 def write_persons(path: Path, persons: CountedPersons) -> None:
     """Write persons by area and combination of codes; the two files are confidential."""
-    with replacing(combinations_file(path)) as part:
-        codes = [*persons.race_codes.T, persons.ethnicity_code]
-        names = [f"code_{i}" for i in range(len(codes))]
-        pq.write_table(pa.table(dict(zip(names, codes, strict=True))), part, compression="zstd")
-    with replacing(path) as part:
-        columns = [getattr(persons, name) for name in _PERSONS_SCHEMA.names]
-        pq.write_table(pa.table(columns, schema=_PERSONS_SCHEMA), part, compression="zstd")
+    codes = [*persons.race_codes.T, persons.ethnicity_code]
+    named = {f"code_{i}": of_person for i, of_person in enumerate(codes)}
+    write_parquet(combinations_file(path), pa.table(named), compression="zstd")
+    columns = [getattr(persons, name) for name in _PERSONS_SCHEMA.names]
+    write_parquet(path, pa.table(columns, schema=_PERSONS_SCHEMA), compression="zstd")
 
 
 def read_persons(path: Path) -> CountedPersons:

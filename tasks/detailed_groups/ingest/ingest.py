@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
@@ -21,7 +20,7 @@ from ...ledger.identity import store_identity, whole_digests
 from ...ledger.recognition import people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ...tables.outcomes import write_input_outcomes
 from ..paths import (
     Shard,
@@ -149,8 +148,7 @@ def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     write_persons(persons_file(run), result.persons)
     copy_parameters(settings.input.parameters, parameters_folder(run))
     write_run_names(run, names_of(settings))
-    with replacing(geography_file(run)) as part:
-        pq.write_table(pa.Table.from_pandas(result.blocks, preserve_index=False), part)
+    write_parquet(geography_file(run), pa.Table.from_pandas(result.blocks, preserve_index=False))
     if settings.mechanism.units_are_invariant:
         write_invariants(invariants_file(run), result.invariants)
     write_shards(run, shards(run, run_parameters(run, settings)))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ...tables.findings import UnreadableInput, refusal
 from ...tables.sources import InputFile, TextStream, open_binary
 from ..workload.regions import REGION_TYPES
@@ -59,8 +59,7 @@ def write_run_names(run: RunDirectory, names: Mapping[tuple[str, str], str]) -> 
     rows = [(*region, name) for region, name in names.items()]
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     arrays = [pa.array(list(column), pa.string()) for column in columns]
-    with replacing(run.root / "spine" / RUN_FILE) as part:
-        pq.write_table(pa.table(arrays, names=list(COLUMNS)), part)
+    write_parquet(run.root / "spine" / RUN_FILE, pa.table(arrays, names=list(COLUMNS)))
 
 
 def read_run_names(run: RunDirectory) -> dict[tuple[str, str], str]:

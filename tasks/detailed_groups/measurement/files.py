@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...runs.files import NOT_PRIVATE, STAMP_KEY
+from ...runs.stamps import stamp, stamped
 from ...runs.writing import Recording, write_once
 from .stages import (
     LevelNoise,
@@ -159,10 +159,10 @@ def _publish(
 ) -> Path:
     def write(file: BinaryIO) -> None:
         rows = table()
-        with pq.ParquetWriter(file, rows.schema, compression="zstd", compression_level=1) as writer:
+        schema = stamped(rows.schema, stamp(is_private=is_private))
+        with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
+            rows = rows.replace_schema_metadata(schema.metadata)
             writer.write_table(rows, row_group_size=ROWS_PER_ROW_GROUP)
-            if not is_private:
-                writer.add_key_value_metadata({STAMP_KEY: NOT_PRIVATE})
 
     return write_once(path, write, recording)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 
 CODE = pa.dictionary(pa.int32(), pa.string())
 COUNTS = pa.list_(pa.field("element", pa.int64(), nullable=False))
@@ -64,14 +64,13 @@ def read_groups(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
 
 def write_groups(path: Path, table: pa.Table) -> Path:
     """Write groups, whole or not at all."""
-    with replacing(path) as part:
-        pq.write_table(
-            table,
-            part,
-            compression="zstd",
-            compression_level=1,
-            row_group_size=GROUPS_PER_ROW_GROUP,
-        )
+    write_parquet(
+        path,
+        table,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=GROUPS_PER_ROW_GROUP,
+    )
     return path
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ..estimation.estimate import estimated_counts
 from ..ingest.files import read_plan, read_regions, true_counts
 from ..paths import UNIVERSE
@@ -44,8 +44,7 @@ def write_accuracy(run: RunDirectory) -> None:
             )
         )
     table = pa.Table.from_pandas(pd.concat(frames), preserve_index=False)
-    with replacing(run.confidential / ACCURACY) as part:
-        pq.write_table(table, part)
+    write_parquet(run.confidential / ACCURACY, table)
 
 
 def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:

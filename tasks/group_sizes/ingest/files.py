@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ..paths import (
     UNIVERSE,
     exact_groups_file,
@@ -39,8 +40,7 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
 def write_exact_groups(run: RunDirectory, regions: np.ndarray, groups: np.ndarray) -> None:
     """Write the public numbers of groups of the regions of a level."""
     table = pa.table({"region": pa.array(regions, pa.string()), "groups": pa.array(groups)})
-    with replacing(exact_groups_file(run)) as part:
-        pq.write_table(table, part)
+    write_parquet(exact_groups_file(run), table)
 
 
 def exact_groups(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> np.ndarray | None:

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from ....validation.group_sizes.input_rules import REGION_RULES
 from ...runs.errors import InputRefused
-from ...runs.files import replacing
 from ...runs.names import is_file_name
+from ...runs.stamps import write_parquet
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import read_under_names
@@ -152,8 +152,7 @@ def write_hierarchy(path: Path, hierarchy: RegionHierarchy) -> None:
         },
         schema=pa.schema([(column, pa.string()) for column in COLUMNS]),
     )
-    with replacing(path) as part:
-        pq.write_table(table, part)
+    write_parquet(path, table)
 
 
 def stored_hierarchy(path: Path) -> RegionHierarchy:

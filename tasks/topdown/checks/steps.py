@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....validation.outcome import CHECKS_FILE
-from ...products.gate import checked, released, reported
+from ...products.gate import checked, released
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
@@ -52,4 +52,4 @@ def report_run(run: RunDirectory, settings: TopdownSettings) -> Made:
     is_public = not settings.input.confidential
     accuracy = read_accuracy(run) if is_public else None
     truth = records_by_block(run, settings) if is_public else None
-    return reported(run, settings, lambda: write_report(run, settings, accuracy, truth))
+    return made(write_report(run, settings, accuracy, truth))

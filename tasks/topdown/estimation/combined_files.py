@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.stamps import stamp, stamped, write_parquet
 from .linear_estimates import LinearEstimates
 from .query_algebra import QueryAlgebra
 from .spine_estimates import Group, GroupedEstimates
@@ -51,10 +51,9 @@ def write_combined(
         )
         parts.append(pa.table(columns, names=_COLUMNS))
     table = pa.concat_tables(parts)
-    if not is_private:
-        table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
-    with replacing(path) as part:
-        pq.write_table(table, part, compression="zstd", use_dictionary=["geocode"])
+    schema = stamped(table.schema, stamp(is_private=is_private))
+    table = table.replace_schema_metadata(schema.metadata)
+    write_parquet(path, table, compression="zstd", use_dictionary=["geocode"])
 
 
 def read_combined(

@@ -7,9 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from .parent import SolveRecord
 
 
@@ -17,5 +16,4 @@ def write_solves(path: Path, records: Sequence[SolveRecord]) -> None:
     """Write how every solve of a shard ended."""
     names = [field.name for field in fields(SolveRecord)]
     table = pa.table({name: [getattr(record, name) for record in records] for name in names})
-    with replacing(path) as part:
-        pq.write_table(table, part, compression="zstd")
+    write_parquet(path, table, compression="zstd")

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...census.areas import Areas
@@ -34,8 +33,9 @@ from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import replacing, sha256_of_file
+from ...runs.files import sha256_of_file
 from ...runs.settings_files import frozen_settings
+from ...runs.stamps import write_parquet
 from ..paths import geography_file, held_file
 from ..settings import TopdownSettings
 from ..workload.settled_types import SETTLED, settled_answers, settling
@@ -106,8 +106,7 @@ def write_held(run: RunDirectory, settings: TopdownSettings, found: HeldAnswers)
         for file in (_file_of(settings, held) for held in _all_held(settings))
     }
     text = "\n".join(f"{digest} {name}" for name, digest in sorted(digests.items()))
-    with replacing(held_file(run)) as part:
-        pq.write_table(table.replace_schema_metadata({_SOURCES: text.encode()}), part)
+    write_parquet(held_file(run), table.replace_schema_metadata({_SOURCES: text.encode()}))
 
 
 def _all_held(settings: TopdownSettings) -> Iterator[Held]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...census.census import Census
 from ...census.declared_input import (
@@ -30,6 +29,7 @@ from ...ledger.recognition import people_digests
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ...runs.settings import refuse_large_delta
+from ...runs.stamps import write_parquet
 from ...tables.outcomes import write_input_outcomes
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
@@ -130,8 +130,7 @@ def _write_ingested(
         written = other.submit(_write_histograms, run, result)
         store_identity(run, settings, lambda key: input_digests(result, key))
         written.result()
-    with replacing(geography_file(run)) as part:
-        pq.write_table(pa.Table.from_pandas(result.geography, preserve_index=False), part)
+    write_parquet(geography_file(run), pa.Table.from_pandas(result.geography, preserve_index=False))
     write_invariants(invariants_file(run), result.invariants)
     write_state_totals(state_totals_file(run), {} if settings.blocks_only else result.state_totals)
 
@@ -164,8 +163,7 @@ def _write_declared(
         (geography_file(run), result.areas.frame),
         (invariants_file(run), multiples_frame(result)),
     ):
-        with replacing(path) as part:
-            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+        write_parquet(path, pa.Table.from_pandas(frame, preserve_index=False))
     write_held(run, settings, held)
     totals = {
         universe: {

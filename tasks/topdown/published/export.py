@@ -27,8 +27,9 @@ from ...census.schema import Schema
 from ...census.states import state_of
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import NOT_PRIVATE, STAMP_KEY
+from ...runs.files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY
 from ...runs.settings_files import settings_tree
+from ...runs.stamps import stamp_at
 from ..measurement.constraints import STATE_TOTAL, bound_names
 from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
@@ -76,7 +77,7 @@ def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Pa
         tree = settings_tree(run.settings.read_text(encoding="utf-8"))
         (folder / MEASURED_FILE).write_text(tomli_w.dumps(told_by(tree)), encoding="utf-8")
         if not settings.is_private:
-            (folder / f"{NOT_PRIVATE}.txt").write_text(f"{settings.stamp}.\n", encoding="utf-8")
+            (folder / STAMP_FILE).write_text(f"{settings.stamp}.\n", encoding="utf-8")
     except BaseException:
         for path in folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -285,4 +286,4 @@ def _write_totals(run: RunDirectory, folder: Path) -> None:
         "name": pa.array([state_of(state).name for state in states], pa.string()),
         "value": pa.array([totals[state] for state in states], pa.int64()),
     }
-    pq.write_table(pa.table(columns), path)
+    pq.write_table(pa.table(columns).replace_schema_metadata(stamp_at(run.settings) or None), path)

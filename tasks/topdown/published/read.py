@@ -24,7 +24,7 @@ from ...census.invariants import (
 from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ...tables.findings import UnreadableInput, refusal
 from ...tables.sources import input_files
 from ..paths import (
@@ -76,8 +76,7 @@ def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
 def write_public_geography(run: RunDirectory, settings: TopdownSettings) -> int:
     """Write the geography of a run from the file that the settings name; returns its blocks."""
     frame = read_public_geography(settings)
-    with replacing(geography_file(run)) as part:
-        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+    write_parquet(geography_file(run), pa.Table.from_pandas(frame, preserve_index=False))
     return len(frame)
 
 

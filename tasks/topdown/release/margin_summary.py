@@ -16,13 +16,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...answers.estimates import read_estimates
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ..estimation.spine_estimates import GroupedEstimates
 from ..intervals.answers import (
     ProductAnswers,
@@ -160,11 +159,8 @@ _FRAMES = tuple(field.name for field in fields(MarginSummary))
 def write_margin_summary(run: RunDirectory, universe: str, summary: MarginSummary) -> None:
     """Store the figures in `intervals/<universe>/summary` of the run."""
     for name in _FRAMES:
-        path = _file(run, universe, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            frame = getattr(summary, name)
-            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+        table = pa.Table.from_pandas(getattr(summary, name), preserve_index=False)
+        write_parquet(_file(run, universe, name), table)
 
 
 def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | None:

@@ -24,6 +24,7 @@ from ....geography.texts import texts_of
 from ...runs.conditions import digest_of, is_left_out
 from ...runs.errors import InputRefused
 from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 
 GEOUNITS = "geounits.parquet"
 BLOCKS = "blocks.parquet"
@@ -52,8 +53,7 @@ def write_spine(spine: Spine, folder: Path) -> None:
     The last is left out for a spine in another order than that in which the first two are read.
     """
     for name, table in zip((GEOUNITS, BLOCKS), spine_to_tables(spine), strict=True):
-        with replacing(folder / name) as part:
-            pq.write_table(table, part)
+        write_parquet(folder / name, table)
     if is_in_order(spine):
         _write_arrays(spine, folder)
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ....geography.levels import Spine
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ..workload.budget import Budget
 
 SHARDS = "shards.parquet"
@@ -102,8 +102,7 @@ def write_shards(shards: Sequence[Shard], folder: Path) -> None:
     """Store the cuts of a spine in its folder."""
     names = [field.name for field in fields(Shard)]
     columns = {name: [getattr(shard, name) for shard in shards] for name in names}
-    with replacing(folder / SHARDS) as part:
-        pq.write_table(pa.table(columns), part)
+    write_parquet(folder / SHARDS, pa.table(columns))
 
 
 def read_shards(folder: Path) -> tuple[Shard, ...]:

@@ -17,7 +17,7 @@ from ...census.invariants import read_geography, read_invariants
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
@@ -63,8 +63,7 @@ def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -
     )
     for name in _FRAMES:
         table = pa.Table.from_pandas(getattr(summary, name), preserve_index=False)
-        with replacing(_file(run, universe, name)) as part:
-            pq.write_table(table, part)
+        write_parquet(_file(run, universe, name), table)
 
 
 def read_summary(run: RunDirectory, universe: str) -> SpineSummary:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, STAMP_KEY, replacing
+from ...runs.stamps import write_parquet
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
 from ..measurement.files import NodeValues
@@ -51,10 +51,7 @@ def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
         row["bias"] = None if biases is None else biases[level]
         rows.append(row)
     table = pa.Table.from_pylist(rows)
-    if not settings.is_private:
-        table = table.replace_schema_metadata({STAMP_KEY: NOT_PRIVATE})
-    with replacing(run.confidential / ACCURACY) as part:
-        pq.write_table(table, part)
+    write_parquet(run.confidential / ACCURACY, table)
 
 
 def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:

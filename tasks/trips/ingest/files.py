@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
+from ...runs.stamps import write_parquet
 from ..paths import areas_file, leaves_file, plan_file, tree_file
 from ..settings import TripsSettings
 from ..workload.hierarchy import Hierarchy, HierarchyLevel
@@ -70,8 +71,7 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
             columns["level"] += [level.name] * n
             columns["code"] += level.codes.tolist()
             columns["parent"] += level.parent.tolist()
-    with replacing(areas_file(run)) as part:
-        pq.write_table(pa.table(columns), part, compression="zstd")
+    write_parquet(areas_file(run), pa.table(columns), compression="zstd")
     facts = {
         "dimensions": [dimension.name for dimension in tree.dimensions],
         "refined": list(tree.refined),
@@ -114,8 +114,7 @@ def _read_tree(run: RunDirectory, _modified: int) -> RunTree:
 
 def write_leaves(run: RunDirectory, leaves: TrueLevel) -> None:
     """Write the confidential counts in one step."""
-    with replacing(leaves_file(run)) as part:
-        pq.write_table(pa.table({"key": leaves.keys, COUNT: leaves.counts}), part)
+    write_parquet(leaves_file(run), pa.table({"key": leaves.keys, COUNT: leaves.counts}))
 
 
 def read_truth(run: RunDirectory) -> TrueTree:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, STAMP_KEY
+from ...runs.stamps import stamp, stamped
 from ...runs.writing import Recording, write_once
 from ..paths import (
     cuts_file,
@@ -148,8 +148,7 @@ def _write(
 ) -> None:
     no_nodes = np.zeros(0, dtype=np.int64)
     schema = _batch(tree, level, NodeValues(no_nodes, no_nodes), value, constants).schema
-    if not is_private:
-        schema = schema.with_metadata({STAMP_KEY: NOT_PRIVATE})
+    schema = stamped(schema, stamp(is_private=is_private))
     with pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer:
         for group in groups:
             writer.write_batch(

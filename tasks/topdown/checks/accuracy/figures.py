@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....runs.directory import RunDirectory
-from ....runs.files import replacing
+from ....runs.stamps import write_parquet
 from ...paths import spine_folder
 from ...settings import TopdownSettings
 from ...spine.files import read_spine
@@ -52,8 +52,9 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
 def write_figures(run: RunDirectory, figures: AccuracyFigures) -> None:
     """Store the figures in the confidential folder."""
     for name, frame in ((ERRORS, figures.errors), (CRITERION, figures.criterion)):
-        with replacing(run.confidential / FOLDER / name) as part:
-            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), part)
+        write_parquet(
+            run.confidential / FOLDER / name, pa.Table.from_pandas(frame, preserve_index=False)
+        )
 
 
 def read_figures(run: RunDirectory) -> AccuracyFigures | None:

@@ -15,7 +15,7 @@ from ....answers.estimates import read_estimates
 from ....census.histograms import sum_histogram
 from ....census.queries import MarginalQuery, marginal_query
 from ....runs.directory import RunDirectory
-from ....runs.files import replacing
+from ....runs.stamps import write_parquet
 from ...measurement.measure import shard_histograms
 from ...paths import spine_folder
 from ...settings import TopdownSettings
@@ -38,8 +38,7 @@ def write_accuracy(run: RunDirectory, rows: Sequence[dict]) -> None:
     """Write the errors of every universe, by `rows_of_sums`, to the confidential folder of the
     run."""
     table = pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False)
-    with replacing(run.confidential / ACCURACY) as part:
-        pq.write_table(table, part)
+    write_parquet(run.confidential / ACCURACY, table)
 
 
 def read_accuracy(run: RunDirectory) -> pd.DataFrame | None:
