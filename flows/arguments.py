@@ -315,21 +315,25 @@ def _add_design(add: Add) -> None:
 def _add_ledger(add: Add) -> None:
     ledger = add(
         "ledger",
-        "make a ledger, show what datasets have spent, or set caps",
+        "make a ledger, show what datasets have spent, set caps, or join two",
         "Show what every dataset has spent, by product, natively and composed as bounded zCDP per "
         "person. 'init' makes a ledger, with caps that no spending may pass; 'set-cap' sets those "
         "of a dataset; 'move' says that a run goes on in a folder that was copied, restored or "
-        "moved to another disk, and nowhere else.",
+        "moved to another disk, and nowhere else; 'join' moves all that another ledger holds into "
+        "this one; 'list' shows the ledgers of this machine, and 'forget' takes one off the list.",
     )
     ledger.add_argument(
         "action",
         nargs="?",
         default="show",
-        choices=("show", "init", "set-cap", "move"),
+        choices=("show", "init", "set-cap", "move", "join", "list", "forget"),
         help="default: show",
     )
     ledger.add_argument(
-        "name", nargs="?", metavar="DATASET", help="for set-cap; for move: the folder of the run"
+        "name",
+        nargs="?",
+        metavar="DATASET",
+        help="for set-cap; for move: the folder of the run; for join and forget: the other ledger",
     )
     ledger.add_argument("rho", nargs="?", help="for set-cap: the cap as a fraction, such as 3/2")
     for option, what in (

@@ -50,7 +50,10 @@ def _quieten(level: str) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from ..tasks.ledger.summary import summary
+    from .console import print_ledger
     from .demo import DEMO_CAP, DEMO_COUNTRY, GENERATED, write_demo
+    from .ledger import init_ledger
 
     if options.country and options.flow != "topdown":
         raise InputRefused(
@@ -61,7 +64,9 @@ def _demo(options: argparse.Namespace) -> int:
     settings_file = write_demo(demo, folder)
     ledger = folder / "ledger.db"
     if demo.spends and not ledger.exists():
-        main(["ledger", "init", "--ledger", str(ledger), "--cap", DEMO_CAP])
+        # Nobody lives in it: it does not belong in the list of this machine's ledgers.
+        made = init_ledger(ledger, [DEMO_CAP], [], is_listed=False)
+        print_ledger(summary(made), as_json=False)
     print(f"A generated {demo.what} and its settings are in {folder}/")
     again = f"spineflow run {demo.flow} {settings_file} --run-dir {folder / 'run'}"
     print(f"Running: {again}")
@@ -194,15 +199,25 @@ def _design(options: argparse.Namespace) -> int:
 
 
 def _ledger(options: argparse.Namespace) -> int:
+    from ..tasks.ledger.listed import forget_ledger, listed_ledgers
     from ..tasks.ledger.store import open_ledger
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
-    from .ledger import init_ledger, move_run, set_caps
+    from .ledger import init_ledger, join_ledgers, move_run, set_caps
 
     if options.action == "move":
         if options.name is None:
             raise InputRefused("move needs the folder of a run: spineflow ledger move RUN_DIR.")
         print(f"the run goes on in {move_run(Path(options.name))}, and nowhere else")
+        return 0
+    if options.action == "list":
+        for path in listed_ledgers():
+            print(path if path.exists() else f"{path} is missing")
+        return 0
+    if options.action == "forget":
+        if options.name is None:
+            raise InputRefused("forget needs a ledger: spineflow ledger forget OTHER.db.")
+        forget_ledger(Path(options.name).absolute())
         return 0
     file = Path(options.ledger)
     if options.action == "init":
@@ -212,6 +227,10 @@ def _ledger(options: argparse.Namespace) -> int:
             f"{file}: there is no such ledger; name it with --ledger, or make it with "
             "'spineflow ledger init'."
         )
+    elif options.action == "join":
+        if options.name is None:
+            raise InputRefused("join needs another ledger: spineflow ledger join OTHER.db.")
+        ledger = join_ledgers(file, Path(options.name))
     else:
         ledger = open_ledger(file, must_exist=True)
     if options.action == "set-cap":

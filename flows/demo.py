@@ -122,7 +122,7 @@ def _estimate(folder: Path, seed: int) -> None:
         (office / "input").mkdir()
         generate_county(office / "input", persons=FEW, seed=seed)
         (office / "settings.toml").write_text(SETTINGS, encoding="utf-8")
-        init_ledger(office / "ledger.db", [DEMO_CAP], [])
+        init_ledger(office / "ledger.db", [DEMO_CAP], [], is_listed=False)
         settings = cast(TopdownSettings, topdown.PRODUCT.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
         # All that is published is there when something begins to go beside the estimates.

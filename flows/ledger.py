@@ -8,6 +8,8 @@ from pathlib import Path
 
 from ..tasks.ledger.charges import set_cap, set_default_cap
 from ..tasks.ledger.claims import move
+from ..tasks.ledger.joining import join
+from ..tasks.ledger.listed import forget_ledger, list_ledger
 from ..tasks.ledger.store import Ledger, open_ledger
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
@@ -16,8 +18,11 @@ from ..tasks.runs.settings_files import frozen_settings
 from .registry import product
 
 
-def init_ledger(path: Path, caps: Sequence[str], delta_caps: Sequence[str]) -> Ledger:
-    """Make a ledger in a folder that exists, with caps written as CAP or DATASET=CAP.
+def init_ledger(
+    path: Path, caps: Sequence[str], delta_caps: Sequence[str], *, is_listed: bool = True
+) -> Ledger:
+    """Make a ledger in a folder that exists, with caps written as CAP or DATASET=CAP, and enter it
+    in the list of this machine's ledgers.
 
     Raises InputRefused for a cap that is none, BudgetRefused where a ledger is there already.
     """
@@ -29,6 +34,16 @@ def init_ledger(path: Path, caps: Sequence[str], delta_caps: Sequence[str]) -> L
         )
     ledger = open_ledger(path)
     _set(ledger, rhos, deltas)
+    if is_listed:
+        list_ledger(ledger.path)
+    return ledger
+
+
+def join_ledgers(path: Path, other: Path) -> Ledger:
+    """Move what another ledger holds into this one, and correct the list of this machine's."""
+    ledger = join(path, other)
+    list_ledger(ledger.path)
+    forget_ledger(other.absolute())
     return ledger
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from prefect import Task
 from prefect.futures import PrefectFuture
 
-from ..tasks.ledger.charging import first_run_notice
+from ..tasks.ledger.charging import warnings_of
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, found
 from ..tasks.runs.opening import artifact_of
@@ -72,20 +72,20 @@ def announced(
     order: Iterable[Wave],
     notes: Callable[[], Sequence[str]] = tuple,
 ) -> Iterator[Wave]:
-    """The same waves, and a word on standard error if nothing caps what the run spends, and for
-    each of `notes`, which are asked for then.
+    """The same waves, and a word on standard error for each warning about the ledger, and for each
+    of `notes`, which are asked for then.
 
     It is said once the run has been charged, before anything is drawn: what is refused until then
-    is told in one sentence. Raises as `first_run_notice`.
+    is told in one sentence. Raises as `warnings_of`.
     """
     is_charged = LEDGER in run.read_manifest()["stages"]
-    notice = None if is_charged else first_run_notice(settings)
+    warnings = [] if is_charged else warnings_of(settings)
     for wave in order:
         yield wave
         if LEDGER not in wave or is_charged:
             continue
-        if notice is not None:
-            print(f"warning: {notice}", file=sys.stderr)
+        for warning in warnings:
+            print(f"warning: {warning}", file=sys.stderr)
         for note in notes():
             print(f"note: {note}.", file=sys.stderr)
 

@@ -41,6 +41,8 @@ os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 # What runs on this machine by chance is no server of the tests.
 os.environ["SPINEFLOW_FIND_SERVER"] = "false"
+# Nor do ledgers of this machine concern the tests, or those of one test another.
+os.environ["SPINEFLOW_LEDGERS"] = ""
 
 SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""

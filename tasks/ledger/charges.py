@@ -32,7 +32,7 @@ from ..runs.errors import BudgetRefused, InputRefused
 from .accounting import Guarantee, compose
 from .digests import InputDigest
 from .recognition import ENOUGH_WEAK
-from .store import Damaged, Ledger, writing
+from .store import Damaged, Ledger, reading, writing
 
 MOST_DELTA = Fraction(1)
 """A composed delta of this or more rules out nothing, whatever the caps are."""
@@ -84,10 +84,12 @@ def charge(
     identity: str = "",
     folder: str | None = None,
     must_be_charged: bool = False,
+    further_inputs: Iterable[InputDigest] = (),
 ) -> bool:
     """Record the draws of a run before they are made; all of them, or none.
 
-    `inputs` are the digests of the people drawn from, by kind; `conditions` those of the files
+    `inputs` are the digests of the people drawn from, by kind, and `further_inputs` those under
+    keys of ledgers that were joined to this one; `conditions` those of the files
     that decide the draws, by name, and `truth` the keyed ones of the confidential files that are
     measured; `identity` is that of the run's directory, which alone may draw from now on, and
     `folder` where it is, for people. A draw that this run has been charged for is not charged
@@ -114,7 +116,7 @@ def charge(
             )
         if new:
             connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
-            _enter_inputs(connection, dataset, inputs.values())
+            _enter_inputs(connection, dataset, [*inputs.values(), *further_inputs])
             _check_caps(connection, dataset, [guarantee_of(row) for row in new])
             columns = ", ".join(new[0])
             marks = ", ".join(f":{column}" for column in new[0])
@@ -135,6 +137,13 @@ def charge(
                 [folder, run_id, identity, folder],
             )
     return bool(new)
+
+
+def is_charged(ledger: Ledger, run_id: str) -> bool:
+    """Whether the ledger holds a draw of this run."""
+    with reading(ledger) as connection:
+        row = connection.execute("SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
+        return row.fetchone() is not None
 
 
 def set_cap(

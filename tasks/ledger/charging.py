@@ -26,7 +26,7 @@ from ..runs.errors import BudgetRefused
 from ..runs.files import sha256_of_file
 from ..runs.settings import ProductSettings
 from ..runs.writing import Recording, name_recorded
-from .charges import Draw, caps_of, charge, other_people
+from .charges import Draw, caps_of, charge, is_charged, other_people
 from .claims import (
     ChargedNoise,
     charged_conditions,
@@ -37,6 +37,8 @@ from .claims import (
     replaced,
 )
 from .digests import InputDigest, file_digest
+from .elsewhere import refuse_known_elsewhere, unasked_ledgers
+from .listed import list_held, list_ledger
 from .store import Ledger, ledger_at, open_ledger, reading
 
 
@@ -77,26 +79,33 @@ def charge_draws(
     was_charged = "ledger" in manifest["stages"]
     conditions = conditions_of(run, decided_by)
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
-    charge(
-        ledger,
-        dataset=settings.privacy.dataset,
-        product=manifest["product"],
-        run_id=manifest["run_id"],
-        draws=draws,
-        inputs=inputs,
-        conditions=conditions,
-        truth=truth_digests(run, ledger, [path for path in truth if path.exists()]),
-        identity=identity_of(run),
-        folder=str(run.root),
-        must_be_charged=was_charged,
-    )
+    if not was_charged and settings.input.confidential:
+        list_ledger(ledger.path)
+    with list_held():
+        further: list[InputDigest] = []
+        if not is_charged(ledger, manifest["run_id"]):
+            further = refuse_known_elsewhere(run, settings, ledger, inputs)
+        charge(
+            ledger,
+            dataset=settings.privacy.dataset,
+            product=manifest["product"],
+            run_id=manifest["run_id"],
+            draws=draws,
+            inputs=inputs,
+            conditions=conditions,
+            truth=truth_digests(run, ledger, [path for path in truth if path.exists()]),
+            identity=identity_of(run),
+            folder=str(run.root),
+            must_be_charged=was_charged,
+            further_inputs=further,
+        )
     write_charged(run, conditions)
     _hold_against_ledger(run, settings, files)
 
 
 def truth_digests(run: RunDirectory, ledger: Ledger, files: Iterable[Path]) -> dict[str, str]:
-    """Digests, under the ledger's key, of confidential files of a run by name."""
-    key = ledger.key()
+    """Digests of confidential files of a run by name, under the key that it was charged with."""
+    key = ledger.key_of_run(run.read_manifest()["run_id"])
     return {path.relative_to(run.root).as_posix(): file_digest(path, key) for path in files}
 
 
@@ -154,6 +163,14 @@ def _hold_against_ledger(
     for name, digest in missing.items():
         if not name_recorded(names[name], digest, run.unrecorded(names[name])):
             raise BudgetRefused(redrawn(run_id, name))
+
+
+def warnings_of(settings: ProductSettings) -> list[str]:
+    """What is to be said before a run is charged: that nothing caps what it spends, and which
+    ledgers cannot be asked for its people. Raises as `first_run_notice`.
+    """
+    notice = first_run_notice(settings)
+    return [*([] if notice is None else [notice]), *unasked_ledgers(settings)]
 
 
 def first_run_notice(settings: ProductSettings) -> str | None:

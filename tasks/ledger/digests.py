@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,6 +57,12 @@ class InputDigest:
             (*self.weak, *people.weak),
             (*self.filling, *people.filling),
         )
+
+
+def digest_of_table(stored: Mapping[str, Any]) -> InputDigest:
+    """The digest that `dataclasses.asdict` made a table; versions before have fewer entries."""
+    parts, weak, filling = (tuple(stored.get(name, ())) for name in ("parts", "weak", "filling"))
+    return InputDigest(stored["whole"], parts, weak, filling)
 
 
 def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> InputDigest:

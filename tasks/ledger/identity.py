@@ -12,7 +12,8 @@ from ..runs.errors import InputRefused
 from ..runs.files import replacing
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
-from .digests import INPUT_DIGESTS, InputDigest
+from .digests import INPUT_DIGESTS, InputDigest, digest_of_table
+from .elsewhere import store_elsewhere
 from .store import open_ledger
 
 INPUT_FILES = "input_files.json"
@@ -26,11 +27,13 @@ def store_identity(
 ) -> None:
     """Remember an input that was read: its files, and, if the run is private, its people.
 
-    `digests_under` computes the digests by kind under the ledger's key. Both are kept in the
-    run's confidential folder.
+    `digests_under` computes the digests by kind under a key: the ledger's, and those under which
+    other ledgers know people (`elsewhere`). All are kept in the run's confidential folder.
     """
     if settings.is_private:
-        digests = digests_under(open_ledger(Path(settings.privacy.ledger)).key())
+        ledger = open_ledger(Path(settings.privacy.ledger))
+        digests = digests_under(ledger.key())
+        store_elsewhere(run, settings, ledger, digests_under)
         with replacing(run.confidential / INPUT_DIGESTS) as part:
             part.write_text(json.dumps({kind: asdict(digest) for kind, digest in digests.items()}))
     with replacing(run.confidential / INPUT_FILES) as part:
@@ -43,12 +46,7 @@ def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
         stored = json.loads((run.confidential / INPUT_DIGESTS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return {
-        kind: InputDigest(
-            digest["whole"], *(tuple(digest.get(name, ())) for name in ("parts", "weak", "filling"))
-        )
-        for kind, digest in stored.items()
-    }
+    return {kind: digest_of_table(digest) for kind, digest in stored.items()}
 
 
 def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str, InputDigest]:

@@ -33,13 +33,17 @@ from ..runs.writing import UNFINISHED_SUFFIX
 from .key import (
     LedgerKey,
     Mark,
+    fingerprint_of,
     key_path,
     make_key,
     read_key,
     write_mark,
 )
 
-APPLICATION_ID = 0x73706C67
+APPLICATION_ID, JOINED_ID = 0x73706C67, 0x73706C6A
+"""Of a ledger, and of one that was joined to another."""
+_APPLICATION_ID_AT = 68
+"""Where SQLite has it in a file."""
 BUSY_SECONDS = 120
 
 _LAYOUTS = (
@@ -116,6 +120,21 @@ _LAYOUTS = (
     """
     ALTER TABLE directories ADD COLUMN folder TEXT;   -- where it was when it was last charged
     """,
+    """
+    CREATE TABLE joined (                             -- ledgers whose rows are here
+        key_fingerprint TEXT PRIMARY KEY,
+        path TEXT NOT NULL,
+        joined_at TEXT NOT NULL
+    );
+    CREATE TABLE joined_runs (                        -- runs whose files have digests of theirs
+        run_id TEXT PRIMARY KEY,
+        key_fingerprint TEXT NOT NULL
+    );
+    CREATE TABLE joined_to (                          -- where the rows of this one are
+        path TEXT NOT NULL,
+        key_fingerprint TEXT NOT NULL
+    );
+    """,
 )
 """What each layout adds to the one before it; the last is this version's."""
 
@@ -156,10 +175,86 @@ class Ledger:
         """The key of the input digests; raises BudgetRefused if its file cannot be used."""
         return read_key(self.key_path).key
 
+    def keys(self) -> dict[str, bytes]:
+        """The keys of all digests of people in it, its own first, by their fingerprints."""
+        found = read_key(self.key_path)
+        return {fingerprint_of(key): key for key in (found.key, *found.joined)}
+
+    def key_of_run(self, run_id: str) -> bytes:
+        """The key of the digests of a run's files: that of the ledger that it was charged to."""
+        keys = self.keys()
+        if len(keys) > 1:
+            with reading(self) as connection:
+                row = connection.execute(
+                    "SELECT key_fingerprint FROM joined_runs WHERE run_id = ?", [run_id]
+                ).fetchone()
+            if row is not None:
+                return keys[row["key_fingerprint"]]
+        return self.key()
+
 
 def ledger_at(path: Path) -> Ledger:
-    """The ledger at a path, whatever is there; each use of it is checked."""
-    return Ledger(Path(path).absolute())
+    """The ledger at a path, whatever is there; each use of it is checked.
+
+    Of one that was joined to another it is that other. Raises BudgetRefused where that is missing,
+    or the joining did not end.
+    """
+    ledger = Ledger(Path(path).absolute())
+    seen = {ledger.path}
+    while is_joined(ledger):
+        target, fingerprint = joined_to(ledger)
+        if not target.path.exists():
+            raise BudgetRefused(
+                f"the ledger {ledger.path} was joined to {target.path}, which is missing; restore "
+                "that one"
+            )
+        if target.path in seen:
+            raise BudgetRefused(f"the ledger {ledger.path} was joined to itself; {_RESTORE}")
+        if not is_joined(target):
+            with reading(target) as connection:
+                is_there = connection.execute(
+                    "SELECT 1 FROM joined WHERE key_fingerprint = ?", [fingerprint]
+                ).fetchone()
+            if not is_there:
+                raise BudgetRefused(
+                    f"the ledger {ledger.path} was being joined to {target.path} when that was "
+                    f"interrupted; finish it with 'spineflow ledger join {ledger.path} --ledger "
+                    f"{target.path}'"
+                )
+        seen.add(target.path)
+        ledger = target
+    return ledger
+
+
+def is_joined(ledger: Ledger) -> bool:
+    """Whether a file says of itself, in its header, that it was joined to another ledger."""
+    try:
+        with ledger.path.open("rb") as file:
+            file.seek(_APPLICATION_ID_AT)
+            return file.read(4) == JOINED_ID.to_bytes(4, "big")
+    except OSError:
+        return False
+
+
+def joined_to(ledger: Ledger) -> tuple[Ledger, str]:
+    """The ledger that this one was joined to, and the fingerprint of this one's key."""
+    with connected(ledger) as connection:
+        rows = connection.execute("SELECT path, key_fingerprint FROM joined_to").fetchall()
+        if len(rows) != 1:
+            raise Damaged("it does not tell where it was joined to")
+        return Ledger(Path(rows[0]["path"])), rows[0]["key_fingerprint"]
+
+
+def retire(ledger: Ledger, target: Ledger) -> None:
+    """Make a ledger one that says where it was joined to, and that nothing is charged to again."""
+    with connected(ledger) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        found, _ = _agree(ledger, connection)
+        fingerprint = read_key(ledger.key_path).fingerprint
+        connection.execute("INSERT INTO joined_to VALUES (?, ?)", [str(target.path), fingerprint])
+        _next_state(connection, found)
+        connection.execute(f"PRAGMA application_id = {JOINED_ID}")
+        connection.execute("COMMIT")
 
 
 def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
@@ -188,7 +283,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
             else f"the ledger {ledger.path} is missing; make it with 'spineflow ledger init "
             f"--ledger {ledger.path}', or restore it if it was used before"
         )
-    with _connected(ledger) as connection:
+    with connected(ledger) as connection:
         if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
             raise Damaged("the file fails its integrity check")
         layout = _layout(connection)
@@ -208,7 +303,7 @@ def writing(ledger: Ledger) -> Iterator[sqlite3.Connection]:
     trace when it ends with one. What SQLite says of the file becomes BudgetRefused; mistakes in
     the block are passed on as they are.
     """
-    with _connected(ledger) as connection:
+    with connected(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
         found, is_brought_up = _agree(ledger, connection)
         before = connection.total_changes
@@ -216,20 +311,24 @@ def writing(ledger: Ledger) -> Iterator[sqlite3.Connection]:
         if connection.total_changes == before and not is_brought_up:
             connection.execute("ROLLBACK")
             return
-        connection.execute(
-            "UPDATE ledger SET sequence = ?, state = ?, state_before = ?",
-            [found.sequence + 1, secrets.token_hex(16), found.state],
-        )
+        _next_state(connection, found)
         connection.execute("COMMIT")
         connection.execute("BEGIN IMMEDIATE")
         _agree(ledger, connection)
         connection.execute("ROLLBACK")
 
 
+def _next_state(connection: sqlite3.Connection, found: Mark) -> None:
+    connection.execute(
+        "UPDATE ledger SET sequence = ?, state = ?, state_before = ?",
+        [found.sequence + 1, secrets.token_hex(16), found.state],
+    )
+
+
 @contextmanager
 def reading(ledger: Ledger) -> Iterator[sqlite3.Connection]:
     """A transaction that changes nothing; raises as `writing`."""
-    with _connected(ledger) as connection:
+    with connected(ledger) as connection:
         connection.execute("BEGIN")
         if _layout(connection) < LAYOUT:
             connection.execute("ROLLBACK")
@@ -242,7 +341,7 @@ def reading(ledger: Ledger) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
+def connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
     """A connection to the file of a ledger; its errors tell of the ledger what they mean."""
     connection = None
     try:
@@ -363,6 +462,8 @@ def _layout(connection: sqlite3.Connection) -> int:
     """The number of a ledger's layout; raises Damaged for another kind of file."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     layout = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application_id == JOINED_ID:
+        raise BudgetRefused("the ledger was joined to another meanwhile; run the command again")
     if application_id != APPLICATION_ID or layout < 1:
         raise Damaged("the file is not a ledger")
     if layout > LAYOUT:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,74 +22,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, declared_digests
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-
-@dataclass(frozen=True)
-class Office:
-    """Tables of a small census, and what is said of them."""
-
-    areas: pd.DataFrame
-    people: pd.DataFrame
-    levels: tuple[str, ...] = ("nation", "region", "town", "section")
-    universe: str = "residents"
-    attributes: Mapping[str, str] = field(
-        default_factory=lambda: {
-            "age": 'column = "age"\nbins = [0, 18, 40, 65]\nlargest = 110',
-            "sex": 'column = "sex"\nlevels = { m = ["1"], f = ["2"] }',
-            "work": 'column = "work"\nnumbers = [0, 39]',
-        }
-    )
-    further: str = ""
-    write: Callable[[pd.DataFrame, Path], str] | None = None
-
-    def digests(self, folder: Path, key: bytes) -> dict[str, InputDigest]:
-        """What the ledger gets of the universe."""
-        folder.mkdir()
-        self.areas.to_csv(folder / "areas.csv", index=False)
-        name = "people.csv"
-        if self.write is None:
-            self.people.to_csv(folder / name, index=False)
-        else:
-            name = self.write(self.people, folder)
-        declared = "".join(
-            f"[census.attributes.{name}]\n{text}\n" for name, text in self.attributes.items()
-        )
-        (folder / "settings.toml").write_text(
-            f'[input]\nareas = "areas.csv"\npeople = "{name}"\n[privacy]\ndataset = "d"\n'
-            f'[census.geography]\ntable = "areas"\ngeolevels = {list(self.levels)}\n{declared}'
-            f'[census.universes.{self.universe}]\ntable = "people"\narea = "{self.levels[-1]}"\n'
-            f"attributes = {list(self.attributes)}\n{self.further}\n"
-            f'[geography]\nspine = "conventional"\n[run]\nuniverses = ["{self.universe}"]\n'
-            + budget(self.universe, self.levels)
-        )
-        settings = load_settings(TopdownSettings, folder / "settings.toml", presets=PRESETS)
-        return declared_digests(check_input_of(settings).accepted(), key)
-
-
-def budget(universe: str, levels: Sequence[str]) -> str:
-    """Some budget, in equal shares."""
-    shares = ", ".join(f'{level} = "1/{len(levels)}"' for level in levels)
-    return (
-        f'[budget.{universe}]\nrho = "1"\ndelta = "1e-10"\ngeolevels = {{ {shares} }}\n'
-        'queries.other = { detailed = "1" }\n'
-    )
-
-
-def office(seed: int = 1, n: int = 9000) -> Office:
-    """People drawn at random in 90 sections of 9 towns."""
-    rng = np.random.default_rng(seed)
-    section = np.arange(90)
-    areas = pd.DataFrame(
-        {"region": section // 30, "town": 100 + section // 10, "section": 1000 + section}
-    )
-    people = pd.DataFrame(
-        {
-            "section": 1000 + np.sort(rng.integers(0, 90, n)),
-            "age": rng.integers(0, 100, n),
-            "sex": rng.integers(1, 3, n),
-            "work": rng.integers(0, 40, n),
-        }
-    )
-    return Office(areas, people)
+from tests.tasks.topdown.offices import Office, budget, office
 
 
 def in_part(known: Office) -> Office:

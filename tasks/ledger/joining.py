@@ -1,0 +1,147 @@
+"""Joining ledgers: all that one holds goes to another, which stands for both from then on.
+
+Digests cannot be made anew under another key, so that the ledger keeps the keys of those that were
+joined to it, and new people are looked up under each (`identity`). Runs that were charged to the
+joined ledger go on: it tells where its rows are (`store.ledger_at`).
+
+Three steps, under the write lock of the ledger that stays, each durable before the next:
+
+    the other ledger says where it was joined to, and is refused until it is
+    its keys go beside the key of the one that stays
+    its rows go there, in one transaction, which says whose they are
+
+Who dies between leaves a ledger that is refused, with the word that ends the joining: there are
+never two that can be charged. Joining again does what is left to do.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+from ..runs.errors import BudgetRefused, InputRefused
+from .charges import Caps, caps_of
+from .key import add_keys, read_key
+from .store import (
+    Ledger,
+    connected,
+    is_joined,
+    joined_to,
+    ledger_at,
+    open_ledger,
+    reading,
+    retire,
+    writing,
+)
+
+_MOVED = ("inputs", "published", "draws", "conditions", "noise", "directories", "claims", "joined")
+"""Tables whose rows move as they are."""
+
+
+def join(path: Path, other_path: Path) -> Ledger:
+    """Move all that the ledger at `other_path` holds into the one at `path`; returns that one.
+
+    What a dataset has in both adds up; it keeps the smaller of its caps. Raises BudgetRefused if a
+    ledger cannot be used, if one is a copy of the other, or if both have a run; InputRefused if
+    they are one ledger, or were joined before.
+    """
+    ledger, other = open_ledger(path, must_exist=True), Ledger(Path(other_path).absolute())
+    if not other.path.exists():
+        raise InputRefused(f"{other.path}: there is no such ledger to join; correct the path.")
+    if other.path.samefile(ledger.path):
+        raise InputRefused(f"{other.path} is the ledger that it would be joined to; name another.")
+    is_begun = is_joined(other)
+    if is_begun:
+        target, fingerprint = joined_to(other)
+        if target.path != ledger.path:
+            raise InputRefused(
+                f"{other.path} was joined, or was being joined, to {target.path}; give that ledger "
+                "as --ledger."
+            )
+        if _has_joined(ledger, fingerprint):
+            raise InputRefused(f"{other.path} was joined to {ledger.path} before; use that one.")
+    else:
+        other = open_ledger(other.path, must_exist=True)
+        fingerprint = read_key(other.key_path).fingerprint
+    with writing(ledger) as connection:
+        if not is_begun:
+            _refuse_copies(ledger, other, connection)
+            retire(other, ledger)
+        key = read_key(other.key_path)
+        add_keys(ledger.key_path, [key.key, *key.joined])
+        with connected(other) as others:
+            _move(others, connection)
+            runs = others.execute("SELECT run_id FROM draws UNION SELECT run_id FROM conditions")
+            connection.executemany(
+                "INSERT OR IGNORE INTO joined_runs VALUES (?, ?)",
+                [(row["run_id"], fingerprint) for row in runs],
+            )
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        connection.execute(
+            "INSERT INTO joined VALUES (?, ?, ?)", [fingerprint, str(other.path), now]
+        )
+    return ledger_at(other.path)
+
+
+def _has_joined(ledger: Ledger, fingerprint: str) -> bool:
+    with reading(ledger) as connection:
+        return _holds(connection, "joined", "key_fingerprint", [fingerprint])
+
+
+def _holds(connection: sqlite3.Connection, table: str, column: str, values: Sequence[str]) -> bool:
+    return any(
+        connection.execute(f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1", [value]).fetchone()
+        for value in values
+    )
+
+
+def _refuse_copies(ledger: Ledger, other: Ledger, connection: sqlite3.Connection) -> None:
+    """Raise BudgetRefused if rows of both ledgers could be those of one."""
+    with reading(other) as others:
+        runs = [row["run_id"] for row in others.execute("SELECT DISTINCT run_id FROM draws")]
+    is_copy = ledger.keys().keys() & other.keys().keys()
+    if is_copy or _holds(connection, "draws", "run_id", runs):
+        raise BudgetRefused(
+            f"the ledgers {ledger.path} and {other.path} have "
+            f"{'a key' if is_copy else 'a run'} in common, so that one holds copies of what the "
+            "other does; keep the newer one, and no copy of it"
+        )
+
+
+def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
+    """Copy the rows of a retired ledger into the transaction of another."""
+    for row in others.execute("SELECT name FROM datasets ORDER BY name").fetchall():
+        name = row["name"]
+        is_known = _holds(connection, "datasets", "name", [name])
+        own = caps_of(connection, name) if is_known else Caps(None, None)
+        caps = caps_of(others, name)
+        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [name])
+        for column, known, added in (
+            ("cap", own.rho, caps.rho),
+            ("delta_cap", own.delta, caps.delta),
+        ):
+            connection.execute(
+                f"UPDATE datasets SET {column} = ? WHERE name = ?", [_smaller(known, added), name]
+            )
+    for table in _MOVED:
+        rows = others.execute(f"SELECT * FROM {table}").fetchall()
+        if rows:
+            columns = rows[0].keys()
+            connection.executemany(
+                f"INSERT INTO {table} ({', '.join(columns)}) "
+                f"VALUES ({', '.join('?' * len(columns))})",
+                [tuple(row) for row in rows],
+            )
+    connection.executemany(
+        "INSERT INTO joined_runs VALUES (?, ?)",
+        [tuple(row) for row in others.execute("SELECT * FROM joined_runs")],
+    )
+
+
+def _smaller(one: Fraction | None, other: Fraction | None) -> str | None:
+    """The smaller of two caps, None being none."""
+    caps = [cap for cap in (one, other) if cap is not None]
+    return str(min(caps)) if caps else None
