@@ -126,6 +126,8 @@ def test_a_ledger_with_states_is_brought_to_this_version(ledger: Ledger) -> None
     """As version 0.2.0 left it: its state is numbered, and its key has the mark of that."""
     set_cap(ledger, "d", Fraction(5))
     with sqlite3.connect(ledger.path) as connection:
+        for table in ("joined", "joined_runs", "joined_to"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE directories DROP COLUMN folder")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
