@@ -14,7 +14,7 @@ import pandas as pd
 from .categories import Category
 from .levels import Spine
 from .off_spine import off_spine_distances
-from .variance import entity_variances, measurement_precision
+from .variance import entity_variances, measurement_precision, total_covariances
 
 QUANTILES = (0.5, 0.9, 0.99)
 
@@ -55,6 +55,7 @@ def summarise_spines(
         precision = measurement_precision(
             spine, is_pure=is_pure, privacy_loss=privacy_loss, total_shares=total_shares
         )
+        totals = total_covariances(spine, precision)
         for category in categories:
             targeted = category.targeted()
             if not targeted.any():
@@ -62,7 +63,7 @@ def summarise_spines(
             head = {"spine": label, "category": category.name, "entities": int(targeted.sum())}
             distance = off_spine_distances(spine, category)[targeted]
             distances.append(head | _statistics(distance))
-            deviation = np.sqrt(entity_variances(spine, category, precision)[targeted])
+            deviation = np.sqrt(entity_variances(spine, category, totals)[targeted])
             deviations.append(head | _statistics(deviation))
     return SpineSummary(
         geounits=_labelled({label: geounit_counts(spine) for label, spine in spines.items()}),

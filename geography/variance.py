@@ -1,33 +1,371 @@
-"""What a spine buys before any budget is spent: exact variances of estimated entity totals.
+"""Variances of best linear unbiased estimates on a spine, and their derivatives: one recursion.
 
-Each geounit u has one noisy answer to its total, with precision (inverse variance) lambda[u], 0
-where nothing is measured. The weighted-least-squares estimate of the block totals has the
-information matrix A' diag(lambda) A, with A the geounit by block incidence. For the subtree of u,
+*Problem.* Each block has a vector of n counts, by cell, those that it cannot have being known to be
+zero, and a geounit the sum of its blocks' vectors. What is measured of a geounit tells of its
+vector x with an information matrix A (n, n), the sum of H'H / variance over its noisy answers H x;
+its total may be known exactly instead. The estimate is weighted least squares over the measurements
+of all geounits at once. Asked are the variances of z = W x of areas, which are sets of blocks,
+whatever part of each geounit they have. The Gram matrices H'H of queries do not commute, so that
+matrices are carried; with n = 1 it is the recursion of totals alone. Problems that fall apart into
+S independent components are computed side by side. Counts have no unit, variances are of counts.
 
-    M[u] = blockdiag(M[children]) + lambda[u] 1 1',
+*Recursion.* Going up the spine, let S be the error covariance of the estimate of x, P that of x
+with the area's part z of it, and q the variances of z, from what is measured below alone. They add
+up over children. Taking in the geounit's own measurements gives, by the formula of Woodbury,
 
-so with s = 1' M^-1 1, p = a' M^-1 1 and q = a' M^-1 a (variance of the subtree's total, covariance
-of the entity's part with it, variance of the entity's part), S, P, Q their sums over the children
-and f = lambda / (1 + lambda S), the Sherman-Morrison formula gives
+    R = (I + S A)^-1,   K = A R,   S+ = R S,   P+ = R P,   q+ = q - diag(P' K P),
 
-    s = S / (1 + lambda S),    p = P / (1 + lambda S),    q = Q - f P^2.
+and for an exact total h'x the limit for A = a h h', a without bound: K = h h' / h'S h, R = I - S K.
+Blocks begin with S = A^-1 on the cells that they can have, P = S W', q = diag(W S W'). At the root
+q is the variance. It is exact: each step is the conditional distribution of normal variables, whose
+covariances are those of least squares, and measurements of disjoint subtrees are independent.
 
-One pass computes s for all geounits, a second p and q for the pairs of a geounit and an entity
-that touch; the root's q is the variance. A subtree with an unmeasured block and no measurement
-above it has s = infinity; there the entity's part is kept as a multiple of the subtree's total
-plus an independent rest, which is exact and covers the chains that a bypass leaves behind.
+*What is not determined.* Where A is singular, the covariance of a block is V + k D, k without
+bound, D projecting on the null space. V and D of x and z together add up over children; of
+measurements L'x with unit noise, A = L L', those that see D determine what they see of it, and the
+others act on V as above (the exact initial Kalman filter of [KalmanFilter1997]). An answer of which
+D leaves anything at the root is not determined: its variance is infinite. Multiples of D are alike.
+
+*Derivatives.* With bars for derivatives of the sum of the q of areas of weights v, and where
+nothing is without information, from the root down
+
+    P~ = R' P~+ - 2 v K P
+    S~ = R' S~+ R - R' P~+ (K P)' + v K P (K P)'
+    A~ = -S+ S~+ S+ - S+ P~+ P+' - v P+ P+'
+
+summed over the parts in a geounit, and the transposes of the sums lead one rung down. What is not
+symmetric in S~ and A~ meets symmetric matrices alone, and does nothing. The cost is that of the
+variances, whatever the number of precisions.
+
+All of it is computed for classes of geounits (`geography.classes`), a few hundred in a state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numba
 import numpy as np
+from scipy import sparse
 
 from .categories import Category
-from .levels import Spine, child_offsets
+from .classes import NOT_MEASURED, ClassedAreas, ClassedSpine, UnitClasses
+from .levels import Spine
+
+RELATIVE_ZERO = 1e-10
+"""Eigenvalues, and sums of D, that count as zero beside the largest."""
+TINY = 1e-12
+"""Variance of a total, relative to the largest of its parts, from which it is known."""
+ROUNDING = 1e-13
+"""Variance, relative to the sum of the blocks' own, below which it is what rounding left of 0."""
+MOST_NUMBERS = 1 << 22
+"""Numbers of the matrices that are laid side by side at once: 32 MiB."""
+
+
+class _Seen(NamedTuple):
+    """How measurements that see D act on a geounit's x.
+
+    rows : (s, n) what they are of. gain : (n, s) by which x follows. size : (s,) of D in them.
+    noise : (s, s) their covariance. covariance : (n, n) V of x before.
+    """
+
+    rows: np.ndarray
+    gain: np.ndarray
+    size: np.ndarray
+    noise: np.ndarray
+    covariance: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Rung:
+    """Matrices (C, S, n, n) of the classes of a rung, in the names of the module's docstring.
+
+    diffuse : D with everything below and of the geounit itself; None where nothing is left.
+    seen : by class and component, of those where D was seen.
+    """
+
+    gain: np.ndarray
+    rest: np.ndarray
+    after: np.ndarray
+    diffuse: np.ndarray | None
+    seen: Mapping[tuple[int, int], _Seen]
+
+
+class _Diffuse(NamedTuple):
+    """The multiples of k in P and q, (E, S, n, z) and (E, S, z); size : the sums of the squares of
+    W over blocks."""
+
+    p: np.ndarray
+    q: np.ndarray
+    size: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """P (E, S, n, z) and q (E, S, z) of the parts of areas in a rung's classes.
+
+    size : (E, S, z) the sums of the blocks' own q. gained : K P before, None of blocks.
+    diffuse : None where everything is determined.
+    """
+
+    p: np.ndarray
+    q: np.ndarray
+    size: np.ndarray
+    gained: np.ndarray | None = None
+    diffuse: _Diffuse | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Covariances:
+    """The covariances up a spine, from which the variances of areas follow."""
+
+    spine: ClassedSpine
+    rungs: tuple[_Rung, ...]
+    below_root: np.ndarray
+    """(2, S, n, n) the sums of V and D of the root's children."""
+
+    @classmethod
+    def of(
+        cls,
+        spine: ClassedSpine,
+        information: np.ndarray,
+        *,
+        exact: Sequence[int] = (0,),
+        prior: float = 0.0,
+        beside: np.ndarray | None = None,
+    ) -> Covariances:
+        """From what is measured.
+
+        Args:
+            information: (rows, S, n, n) the matrix A of each row of `spine.information`.
+            exact: the components that totals which are known have to do with.
+            prior: information about every coordinate of a block, which makes all determined.
+            beside: (2, S, n, n) `below_root` of the rest of a larger spine, of which this one is
+                the part below some of the root's children. None for a whole spine.
+        """
+        first = _blocks(information[spine.rungs[0].information], spine.cells, prior)
+        rungs = [first]
+        total = np.zeros((2, *information.shape[1:]))
+        for number, unit in enumerate(spine.rungs[1:], 1):
+            assert unit.children is not None, "only blocks have none"
+            below = _summed(unit.children, rungs[-1].after)
+            unseen = rungs[-1].diffuse
+            diffuse = None if unseen is None else _summed(unit.children, unseen)
+            if number == len(spine.rungs) - 1 - spine.rungs[-1].is_exact:
+                total[0] = below[0]
+                total[1] = 0.0 if diffuse is None else diffuse[0]
+                if beside is not None:
+                    below, diffuse = below + beside[0], total[1:] + beside[1]
+            own = information[unit.information]
+            rungs.append(_taken_in(unit, below, diffuse, own, exact))
+        return cls(spine, tuple(rungs), total)
+
+    def variances(self, areas: ClassedAreas, asked: np.ndarray) -> np.ndarray:
+        """(n_areas, S, z) variances of the sums `asked` (z, n) of the vectors of areas.
+
+        Infinite where the measurements do not determine it.
+        """
+        *_, root = self._parts(areas, asked)
+        q = np.where(root.q < ROUNDING * root.size, 0.0, root.q)
+        if root.diffuse is not None:
+            q = np.where(root.diffuse.q > RELATIVE_ZERO * root.diffuse.size, np.inf, q)
+        return q[areas.code]
+
+    def slopes(self, areas: ClassedAreas, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Variances summed over areas and rows of `asked` (S,), and their derivatives by the
+        information matrices (rows, S, n, n); everything is to be determined, as with a `prior`.
+        """
+        parts = list(self._parts(areas, asked))
+        value = np.einsum("e,esz->s", areas.rungs[-1].weight, parts[-1].q)
+        return value, self._back(areas, asked, parts)
+
+    def _parts(self, areas: ClassedAreas, asked: np.ndarray) -> Iterator[_Parts]:
+        """The parts of areas on every rung, blocks first."""
+        part = None
+        for rung, classes in zip(self.rungs, areas.rungs, strict=True):
+            if part is None or classes.parts is None:
+                part = _block_parts(rung, classes.owner, asked)
+            else:
+                counts = classes.parts
+                p, q, size = (_summed(counts, own) for own in (part.p, part.q, part.size))
+                summed = _Parts(p, q, size)
+                if part.diffuse is not None:
+                    diffuse = _Diffuse(*(_summed(counts, own) for own in part.diffuse))
+                    summed = replace(summed, diffuse=diffuse)
+                part = _conditioned(rung, classes.owner, summed)
+            yield part
+
+    def _back(self, areas: ClassedAreas, asked: np.ndarray, parts: Sequence[_Parts]) -> np.ndarray:
+        """Derivatives (rows, S, n, n) by the information matrices; see the module's docstring."""
+        shape = self.below_root.shape[1:]
+        found = np.zeros((self.spine.information.shape[0], *shape))
+        of_units = np.zeros_like(self.rungs[-1].after)
+        of_parts = np.zeros_like(parts[-1].p)
+        levels = zip(self.spine.rungs, self.rungs, areas.rungs, parts, strict=True)
+        for unit, rung, classes, part in reversed(list(levels)):
+            owner, weight = classes.owner, classes.weight[:, None, None, None]
+            if classes.parts is None or unit.children is None or part.gained is None:
+                outer = (of_parts + weight * asked.T) @ asked
+                bar = of_units + _by_owner(outer, owner, len(unit))
+                np.add.at(found, unit.information, -rung.after @ bar @ rung.after)
+                break
+            back = rung.rest.swapaxes(-1, -2)[owner] @ of_parts
+            below_parts = back - 2 * weight * part.gained
+            outer = (weight * part.gained - back) @ part.gained.swapaxes(-1, -2)
+            below_units = rung.rest.swapaxes(-1, -2) @ of_units @ rung.rest
+            below_units += _by_owner(outer, owner, len(unit))
+            measured = np.flatnonzero(unit.information != NOT_MEASURED)
+            if measured.size:
+                outer = weight * part.p + rung.after[owner] @ of_parts
+                own = _by_owner(outer @ part.p.swapaxes(-1, -2), owner, len(unit))
+                own += rung.after @ of_units @ rung.after
+                np.add.at(found, unit.information[measured], -own[measured])
+            of_units = _summed(sparse.csr_array(unit.children.T), below_units)
+            of_parts = _summed(sparse.csr_array(classes.parts.T), below_parts)
+        found[NOT_MEASURED] = 0.0
+        return found
+
+
+def _summed(counts: sparse.csr_array, values: np.ndarray) -> np.ndarray:
+    """Sums of the values (C, ...) of the classes below, by how often each is there."""
+    flat = counts @ values.reshape(len(values), math.prod(values.shape[1:]))
+    return np.asarray(flat).reshape(counts.shape[0], *values.shape[1:])
+
+
+def _by_owner(values: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
+    """Sums (n, ...) of the parts' values over the parts of each class of geounits."""
+    where = owner, np.arange(len(owner))
+    return _summed(sparse.csr_array((np.ones(len(owner)), where), (n, len(owner))), values)
+
+
+def _blocks(information: np.ndarray, cells: np.ndarray, prior: float) -> _Rung:
+    """V and D of blocks from their information (C, S, n, n), on the cells (C, n) they can have."""
+    n = cells.shape[1]
+    square = (cells[:, :, None] & cells[:, None, :])[:, None]
+    values, vectors = np.linalg.eigh(np.where(square, information + prior * np.eye(n), 0.0))
+    is_told = values > RELATIVE_ZERO * np.maximum(values[..., -1:], 1e-300)
+    inverse = np.where(is_told, 1.0, 0.0) / np.where(is_told, values, 1.0)
+    transposed = vectors.swapaxes(-1, -2)
+    after = (vectors * inverse[..., None, :]) @ transposed
+    after = np.where(square, after, 0.0)
+    diffuse = None
+    if (is_told.sum(axis=-1) < cells.sum(axis=1)[:, None]).any():
+        told = (vectors * is_told[..., None, :]) @ transposed
+        diffuse = np.where(square, np.eye(n) - told, 0.0)
+        left = is_told.sum(axis=-1) < cells.sum(axis=1)[:, None]
+        diffuse *= left[..., None, None]
+    none = np.zeros((0, *after.shape[1:]))
+    return _Rung(none, none, after, diffuse, {})
+
+
+def _taken_in(
+    unit: UnitClasses,
+    below: np.ndarray,
+    diffuse: np.ndarray | None,
+    information: np.ndarray,
+    exact: Sequence[int],
+) -> _Rung:
+    """The step of a rung, from the sums of its children's V and D and its own information."""
+    identity = np.eye(below.shape[-1])
+    seen: dict[tuple[int, int], _Seen] = {}
+    if diffuse is not None:
+        diffuse, below, information = diffuse.copy(), below.copy(), information.copy()
+        for place in np.argwhere(diffuse.any(axis=(-1, -2))).tolist():
+            at = place[0], place[1]
+            if unit.is_exact and at[1] in exact:
+                root, noise = np.ones((len(identity), 1)), 0.0
+            else:
+                root, noise = _root(information[at]), 1.0
+            found = _see(root, noise, below[at], diffuse[at])
+            if found is not None:
+                seen[at], below[at], diffuse[at], left = found
+                information[at] = left @ left.T
+        diffuse = diffuse if diffuse.any() else None
+    if unit.is_exact:
+        gain = np.zeros_like(below)
+        for component in exact:
+            own = below[:, component]
+            of_total = own.sum(axis=(-1, -2), keepdims=True)
+            is_known = of_total <= TINY * np.abs(own).max(axis=(-1, -2), keepdims=True)
+            gain[:, component] = np.where(is_known, 0.0, 1.0) / np.where(is_known, 1.0, of_total)
+        rest = identity - below @ gain
+    else:
+        rest = np.linalg.inv(identity + below @ information)
+        gain = _symmetric(information @ rest)
+    return _Rung(gain, rest, _symmetric(rest @ below), diffuse, seen)
+
+
+def _root(information: np.ndarray) -> np.ndarray:
+    """L of A = L L', without columns of zeros."""
+    values, vectors = np.linalg.eigh(information)
+    is_told = values > RELATIVE_ZERO * max(values[-1], 1e-300)
+    return vectors[:, is_told] * np.sqrt(values[is_told])
+
+
+def _see(
+    root: np.ndarray, noise: float, v: np.ndarray, d: np.ndarray
+) -> tuple[_Seen, np.ndarray, np.ndarray, np.ndarray] | None:
+    """How measurements L'x with this noise act on V + k D: V, D and the measurements left over;
+    None if they see nothing of D."""
+    if not root.size:
+        return None
+    size, vectors = np.linalg.eigh(root.T @ d @ root)
+    sees = size > RELATIVE_ZERO * np.trace(d) * (root**2).sum(axis=0).max()
+    if not sees.any():
+        return None
+    rows = (root @ vectors[:, sees]).T
+    gain = d @ rows.T / size[sees]
+    of_answers = rows @ v @ rows.T + noise * np.eye(len(rows))
+    cross = gain @ rows @ v
+    after = _symmetric(v + gain @ of_answers @ gain.T - cross - cross.T)
+    left = d - gain @ rows @ d
+    values, basis = np.linalg.eigh(_symmetric(left))
+    values = np.where(values > RELATIVE_ZERO * np.trace(d), values, 0.0)
+    step = _Seen(rows, gain, size[sees], of_answers, v.copy())
+    return step, after, (basis * values) @ basis.T, root @ vectors[:, ~sees]
+
+
+def _block_parts(rung: _Rung, owner: np.ndarray, asked: np.ndarray) -> _Parts:
+    """The parts that are whole blocks."""
+    p = rung.after[owner] @ asked.T
+    q = np.einsum("zn,esnz->esz", asked, p)
+    if rung.diffuse is None:
+        return _Parts(p, q, q)
+    diffuse_p = rung.diffuse[owner] @ asked.T
+    diffuse_q = np.einsum("zn,esnz->esz", asked, diffuse_p)
+    size = np.broadcast_to((asked**2).sum(axis=1), diffuse_q.shape)
+    return _Parts(p, q, q, diffuse=_Diffuse(diffuse_p, diffuse_q, size))
+
+
+def _conditioned(rung: _Rung, owner: np.ndarray, sums: _Parts) -> _Parts:
+    """Parts given what their geounits measure, from the sums over the children's parts."""
+    p, q, diffuse = sums.p, sums.q, sums.diffuse
+    if diffuse is not None:
+        # The sums are new arrays, which nothing else has.
+        diffuse_p, diffuse_q, _ = diffuse
+        for (number, component), step in rung.seen.items():
+            for at in ((row, component) for row in np.flatnonzero(owner == number).tolist()):
+                seen = step.rows @ diffuse_p[at]
+                follows = seen / step.size[:, None]
+                q[at] += (follows * (step.noise @ follows - 2 * step.rows @ p[at])).sum(axis=0)
+                moved = step.noise @ follows - step.rows @ p[at]
+                p[at] += step.gain @ moved - step.covariance @ step.rows.T @ follows
+                diffuse_q[at] -= (follows * seen).sum(axis=0)
+                diffuse_p[at] -= step.gain @ seen
+    gained, after = np.empty_like(p), np.empty_like(p)
+    at_once = max(1, MOST_NUMBERS // rung.gain[0].size)
+    for start in range(0, len(owner), at_once):
+        chosen = slice(start, start + at_once)
+        gained[chosen] = rung.gain[owner[chosen]] @ p[chosen]
+        after[chosen] = rung.rest[owner[chosen]] @ p[chosen]
+    q = q - (gained * p).sum(axis=-2)
+    return _Parts(after, q, sums.size, gained, diffuse)
+
+
+def _symmetric(matrices: np.ndarray) -> np.ndarray:
+    return 0.5 * (matrices + matrices.swapaxes(-1, -2))
 
 
 def measurement_precision(
@@ -75,128 +413,33 @@ def total_share(
     return float((shares / answers).sum())
 
 
-def entity_variances(
-    spine: Spine, category: Category, precision: tuple[np.ndarray, ...]
-) -> np.ndarray:
+def total_covariances(spine: Spine, precision: Sequence[np.ndarray]) -> Covariances:
+    """Of the geounits' totals, by the precision of each one's noisy total.
+
+    Args:
+        precision: one array per geolevel, root first; see `measurement_precision`.
+    """
+    values, kinds = np.unique(np.concatenate(precision), return_inverse=True)
+    kinds = np.where(values[kinds] > 0, kinds.reshape(-1), -1)
+    of_level = np.split(kinds, np.cumsum([len(level) for level in spine.geolevels])[:-1])
+    classed = ClassedSpine.build(spine, of_level, np.ones((spine.n_blocks, 1), dtype=bool))
+    counted = classed.information
+    information = counted @ values[: counted.shape[1]]
+    return Covariances.of(classed, information[:, None, None, None])
+
+
+def entity_variances(spine: Spine, category: Category, totals: Covariances) -> np.ndarray:
     """(n_entities,) float64 variance of the estimated total of every entity of a category.
 
     Infinite where the measurements do not determine the total; 0 for an entity without blocks.
 
     Args:
-        precision: one array per geolevel, root first; see `measurement_precision`.
+        totals: `total_covariances` of the spine.
 
     Example: one parent with two children, all measured with variance 1: the total of one child
     has variance 2/3, the parent's total too.
     """
-    variance = _leaf_variances(precision[-1])
-    is_free = np.isinf(variance)
-    entries = _Entries(
-        np.arange(spine.n_blocks + 1, dtype=np.int64),
-        category.entity[spine.block_row].astype(np.int32),
-        np.where(is_free, 1.0, variance),
-        np.where(is_free, 0.0, variance),
-        variance,
-    )
-    pairs = zip(spine.geolevels[-2::-1], spine.geolevels[:0:-1], precision[-2::-1], strict=True)
-    for above, below, level_precision in pairs:
-        offsets = child_offsets(below.parent, len(above))
-        entries = _fold(offsets, entries, level_precision, len(category))
-    total = np.zeros(len(category))
-    q = entries.q
-    if np.isinf(entries.variance[0]):
-        q = np.where(entries.p == 0, q, np.inf)
-    total[entries.entity] = q
-    return total
-
-
-def _leaf_variances(precision: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        return 1.0 / precision
-
-
-class _Entries(NamedTuple):
-    """Pairs of a geounit and an entity that touch, and the geounits' variances, of one geolevel.
-
-    offsets (n + 1,) of each geounit's entries. entity, p, q : of every entry; where the geounit's
-    variance is finite, p and q are as in the module's docstring, and otherwise p is the multiple of
-    the geounit's total and q the variance of the rest. variance (n,).
-    """
-
-    offsets: np.ndarray
-    entity: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
-    variance: np.ndarray
-
-
-@numba.njit(cache=True, nogil=True)
-def _fold(
-    offsets: np.ndarray, children: _Entries, precision: np.ndarray, n_entities: int
-) -> _Entries:
-    """Entries one geolevel up; children stand at `offsets` (n_parents + 1,).
-
-    A parent's entries are met twice: summed over its children, and then with its own measurement.
-    """
-    entry_offsets, entity, p, q, variance = children
-    n_parents = len(offsets) - 1
-    n_entries = len(entity)
-    slot = np.full(n_entities, -1, dtype=np.int64)
-    out_offsets = np.zeros(n_parents + 1, dtype=np.int64)
-    out_entity = np.empty(n_entries, dtype=np.int32)
-    out_p = np.empty(n_entries)
-    out_q = np.empty(n_entries)
-    out_variance = np.empty(n_parents)
-    multiple = np.empty(n_entries)
-    n_free_touched = np.empty(n_entries, dtype=np.int64)
-    end = 0
-    for parent in range(n_parents):
-        start = end
-        finite_sum = 0.0
-        n_free = 0
-        for child in range(offsets[parent], offsets[parent + 1]):
-            is_free = np.isinf(variance[child])
-            if is_free:
-                n_free += 1
-            else:
-                finite_sum += variance[child]
-            for entry in range(entry_offsets[child], entry_offsets[child + 1]):
-                k = entity[entry]
-                if slot[k] < start:
-                    slot[k] = end
-                    out_entity[end] = k
-                    out_p[end] = 0.0
-                    out_q[end] = 0.0
-                    multiple[end] = 0.0
-                    n_free_touched[end] = 0
-                    end += 1
-                position = slot[k]
-                out_q[position] += q[entry]
-                if not is_free:
-                    out_p[position] += p[entry]
-                elif p[entry] != 0.0:
-                    if n_free_touched[position] > 0 and multiple[position] != p[entry]:
-                        out_q[position] = np.inf
-                    multiple[position] = p[entry]
-                    n_free_touched[position] += 1
-        own = precision[parent]
-        if n_free == 0:
-            shrink = 1.0 / (1.0 + own * finite_sum)
-            for position in range(start, end):
-                out_q[position] -= own * shrink * out_p[position] ** 2
-                out_p[position] *= shrink
-            out_variance[parent] = finite_sum * shrink
-        else:
-            out_variance[parent] = 1.0 / own if own > 0.0 else np.inf
-            for position in range(start, end):
-                alpha = multiple[position]
-                if 0 < n_free_touched[position] < n_free:
-                    out_q[position] = np.inf
-                out_q[position] += alpha**2 * finite_sum - 2.0 * alpha * out_p[position]
-                out_p[position] = alpha
-                if own > 0.0:
-                    out_p[position] = alpha / own
-                    out_q[position] += alpha**2 / own
-        out_offsets[parent + 1] = end
-    return _Entries(
-        out_offsets, out_entity[:end].copy(), out_p[:end].copy(), out_q[:end].copy(), out_variance
-    )
+    found = np.zeros(len(category))
+    areas = totals.spine.areas(category.entity[spine.block_row])
+    found[areas.area] = totals.variances(areas, np.ones((1, 1)))[:, 0, 0]
+    return found

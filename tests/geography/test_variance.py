@@ -12,6 +12,7 @@ from spineflow.geography.levels import Spine
 from spineflow.geography.variance import (
     entity_variances,
     measurement_precision,
+    total_covariances,
     total_share,
 )
 
@@ -21,7 +22,7 @@ def geounit_variances(spine, name: str, precision) -> np.ndarray:
     entity = np.empty(spine.n_blocks, dtype=np.int32)
     entity[spine.block_row] = spine.ancestors(name)
     category = Category(name, entity, spine.geolevel(name).geocode, outside=-1)
-    return entity_variances(spine, category, precision)
+    return entity_variances(spine, category, total_covariances(spine, precision))
 
 
 def category_of(entity, n_entities: int) -> Category:
@@ -64,7 +65,7 @@ def test_recursion_agrees_with_the_dense_matrix(make_random_spine, seed, is_pure
     if treatment == "holes":
         precision = tuple(level * (rng.random(len(level)) < 0.6) for level in precision)
     entity = rng.integers(3, size=spine.n_blocks)
-    variance = entity_variances(spine, category_of(entity, 4), precision)
+    variance = entity_variances(spine, category_of(entity, 4), total_covariances(spine, precision))
     for number in range(4):
         expected = dense_variance(spine, precision, entity == number)
         assert variance[number] == pytest.approx(expected, rel=1e-9, abs=1e-12)
@@ -82,9 +83,13 @@ def test_entity_of_a_sibling_pair_without_block_measurements(make_spine):
     parents = [[-1], [0, 0], [0, 0, 1]]
     spine = make_spine(parents, [[Fraction(1, 3)] * len(level) for level in parents])
     precision = (np.zeros(1), np.array([4.0, 1.0]), np.zeros(3))
-    variance = entity_variances(spine, category_of([0, 0, 1], 2), precision)
+    variance = entity_variances(
+        spine, category_of([0, 0, 1], 2), total_covariances(spine, precision)
+    )
     assert variance == pytest.approx([0.25, 1.0])
-    variance = entity_variances(spine, category_of([0, 1, 1], 2), precision)
+    variance = entity_variances(
+        spine, category_of([0, 1, 1], 2), total_covariances(spine, precision)
+    )
     assert np.isinf(variance).all()
 
 
@@ -126,5 +131,7 @@ def test_totals_from_several_marginals(make_random_spine, is_pure):
             name: total_share(own, n_answers, is_pure=is_pure) for name, own in shares.items()
         },
     )
-    variance = entity_variances(spine, category_of(is_inside.astype(int), 2), precision)
+    variance = entity_variances(
+        spine, category_of(is_inside.astype(int), 2), total_covariances(spine, precision)
+    )
     assert variance[1] == pytest.approx(expected, rel=1e-9)

@@ -1,7 +1,7 @@
 """Allocations of a budget: the loss of each query at each geolevel, as fractions of the whole.
 
 An allocation is p (L, Q), not negative, of sum 1: geolevel l has the share P_l, the sum of its row,
-and its query q the share p_lq / P_l. Geounits of a kind (`spine_classes.MeasurementKind`) with the
+and its query q the share p_lq / P_l. Geounits of a kind (`kinds.MeasurementKind`) with the
 shares of the geolevels T are measured with the precision
 
     v_q = rho p_lq (sum of P_j over j in T) / P_l,
@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .spine_classes import MeasurementKind
+from .kinds import MeasurementKind
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from ...runs.settings_files import dump_settings
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from .allocation import allocation_of, as_fractions, shares_of
+from .kinds import PRIOR
 from .problem import PARTS, UniverseProblem
 from .program import LimitsContradict, certified, optimum
 from .settings import DesignSettings, UniverseDesign
-from .variance_gradients import PRIOR
 
 NORMAL_95 = 1.959963984540054
 """Quantile of the normal distribution that a margin of 95 % reaches to."""

@@ -32,10 +32,9 @@ from ..spine.build import universe_spine
 from ..spine.families import structural_zeros
 from ..workload.state_totals import PERSONS, STATE, holds_state_totals
 from .allocation import Kinds
+from .kinds import Asked, MeasuredSpine
 from .program import Program
 from .settings import DesignSettings, Target
-from .spine_classes import ClassedSpine
-from .variance_gradients import Asked, summed_variances
 
 PARTS = 1_000_000
 """Denominator of the shares of the whole budget that a design has."""
@@ -56,7 +55,7 @@ class UniverseProblem:
     universe: str
     geolevels: tuple[str, ...]
     queries: tuple[str, ...]
-    classed: ClassedSpine
+    measured: MeasuredSpine
     grams: np.ndarray
     asked: tuple[Asked, ...]
     weights: np.ndarray
@@ -98,7 +97,7 @@ class UniverseProblem:
         row_of_block = inhabited[spine.block_row]
         blocks = invariants.iloc[row_of_block]
         frame = geography.iloc[inhabited].reset_index(drop=True)
-        classed = _classed(settings.topdown, universe, spine, algebra, blocks)
+        measured = _measured(settings.topdown, universe, spine, algebra, blocks)
         housing_units = blocks["housing_units"].to_numpy()
         levels = cache(lambda: {x.name.lower(): x.entity for x in entity_levels(spine, frame)})
         partitions: dict[tuple[object, ...], np.ndarray] = {}
@@ -113,7 +112,7 @@ class UniverseProblem:
             answers = ProductAnswers.of_query(algebra, query)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
-                asked[key] = Asked(classed.areas(partitions[place]), answers.core)
+                asked[key] = Asked(measured.classed.areas(partitions[place]), answers.core)
             n_areas.append(asked[key].areas.n_areas)
             weights.append((key, _component_weights(answers) / (query.n_rows * n_areas[-1])))
         found = np.zeros((len(weights), len(asked), len(algebra.components)))
@@ -125,7 +124,7 @@ class UniverseProblem:
             universe,
             spine.names,
             queries,
-            classed,
+            measured,
             grams,
             tuple(asked.values()),
             found,
@@ -135,11 +134,11 @@ class UniverseProblem:
     @property
     def kinds(self) -> Kinds:
         """The kinds in which geounits are measured."""
-        return Kinds.of(self.classed.kinds, len(self.geolevels))
+        return Kinds.of(self.measured.kinds, len(self.geolevels))
 
     def variances(self, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean variances of the targets (N,) at precisions (t, Q), and derivatives (N, t, Q)."""
-        values, slopes = summed_variances(self.classed, self.grams, precision, self.asked)
+        values, slopes = self.measured.summed_variances(self.grams, precision, self.asked)
         return (
             np.tensordot(self.weights, values, axes=2),
             np.tensordot(self.weights, slopes, axes=2),
@@ -197,31 +196,32 @@ class UniverseProblem:
             yield taken
 
 
-def _classed(
+def _measured(
     settings: TopdownSettings,
     universe: str,
     spine: Spine,
     algebra: QueryAlgebra,
     blocks: pd.DataFrame,
-) -> ClassedSpine:
+) -> MeasuredSpine:
     """The spine's classes, with what the invariants of its blocks say of them."""
     census = settings.compiled_census
     _, most = bounds_of(settings.schema_of(universe), counted_records(blocks), census)
     can_have = most > 0 if census.universes[universe].bounds else np.ones((len(blocks), 1), bool)
-    state = None
+    known = {}
     if universe == PERSONS and holds_state_totals(settings):
         names = state_of(spine.geolevel(STATE).geocode)
-        state = np.unique(names.astype(str), return_inverse=True)[1]
+        known[STATE] = np.unique(names.astype(str), return_inverse=True)[1]
     last = census.geolevels[-1]
-    return ClassedSpine.build(
+    if any(
+        invariant.query == TOTAL and invariant.geolevel == last
+        for invariant in census.universes[universe].invariants
+    ):
+        known[last] = np.arange(spine.n_blocks)
+    return MeasuredSpine.build(
         spine,
         settings.budget_of(universe).geolevel_shares,
         can_have[:, algebra.cell_type] & algebra.is_possible,
-        blocks_exact=any(
-            invariant.query == TOTAL and invariant.geolevel == last
-            for invariant in census.universes[universe].invariants
-        ),
-        state=state,
+        known=known,
     )
 
 

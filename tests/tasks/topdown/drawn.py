@@ -44,8 +44,10 @@ def draw_census(folder: Path, seed: int, *, most_geolevels: int = 4) -> dict:
                 rel = "h" if i == 0 else ("s" if i == 1 and rng.random() < 0.5 else "o")
                 kind = str(rng.integers(0, n_kinds))
                 persons.append({"home": key, "age": age, "rel": rel, "kind": kind})
-    pd.DataFrame(dwellings).to_parquet(folder / "dwellings.parquet")
-    pd.DataFrame(persons).to_parquet(folder / "persons.parquet")
+    frame = pd.DataFrame(dwellings, columns=["id", "state", *levels[1:]], dtype=str)
+    frame.to_parquet(folder / "dwellings.parquet")
+    frame = pd.DataFrame(persons, columns=["home", "age", "rel", "kind"])
+    frame.astype({"age": int}).to_parquet(folder / "persons.parquet")
     below = levels[1:]
     # Optimised groups cut through the geolevel that they replace, a branch through all but the
     # first: what those do not keep whole cannot be held there, and is refused.

@@ -51,7 +51,7 @@ def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[st
 
 def totals_file(run: RunDirectory, universe: str) -> Path:
     """Where it is kept what the predictions of a universe's stretches need of each other."""
-    return _folder(run) / f"{universe}-totals.json"
+    return _folder(run) / f"{universe}-covariances.json"
 
 
 def piece_file(run: RunDirectory, universe: str, number: int, of: int) -> Path:

@@ -94,17 +94,17 @@ def _of_level(level: Geolevel, rows: np.ndarray, above: np.ndarray) -> Geolevel:
 
 
 Totals = Mapping[int, np.ndarray]
-"""By component of a prediction, `(n_stretches, k, k)`: `below_root` of every stretch."""
+"""By component of a prediction, `(n_stretches, 2, k, k)`: `below_root` of every stretch."""
 
 
 def totals_of(whole: Prediction, components: Collection[int]) -> Totals:
     """What the prediction of each stretch needs of the others, for some components."""
-    nothing = dict.fromkeys(components, np.zeros((whole.n_core, whole.n_core)))
+    nothing = dict.fromkeys(components, np.zeros((2, whole.n_core, whole.n_core)))
     totals: dict[int, list[np.ndarray]] = {component: [] for component in components}
     for number in range(n_stretches(whole.spine)):
         part = _prediction_of_part(whole, stretch_of(whole.spine, number), nothing)
         for component, own in totals.items():
-            own.append(part.estimate(component).below_root)
+            own.append(part.covariances(component).below_root[:, 0])
     return {component: np.array(own) for component, own in totals.items()}
 
 

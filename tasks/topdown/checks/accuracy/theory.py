@@ -7,7 +7,7 @@ and can be negative, so that it is what estimation would be without its post-pro
 
 In the coordinates of `tasks.topdown.estimation.query_algebra` the measurements of a universe fall
 apart into independent components, in each of which a geounit has a vector of totals, one for each
-core cell; `geography.vector_variance` has their variances. An answer that counts the core cells
+core cell; `geography.variance` has their variances. An answer that counts the core cells
 with weights w and the levels of the free attributes in sets of sizes k out of d has, by component,
 the variance of the total with weights w, times k (d - k) / d for each free attribute that is in the
 component and k^2 / d for each that is not.
@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from .....geography.classes import ClassedAreas, ClassedSpine
 from .....geography.levels import Spine
-from .....geography.vector_variance import VectorEstimate, VectorPrecision, vector_estimate
+from .....geography.variance import Covariances
 from ....census.queries import marginal_query
 from ....census.schema import Schema
 from ....noise.sampler import noise_variance
@@ -65,7 +67,8 @@ class Prediction:
     block_totals_known: bool
     beside: Mapping[int, np.ndarray] | None = None
     _algebra: QueryAlgebra = field(init=False)
-    _estimates: dict[int, VectorEstimate] = field(init=False, default_factory=dict)
+    _covariances: dict[int, Covariances] = field(init=False, default_factory=dict)
+    _areas: dict[str, tuple[np.ndarray, ClassedAreas]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         names = sorted({name for asked in self.budget.query_shares.values() for name in asked})
@@ -83,36 +86,32 @@ class Prediction:
         """
         if len(self._algebra.cell_type) > MOST_CORE:
             return np.full((level.n_entities, len(answers)), np.nan)
-        found: dict[tuple[int, bytes], np.ndarray] = {}
-        columns = []
-        for answer in answers:
-            weights = self._core_weights(answer)
-            total = np.zeros(level.n_entities)
-            for component, factor in enumerate(self._factors(answer)):
-                if factor == 0 or (component == 0 and self.block_totals_known):
-                    continue
-                key = (component, weights.tobytes())
-                if key not in found:
-                    found[key] = self.estimate(component).variances(
-                        level.entity, level.n_entities, weights
-                    )
-                total += factor * found[key]
-            columns.append(total)
-        return np.column_stack(columns)
-
-    def estimate(self, component: int) -> VectorEstimate:
-        """The estimate of a component; see `vector_estimate`."""
-        if component not in self._estimates:
-            known_at, known = ("", None) if self.known is None or component else self.known
-            self._estimates[component] = vector_estimate(
-                self.spine,
-                self._precision(component),
-                self._possible(),
-                known_sums=known,
-                known_at=known_at,
-                beside=None if self.beside is None else self.beside[component],
+        weights = [self._core_weights(answer) for answer in answers]
+        asked, place = np.unique(weights, axis=0, return_inverse=True)
+        factors = np.array([self._factors(answer) for answer in answers])
+        areas = self._classed_areas(level)
+        found = np.zeros((level.n_entities, len(answers)))
+        for component in sorted(self.components(answers)):
+            variances = self.covariances(component).variances(areas, asked)[:, 0, place.reshape(-1)]
+            own = factors[:, component]
+            found[areas.area] += np.multiply(
+                variances, own, where=own != 0, out=np.zeros_like(variances)
             )
-        return self._estimates[component]
+        return found
+
+    def covariances(self, component: int) -> Covariances:
+        """The covariances of a component up the spine."""
+        if component not in self._covariances:
+            counted = self._classed.information.toarray()
+            matrices = self._matrices(component)[: counted.shape[1]]
+            information = np.tensordot(counted, matrices, axes=1)
+            self._covariances[component] = Covariances.of(
+                self._classed,
+                information[:, None],
+                exact=(0,) if component == 0 else (),
+                beside=None if self.beside is None else self.beside[component][:, None],
+            )
+        return self._covariances[component]
 
     def components(self, answers: Sequence[Answer]) -> set[int]:
         """The components that the variances of answers are made of; none without a prediction."""
@@ -130,14 +129,37 @@ class Prediction:
         """Number of core cells."""
         return len(self._algebra.cell_type)
 
-    def _possible(self) -> np.ndarray:
-        """(n_blocks, n_core): core cells of the block's types that are no structural zeros."""
-        return self.can_have[:, self._algebra.cell_type] & self._algebra.is_possible
+    @cached_property
+    def _classed(self) -> ClassedSpine:
+        """The classes of geounits; the core cells of a block are those of its types that are no
+        structural zeros."""
+        kinds, before = [], 0
+        for level in self.spine.geolevels:
+            is_measured = np.array([share > 0 for share in level.plb_shares])
+            code = level.plb_share_code
+            kinds.append(np.where(is_measured[code], before + code, -1))
+            before += len(level.plb_shares)
+        return ClassedSpine.build(
+            self.spine,
+            kinds,
+            self.can_have[:, self._algebra.cell_type] & self._algebra.is_possible,
+            known=None if self.known is None else dict([self.known]),
+            is_part=self.beside is not None,
+        )
 
-    def _precision(self, component: int) -> list[VectorPrecision]:
-        """Information of each geolevel's answers about the vectors of a component."""
+    def _classed_areas(self, level: EntityLevel) -> ClassedAreas:
+        """The entities of a level by the classes of their parts."""
+        entity, areas = self._areas.get(level.name, (None, None))
+        if areas is None or entity is not level.entity:
+            areas = self._classed.areas(level.entity)
+            self._areas[level.name] = level.entity, areas
+        return areas
+
+    def _matrices(self, component: int) -> np.ndarray:
+        """(kinds, n, n) information that geounits of each share of each geolevel have about the
+        vectors of a component."""
         cells = np.arange(len(self._algebra.cell_type))
-        precision = []
+        found = []
         for level in self.spine.geolevels:
             matrices = np.zeros((len(level.plb_shares), len(cells), len(cells)))
             for name, query_share in self.budget.query_shares[level.name].items():
@@ -147,8 +169,8 @@ class Prediction:
                         parameter = self.budget.noise_parameter(share, query_share)
                         variance = noise_variance(self.budget.mechanism, parameter)
                         matrices[code] += gram / max(variance, SMALLEST_VARIANCE)
-            precision.append(VectorPrecision(matrices, level.plb_share_code))
-        return precision
+            found.append(matrices)
+        return np.concatenate(found)
 
     def _core_weights(self, answer: Answer) -> np.ndarray:
         """(n_core,): 1 for the core cells that the answer counts."""

@@ -11,7 +11,7 @@ from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.design.allocation import Kinds
-from spineflow.tasks.topdown.design.spine_classes import ClassedSpine
+from spineflow.tasks.topdown.design.kinds import MeasuredSpine
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
 SCHEMA = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
@@ -39,15 +39,16 @@ class Small:
         return dict.fromkeys(self.spine.names, Fraction(1, len(self.spine.names)))
 
     @property
-    def classed(self) -> ClassedSpine:
+    def measured(self) -> MeasuredSpine:
         cells = self.can_have[:, self.algebra.cell_type] & self.algebra.is_possible
-        return ClassedSpine.build(
-            self.spine, self.shares, cells, blocks_exact=self.blocks_exact, state=self.state
-        )
+        known = {} if self.state is None else {"State": self.state}
+        if self.blocks_exact:
+            known["Block"] = np.arange(self.spine.n_blocks)
+        return MeasuredSpine.build(self.spine, self.shares, cells, known=known)
 
     @property
     def kinds(self) -> Kinds:
-        return Kinds.of(self.classed.kinds, len(self.spine.names))
+        return Kinds.of(self.measured.kinds, len(self.spine.names))
 
     @property
     def grams(self) -> np.ndarray:

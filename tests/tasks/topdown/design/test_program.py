@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from spineflow.tasks.topdown.design.kinds import Asked
 from spineflow.tasks.topdown.design.program import (
     LimitsContradict,
     Program,
     certified,
     optimum,
 )
-from spineflow.tasks.topdown.design.variance_gradients import Asked, summed_variances
 
 from tests.tasks.topdown.design.small_program import (
     NAMES,
@@ -31,13 +31,15 @@ EVERYWHERE = np.ones((len(NAMES), len(QUERIES)), dtype=bool)
 
 def problem(case: Small, limits: tuple[np.ndarray, np.ndarray] = NO_LIMITS) -> Program:
     """Two criteria: the variances of counties' and of blocks' totals, each over its mean share."""
-    classed, grams = case.classed, case.grams
+    measured, grams = case.measured, case.grams
     core = np.ones((1, len(case.algebra.cell_type)))
-    asked = [Asked(classed.areas(case.spine.ancestors(n)), core) for n in ("County", "Block")]
+    asked = [
+        Asked(measured.classed.areas(case.spine.ancestors(n)), core) for n in ("County", "Block")
+    ]
     scale = np.array([0.3, 1.0]) * case.algebra.n_coordinates
 
     def criteria(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = summed_variances(classed, grams, precision, asked)
+        values, slopes = measured.summed_variances(grams, precision, asked)
         return scale * values[:, 0], scale[:, None, None] * slopes[:, 0]
 
     return Program(case.kinds, criteria, EVERYWHERE, *limits)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.geography.vector_variance import VectorPrecision, vector_estimate
 from spineflow.tasks.topdown.checks.accuracy import stretches
 from spineflow.tasks.topdown.checks.accuracy.errors import (
     ABSOLUTE_QUANTILES,
@@ -24,6 +23,8 @@ from spineflow.tasks.topdown.checks.accuracy.stretches import (
     states_of,
     stretch_of,
 )
+
+from tests.geography.test_covariances import LevelPrecision, covariances_of, variances
 
 
 def every_state_apart(spine: Spine, monkeypatch: pytest.MonkeyPatch) -> list[Stretch]:
@@ -64,10 +65,10 @@ def nation(seed: int) -> Spine:
     return spine
 
 
-def precision_of(spine: Spine, rng: np.random.Generator) -> list[VectorPrecision]:
+def precision_of(spine: Spine, rng: np.random.Generator) -> list[LevelPrecision]:
     roots = rng.normal(size=(len(spine.geolevels), 2, 3, 3))
     return [
-        VectorPrecision(root @ root.transpose(0, 2, 1), level.plb_share_code)
+        LevelPrecision(root @ root.transpose(0, 2, 1), level.plb_share_code)
         for root, level in zip(roots, spine.geolevels, strict=True)
     ]
 
@@ -83,18 +84,18 @@ def test_variances_of_stretches_are_those_of_the_whole(
     possible = rng.random((spine.n_blocks, 3)) < 0.7
     states = states_of(spine)
     known = states if is_known else None
-    whole = vector_estimate(spine, precision, possible, known_sums=known)
+    whole = covariances_of(spine, precision, possible, known_sums=known)
     parts = every_state_apart(spine, monkeypatch)
     assert len(parts) == 3
     assert sorted(np.concatenate([s.blocks for s in parts])) == list(range(spine.n_blocks))
 
     def estimate(stretch, beside):
         own = [
-            VectorPrecision(level.matrices, level.code[rows])
+            LevelPrecision(level.matrices, level.code[rows])
             for level, rows in zip(precision, stretch.positions, strict=True)
         ]
         labels = np.unique(states[stretch.positions[1]], return_inverse=True)[1]
-        return vector_estimate(
+        return covariances_of(
             stretch.spine,
             own,
             possible[stretch.blocks],
@@ -102,13 +103,13 @@ def test_variances_of_stretches_are_those_of_the_whole(
             beside=beside,
         )
 
-    totals = [estimate(stretch, np.zeros((3, 3))).below_root for stretch in parts]
+    totals = [estimate(stretch, np.zeros((2, 1, 3, 3))).below_root for stretch in parts]
     entity = rng.integers(-1, 5, size=spine.n_blocks)
     for number, stretch in enumerate(parts):
         beside = np.sum([t for i, t in enumerate(totals) if i != number], axis=0)
         own = np.where(np.isin(np.arange(spine.n_blocks), stretch.blocks), entity, -1)
-        found = estimate(stretch, beside).variances(entity[stretch.blocks], 5, weights)
-        np.testing.assert_allclose(found, whole.variances(own, 5, weights), rtol=1e-9)
+        found = variances(estimate(stretch, beside), entity[stretch.blocks], 5, weights)
+        np.testing.assert_allclose(found, variances(whole, own, 5, weights), rtol=1e-9)
 
 
 def test_blocks_of_a_stretch_keep_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -7,12 +8,47 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import null_space
-from spineflow.geography.categories import Category
-from spineflow.geography.variance import entity_variances, measurement_precision
-from spineflow.geography.vector_variance import VectorPrecision, vector_estimate
+from spineflow.geography.classes import ClassedSpine
+from spineflow.geography.variance import Covariances
 
 
-def random_precision(rng, spine, k: int, *, rank: int, holes: bool) -> list[VectorPrecision]:
+@dataclass(frozen=True)
+class LevelPrecision:
+    """Information matrices (kinds, k, k), and which of them is each geounit's."""
+
+    matrices: np.ndarray
+    code: np.ndarray
+
+
+def covariances_of(
+    spine, precision, possible, *, known_sums=None, known_at="State", beside=None
+) -> Covariances:
+    """From matrices of every geolevel; zeros are nothing measured."""
+    kinds, before = [], 0
+    for level in precision:
+        is_measured = level.matrices.any(axis=(1, 2))
+        kinds.append(np.where(is_measured[level.code], before + level.code, -1))
+        before += len(level.matrices)
+    classed = ClassedSpine.build(
+        spine,
+        kinds,
+        possible,
+        known=None if known_sums is None else {known_at: known_sums},
+        is_part=beside is not None,
+    )
+    counted = classed.information.toarray()
+    matrices = np.concatenate([level.matrices for level in precision])[: counted.shape[1]]
+    return Covariances.of(classed, np.tensordot(counted, matrices, axes=1)[:, None], beside=beside)
+
+
+def variances(estimate: Covariances, entity, n_entities: int, weights) -> np.ndarray:
+    """(n_entities,) of the weighted sums of entities, 0 for those without blocks."""
+    areas, found = estimate.spine.areas(np.asarray(entity)), np.zeros(n_entities)
+    found[areas.area] = estimate.variances(areas, np.asarray(weights)[None])[:, 0, 0]
+    return found
+
+
+def random_precision(rng, spine, k: int, *, rank: int, holes: bool) -> list[LevelPrecision]:
     precision = []
     for level in spine.geolevels:
         is_block = level.name == "Block"
@@ -22,7 +58,7 @@ def random_precision(rng, spine, k: int, *, rank: int, holes: bool) -> list[Vect
             matrices += 0.1 * np.eye(k)
         elif holes:
             matrices[0] = 0.0
-        precision.append(VectorPrecision(matrices, rng.integers(2, size=len(level))))
+        precision.append(LevelPrecision(matrices, rng.integers(2, size=len(level))))
     return precision
 
 
@@ -68,9 +104,9 @@ def test_recursion_agrees_with_the_dense_matrix(
         parent = spine.geolevel("Block").parent
         alone = np.bincount(parent)[parent] == 1
         matrices = np.append(precision[-1].matrices, np.zeros((1, k, k)), axis=0)
-        precision[-1] = VectorPrecision(matrices, np.where(alone, 2, precision[-1].code))
+        precision[-1] = LevelPrecision(matrices, np.where(alone, 2, precision[-1].code))
         full = precision[-2].matrices + 0.3 * np.eye(k)
-        precision[-2] = VectorPrecision(full, precision[-2].code)
+        precision[-2] = LevelPrecision(full, precision[-2].code)
     possible = rng.random((spine.n_blocks, k)) < 0.7
     possible[np.arange(spine.n_blocks), rng.integers(k, size=spine.n_blocks)] = True
     known_at = spine.names[int(rng.integers(len(spine.names)))]
@@ -82,26 +118,11 @@ def test_recursion_agrees_with_the_dense_matrix(
         known_sums = rng.permutation(2 * len(parent))[2 * parent + half]
     entity = rng.integers(-1, 3, size=spine.n_blocks)
     weights = rng.integers(-1, 2, size=k).astype(float)
-    found = vector_estimate(
-        spine, precision, possible, known_sums=known_sums, known_at=known_at
-    ).variances(entity, 3, weights)
+    estimate = covariances_of(spine, precision, possible, known_sums=known_sums, known_at=known_at)
+    found = variances(estimate, entity, 3, weights)
     targets = [np.kron((entity == number).astype(float), weights) for number in range(3)]
     expected = dense_variances(spine, precision, possible, targets, known_sums, known_at)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
-
-
-def test_vectors_of_one_are_the_scalar_recursion(make_random_spine):
-    spine = make_random_spine(5, depth=5)
-    scalar = measurement_precision(spine, is_pure=False, privacy_loss=2.0)
-    precision = [
-        VectorPrecision(values[:, None, None], np.arange(len(values))) for values in scalar
-    ]
-    entity = np.random.default_rng(5).integers(3, size=spine.n_blocks).astype(np.int32)
-    category = Category("c", entity, np.array(["a", "b", "c"], dtype=object), outside=-1)
-    estimate = vector_estimate(spine, precision, np.ones((spine.n_blocks, 1), dtype=bool))
-    np.testing.assert_allclose(
-        estimate.variances(entity, 3, np.ones(1)), entity_variances(spine, category, scalar)
-    )
 
 
 def test_example_of_the_docstring(make_spine):
@@ -110,28 +131,28 @@ def test_example_of_the_docstring(make_spine):
     )
     one, none = np.ones((1, 1, 1)), np.zeros((1, 1, 1))
     precision = [
-        VectorPrecision(matrices, np.zeros(n, dtype=int))
+        LevelPrecision(matrices, np.zeros(n, dtype=int))
         for matrices, n in ((none, 1), (one, 1), (one, 2))
     ]
     possible = np.ones((2, 1), dtype=bool)
     entity = np.array([0, -1])
-    estimate = vector_estimate(spine, precision, possible)
-    assert estimate.variances(entity, 1, np.ones(1)) == pytest.approx([2 / 3])
-    estimate = vector_estimate(spine, precision, possible, known_sums=np.zeros(1, dtype=int))
-    assert estimate.variances(entity, 1, np.ones(1)) == pytest.approx([1 / 2])
-    assert estimate.variances(np.zeros(2, dtype=int), 1, np.ones(1)) == pytest.approx([0.0])
+    estimate = covariances_of(spine, precision, possible)
+    assert variances(estimate, entity, 1, np.ones(1)) == pytest.approx([2 / 3])
+    estimate = covariances_of(spine, precision, possible, known_sums=np.zeros(1, dtype=int))
+    assert variances(estimate, entity, 1, np.ones(1)) == pytest.approx([1 / 2])
+    assert variances(estimate, np.zeros(2, dtype=int), 1, np.ones(1)) == pytest.approx([0.0])
 
 
 def test_what_is_not_measured_has_infinite_variance(make_spine):
     """Two types whose sum alone is measured; a block that has one of them tells it."""
     spine = make_spine([[-1], [0, 0]], [[Fraction(1, 2)], [Fraction(1, 2)] * 2])
     sum_only = np.ones((1, 2, 2))
-    precision = [VectorPrecision(sum_only, np.zeros(n, dtype=int)) for n in (1, 2)]
+    precision = [LevelPrecision(sum_only, np.zeros(n, dtype=int)) for n in (1, 2)]
     possible = np.array([[True, True], [True, False]])
-    estimate = vector_estimate(spine, precision, possible)
-    assert np.isinf(estimate.variances(np.array([0, 1]), 2, np.array([1.0, 0.0]))[0])
-    assert estimate.variances(np.array([0, 1]), 2, np.array([1.0, 0.0]))[1] == pytest.approx(2 / 3)
-    assert estimate.variances(np.array([0, 1]), 2, np.ones(2)) == pytest.approx(
-        [2 / 3, 2 / 3], rel=1e-4
+    estimate = covariances_of(spine, precision, possible)
+    assert np.isinf(variances(estimate, np.array([0, 1]), 2, np.array([1.0, 0.0]))[0])
+    assert variances(estimate, np.array([0, 1]), 2, np.array([1.0, 0.0]))[1] == pytest.approx(2 / 3)
+    assert variances(estimate, np.array([0, 1]), 2, np.ones(2)) == pytest.approx(
+        [2 / 3, 2 / 3], rel=1e-9
     )
-    assert estimate.variances(np.array([0, 1]), 2, np.array([0.0, 1.0]))[1] == 0
+    assert variances(estimate, np.array([0, 1]), 2, np.array([0.0, 1.0]))[1] == 0
