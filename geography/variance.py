@@ -292,8 +292,8 @@ def _taken_in(
             gain[:, component] = np.where(is_known, 0.0, 1.0) / np.where(is_known, 1.0, of_total)
         rest = identity - below @ gain
     else:
-        rest = np.linalg.inv(identity + below @ information)
-        gain = _symmetric(information @ rest)
+        gain = _symmetric(np.linalg.solve(identity + information @ below, information))
+        rest = identity - below @ gain
     return _Rung(gain, rest, _symmetric(rest @ below), diffuse, seen)
 
 
