@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..tasks.products.product import Product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
@@ -15,7 +16,7 @@ from ..tasks.topdown.design.forecast import forecast_document, forecasts, simula
 from ..tasks.topdown.ingest.ingest import addresses_of
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.workload.privacy_curve import privacy_curve
-from .product import Product
+from .console import print_costs
 
 
 def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -> None:
@@ -32,7 +33,7 @@ def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -
     if options.json:
         print(json.dumps(asked.costs(settings), indent=2))
     else:
-        asked.print_costs(settings)
+        print_costs(asked, settings)
 
 
 def needed(asked: Product, settings: ProductSettings, target: str) -> str:

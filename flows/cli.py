@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from .arguments import parser
-from .registry import product
 from .simulation import simulate
 
 
@@ -96,9 +96,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
+    from ..tasks.products.product import refuse_missing_runner
     from ..tasks.runs.settings_files import with_runner_overrides
     from .foreground import existing_run, run_and_report
-    from .product import refuse_missing_runner
     from .servers import server_for_runs
 
     run, asked, frozen = existing_run(options.run_directory)
@@ -176,8 +176,10 @@ def _measurements(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from .console import check_input
+
     asked = product(options.flow)
-    asked.check(asked.load(options.settings, options.overrides))
+    check_input(asked, asked.load(options.settings, options.overrides))
     print("The settings and the input are in order.")
     return 0
 

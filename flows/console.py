@@ -6,12 +6,11 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -24,14 +23,16 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ..tasks.pages.numbers import shown_delta, shown_epsilon
+from ..tasks.pages.document import Block, Section
+from ..tasks.pages.document import Table as PageTable
+from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon
 from ..tasks.products.gate import warnings_of
-from ..tasks.products.statement import Statement, in_words
+from ..tasks.products.product import Caution, CheckedInput, Product
+from ..tasks.products.registry import product as product_named
+from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.tables.findings import Finding
-from ..validation.outcome import Outcome
 
 WIDTH_WHEN_PIPED = 160
 
@@ -88,17 +89,72 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
                 progress.remove_task(rest)
 
 
-def print_finished(
-    run: RunDirectory, settings: ProductSettings, lines: Sequence[str], statement: Statement | None
-) -> None:
-    """What every finished run prints: `lines` on its release, the guarantee, where it all is.
+def print_block(block: Block | Section) -> None:
+    """Print what a product tells in words: sentences, tables, or a part of it with a title."""
+    if isinstance(block, Caution):
+        print(f"warning: {block}", file=sys.stderr)
+    elif isinstance(block, Section):
+        first, *others = block.blocks
+        page().print(f"\n[bold]{block.title}[/bold]: {first}")
+        for other in others:
+            print_block(other)
+    elif isinstance(block, PageTable):
+        table = Table(*block.headers)
+        for row in block.rows:
+            table.add_row(
+                *(f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row)
+            )
+        page().print(table)
+    else:
+        print(block)
 
-    There is no statement of a run that measured nothing itself.
+
+def print_costs(asked: Product, settings: ProductSettings) -> None:
+    """What a run would cost, as tables; of several products one after the other."""
+    for name, own in asked.of_parts(settings).items():
+        print(f"{name}:")
+        print_costs(product_named(own.PRODUCT), own)
+    for block in asked.costs_in_words(settings) if asked.costs_in_words is not None else ():
+        print_block(block)
+
+
+def check_input(asked: Product, settings: ProductSettings) -> None:
+    """Check the input against every rule, and that the settings fit it; draw no noise.
+
+    Prints the outcome of the rules; raises InputRefused.
     """
+    accepted = None
+    if asked.check_input is not None:
+        found = asked.check_input(settings)
+        with_counts = not settings.input.confidential
+        print_rules(found, with_counts=with_counts)
+        accepted = found.accepted(with_counts=with_counts)
+    if asked.fits is not None:
+        for block in asked.fits(settings, accepted):
+            print_block(block)
+        return
+    for name, own in asked.of_parts(settings).items():
+        print(f"{name}:")
+        check_input(product_named(own.PRODUCT), own)
+
+
+def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) -> None:
+    """What a finished run ends with; of several products one after the other, then their own."""
+    for name, own in asked.of_parts(settings).items():
+        part = RunDirectory(run.root / name)
+        if part.manifest.exists():
+            print(f"{name}:")
+            print_summary(product_named(own.PRODUCT), part, own)
+    if asked.checks is None:
+        for block in asked.summary(run, settings):
+            print_block(block)
+        return
     checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
     if not settings.is_private:
         print(f"*** {settings.stamp} ***")
-    for line in (*lines, *(() if statement is None else in_words(statement))):
+    for block in asked.summary(run, settings):
+        print_block(block)
+    for line in () if asked.statement is None else in_words(asked.statement(run, settings)):
         print(line)
     for warning in warnings_of(run):
         print(f"warning: {warning}")
@@ -111,24 +167,6 @@ def print_finished(
     print(f"release: {run.release}")
     if settings.published_to is not None:
         print(f"published: {marker_address(settings.published_to, settings.PRODUCT)}")
-
-
-def print_notes(sentences: Sequence[str]) -> None:
-    """What a user may want to change before anything is spent, or next time."""
-    for sentence in sentences:
-        print(f"note: {sentence}.")
-
-
-class CheckedInput(Protocol):
-    """What every product's check of its input tells."""
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """The public outcome of every rule."""
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, in sentences."""
 
 
 def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:
@@ -211,8 +249,3 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
         console.print(table)
         for run_id, folder in folders.items():
             print(f"run {run_id}: {folder}")
-
-
-def decimal(fraction: str) -> str:
-    """A fraction p/q with four decimals, or the word for an infinite one."""
-    return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"

@@ -110,11 +110,12 @@ def _tune(folder: Path, seed: int) -> None:
 
 def _estimate(folder: Path, seed: int) -> None:
     """The county is measured under a ledger that goes with it: published is what is exported."""
+    from ..tasks.products.order import Aside
+    from ..tasks.topdown.product import TOPDOWN, order
     from ..tasks.topdown.published.export import export_measurements
     from ..tasks.topdown.settings import TopdownSettings
-    from . import topdown
     from .ledger import init_ledger
-    from .order import Aside, run_in_process
+    from .order import run_in_process
     from .running import prepare
 
     with TemporaryDirectory(dir=folder) as own:
@@ -123,11 +124,11 @@ def _estimate(folder: Path, seed: int) -> None:
         generate_county(office / "input", persons=FEW, seed=seed)
         (office / "settings.toml").write_text(SETTINGS, encoding="utf-8")
         init_ledger(office / "ledger.db", [DEMO_CAP], [], is_listed=False)
-        settings = cast(TopdownSettings, topdown.PRODUCT.load(office / "settings.toml"))
+        settings = cast(TopdownSettings, TOPDOWN.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
         # All that is published is there when something begins to go beside the estimates.
-        order = topdown.order(run, settings)
-        run_in_process(run, takewhile(lambda wave: not isinstance(wave, Aside), order))
+        waves = takewhile(lambda wave: not isinstance(wave, Aside), order(run, settings))
+        run_in_process(run, waves)
         export_measurements(run, settings, folder / "measurements")
         shutil.copyfile(office / "input" / "grfc.txt", folder / "grfc.txt")
     shutil.copyfile(PUBLISHED, folder / "settings.toml")

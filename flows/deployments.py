@@ -17,7 +17,7 @@ from prefect.settings import PREFECT_API_URL
 
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.spelling import did_you_mean
-from .registry import MODULES, TITLES, product
+from .registry import MODULES, TITLES, flow_of
 
 TAG = "spineflow"
 """Every deployment of ours bears it, beside those that people give it."""
@@ -107,7 +107,7 @@ def _deployments(names: Sequence[str], work_pool: str | None = None) -> list[Kep
 
 
 def _deployment(name: str, title: str, work_pool: str | None = None) -> KeptDeployment:
-    flow = product(name).flow
+    flow = flow_of(name)
     made = KeptDeployment.from_flow(
         flow,
         title,

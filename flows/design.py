@@ -9,11 +9,8 @@ was. `spineflow design topdown` finds the split alone, reads no person, and need
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from prefect import flow
-
+from ..tasks.products.order import Order, call
+from ..tasks.products.product import Product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.topdown.design.comparison import ALLOCATIONS, TIDY, write_report
 from ..tasks.topdown.design.settings import ComparisonSettings
@@ -25,37 +22,10 @@ from ..tasks.topdown.design.steps import (
     release_comparison,
     report_comparison,
 )
-from . import topdown
-from .console import page
-from .entry import settings_flow
+from ..tasks.topdown.ingest.ingest import check_input_of
+from ..tasks.topdown.product import TOPDOWN, costs_in_words, fits
+from .entry import settings_flow, stages_flow
 from .form import DesignForm
-from .order import Order, call, submitted
-from .product import Product
-from .results import show_result
-from .running import entered, stages_run_name, tracker_of
-
-design = settings_flow(
-    __name__,
-    "design",
-    lambda: PRODUCT,
-    DesignForm(),
-    (
-        "Finds the best split of a topdown budget for declared targets, and compares it with the "
-        "settings' own and with an even one, by every estimator, on data that may be disclosed. It "
-        "releases no data, but settings that are ready to run."
-    ),
-)
-
-
-@flow(name="design-stages", flow_run_name=stages_run_name, persist_result=False)
-def design_stages(run_directory: str) -> str:
-    """All stages of a prepared run; finished replicates are reused. Returns the release's
-    folder."""
-    with entered(run_directory, ComparisonSettings) as (run, settings):
-        for _ in submitted(run, order(run, settings), tracker_of(run, settings, order)):
-            pass
-        show_result(run, settings)
-    return str(run.release)
 
 
 def order(_run: RunDirectory, settings: ComparisonSettings) -> Order:
@@ -71,49 +41,42 @@ def order(_run: RunDirectory, settings: ComparisonSettings) -> Order:
     yield {"report": [call(report_comparison)]}
 
 
-def costs(settings: ComparisonSettings) -> dict[str, Any]:
-    """What a release of the settings' own split would cost."""
-    return topdown.PRODUCT.costs(settings.topdown)
-
-
-def print_costs(settings: ComparisonSettings) -> None:
-    """The same as tables."""
-    topdown.PRODUCT.print_costs(settings.topdown)
-
-
-def check(settings: ComparisonSettings) -> None:
-    """Check the input by the rules of topdown."""
-    topdown.PRODUCT.check(settings.topdown)
-
-
-def refuse(settings: ComparisonSettings) -> None:
-    """Refuse what topdown would."""
-    topdown.PRODUCT.refuse(settings.topdown)
-
-
-def finished(run: RunDirectory, settings: ComparisonSettings) -> None:
+def summary(run: RunDirectory, settings: ComparisonSettings) -> tuple[str, ...]:
     """Where the results are."""
     n = settings.comparison.replicates
-    page().print(f"{len(ALLOCATIONS)} allocations, {n} replicates of each by every estimator")
-    print(f"designed settings: {run.release / 'settings.toml'}")
-    print(f"errors and differences: {run.release / TIDY}")
-    print(f"report: {run.report}")
+    return (
+        f"{len(ALLOCATIONS)} allocations, {n} replicates of each by every estimator",
+        f"designed settings: {run.release / 'settings.toml'}",
+        f"errors and differences: {run.release / TIDY}",
+        f"report: {run.report}",
+    )
 
 
-def report(run: RunDirectory, settings: ComparisonSettings) -> Path:
+def rewritten(run: RunDirectory, settings: ComparisonSettings) -> None:
     """Write the report again."""
-    return write_report(run, settings)
+    write_report(run, settings)
 
 
 PRODUCT: Product = Product(
     settings=ComparisonSettings,
-    flow=design,
-    stages=design_stages,
-    check=check,
-    costs=costs,
-    print_costs=print_costs,
-    finished=finished,
-    report=report,
+    costs=lambda settings: TOPDOWN.costs(settings.topdown),
+    costs_in_words=lambda settings: costs_in_words(settings.topdown),
+    refuse=lambda settings: TOPDOWN.refuse(settings.topdown),
+    check_input=lambda settings: check_input_of(settings.topdown),
+    fits=lambda settings, accepted: fits(settings.topdown, accepted),
     order=order,
-    refuse=refuse,
+    summary=summary,
+    rewritten=rewritten,
 )
+
+design = settings_flow(
+    __name__,
+    PRODUCT,
+    DesignForm(),
+    (
+        "Finds the best split of a topdown budget for declared targets, and compares it with the "
+        "settings' own and with an even one, by every estimator, on data that may be disclosed. It "
+        "releases no data, but settings that are ready to run."
+    ),
+)
+design_stages = stages_flow(__name__, PRODUCT)

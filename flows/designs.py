@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from ..tasks.group_sizes.design import design as group_sizes
+from ..tasks.products.presets import PRESETS
 from ..tasks.runs.files import replacing
 from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
@@ -20,7 +21,6 @@ from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.build import check_spine_settings
 from ..tasks.trips.design import design as trips
 from .console import page
-from .presets import PRESETS
 
 OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, Any]]]] = {
     "group-sizes": (group_sizes.GroupSizesDesignSettings, group_sizes.designed),

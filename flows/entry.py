@@ -1,26 +1,38 @@
-"""The flow of a product that deployments call: with a settings file, a form, or both."""
+"""The flows of a product: of a settings file or a form, and of the stages of a prepared run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from prefect import Flow
 from prefect.runtime import flow_run
 
+from ..tasks.products.order import LEDGER, Aside, Wave
+from ..tasks.products.product import END, Product
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.settings import ProductSettings
 from .form import SettingsForm
-from .product import Product
-from .results import show_result
-from .running import default_run_directory, prepare, run_stages
+from .order import announced, submitted
+from .results import show_notes, show_outcome, show_result, show_table
+from .running import (
+    default_run_directory,
+    entered,
+    notes_of,
+    prepare,
+    run_stages,
+    stages_run_name,
+    tracker_of,
+)
 
 
 def settings_flow(
-    module: str, name: str, product: Callable[[], Product], form: SettingsForm, description: str
+    module: str, product: Product, form: SettingsForm, description: str
 ) -> Flow[..., str]:
-    """The flow `name` of the product that is defined further down in `module`.
+    """The flow of a product, of settings.
 
-    It stands there under its name, with underscores, as an entry point of deployments. `form` is
-    the product's form, empty; its fields and the arguments below are what the UI asks for, and
+    It stands in `module` under its name, with underscores, as an entry point of deployments. `form`
+    is the product's form, empty; its fields and the arguments below are what the UI asks for, and
     `description` is what it says.
     """
 
@@ -43,18 +55,65 @@ def settings_flow(
             settings: Settings that win over the file; what is left empty is as the file, its preset
                 or the default has it.
         """
-        return _run_settings(product(), settings_file, run_directory, overrides, settings)
+        return _run_settings(product, settings_file, run_directory, overrides, settings)
 
     run.__module__ = module
-    run.__name__ = run.__qualname__ = name.replace("-", "_")
+    run.__name__ = run.__qualname__ = product.name.replace("-", "_")
     run.__annotations__["settings"] = type(form)
     return Flow(
         run,
-        name=name,
+        name=product.name,
         description=description,
         flow_run_name=_run_name,
         persist_result=False,
     )
+
+
+def stages_flow(module: str, product: Product) -> Flow[[str], str]:
+    """The flow of all stages of a prepared run, which submits the product's order of steps.
+
+    It stands in `module`, which worker processes import. Finished artifacts are reused. It returns
+    the release's folder.
+    """
+
+    def stages(run_directory: str) -> str:
+        with entered(run_directory, product.settings) as (run, settings):
+            _submit(product, run, settings)
+        return str(run.release)
+
+    stages.__module__ = module
+    stages.__name__ = stages.__qualname__ = f"{product.name.replace('-', '_')}_stages"
+    return Flow(
+        stages,
+        name=f"{product.name}-stages",
+        description=f"All stages of a prepared run of {product.name}; finished ones are reused.",
+        flow_run_name=stages_run_name,
+        persist_result=False,
+    )
+
+
+def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> None:
+    """Submit a product's order, and show what it has to show when some stages have ended."""
+    if product.order is None:
+        raise ValueError(f"{product.name} decides on the way what comes next")
+    _show(product, run, settings, ())
+    notes = notes_of(product, run, settings)
+    waves: Iterable[Wave] = announced(run, settings, product.order(run, settings), notes)
+    for wave in submitted(run, waves, tracker_of(product, run, settings)):
+        if LEDGER in wave:
+            about = "What is about to be spent without gain"
+            show_notes(notes(), key="redundant-spending", description=about)
+        if not isinstance(wave, Aside):
+            _show(product, run, settings, tuple(wave))
+    _show(product, run, settings, END)
+    show_outcome(run, settings)
+
+
+def _show(
+    product: Product, run: RunDirectory, settings: ProductSettings, stages: Collection[str]
+) -> None:
+    for shown in product.shown(run, settings, stages) if product.shown is not None else ():
+        show_table(shown.content, key=shown.key, description=shown.description)
 
 
 def _run_settings(

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import httpx
 
+from ..tasks.products.product import Product
+from ..tasks.products.registry import product_of
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
 from ..validation.expectations import import_great_expectations
 from . import STARTED, running
-from .console import print_closing, shown_progress
+from .console import print_closing, print_summary, shown_progress
 from .endings import explained
 from .kernels import compile_beside
-from .product import Product
-from .registry import MODULES, product
 from .running import is_done, prepare
 from .servers import Server
 
@@ -25,10 +24,7 @@ from .servers import Server
 def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
     """A run that has been started: its directory, its product and its frozen settings."""
     run = RunDirectory(Path(folder).resolve())
-    name = run.read_manifest()["product"]
-    if name not in MODULES:
-        raise InputRefused(f"{run.root} is a run of {name}, which this version does not have.")
-    asked = product(name)
+    asked = product_of(run)
     return run, asked, frozen_settings(asked.settings, run.settings)
 
 
@@ -50,6 +46,6 @@ def run_and_report(
             raise explained(error, str(run.root), settings.run) from None
         with shown_progress(is_compiling):
             running.run_stages(asked, run, settings)
-    asked.finished(run, settings)
+    print_summary(asked, run, settings)
     print_closing(run, settings, time.monotonic() - STARTED)
     return 0

@@ -18,8 +18,8 @@ from pydantic import (
     model_serializer,
 )
 
+from ..tasks.products.presets import PRESETS
 from ..tasks.runs.exact_types import ExactTypes
-from .presets import PRESETS
 
 PRESET_NAMES = tuple(sorted(file.stem for file in PRESETS.glob("*.toml")))
 

@@ -11,11 +11,11 @@ from ..tasks.ledger.claims import move
 from ..tasks.ledger.joining import join
 from ..tasks.ledger.listed import forget_ledger, list_ledger
 from ..tasks.ledger.store import Ledger, open_ledger
+from ..tasks.products.registry import product
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
 from ..tasks.runs.settings_files import frozen_settings
-from .registry import product
 
 
 def init_ledger(

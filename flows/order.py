@@ -1,24 +1,20 @@
-"""The order of a run's steps, written once: submitted to Prefect, or called in this process.
+"""The order of a run's steps, submitted to Prefect or called in this process.
 
-The order of a product is a generator of waves. A wave says by stage which steps are called, and
-which calls each of them waits for; it has ended before the generator goes on, so what a step wrote
-can decide what comes next. A flow submits the waves to its task runner; notebooks, studies and
-tests call the same steps as functions, one after the other, and need no server.
+A flow submits the waves of a product's order to its task runner; notebooks, studies and tests call
+the same steps as functions, one after the other, and need no server.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from prefect import Task
 from prefect.futures import PrefectFuture
 
 from ..tasks.ledger.charging import warnings_of
+from ..tasks.products.order import INGEST, LEDGER, Aside, Call, Wave
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, found
 from ..tasks.runs.opening import artifact_of
@@ -27,43 +23,8 @@ from ..tasks.runs.steps import made_before
 from .progress import finish_stage, unknown
 from .tracking import Described, Tracker, name_of
 
-INGEST = "ingest"
-"""The stage whose facts are the digests of the input."""
-
-LEDGER = "ledger"
-"""The stage that charges; noise is drawn after it."""
-
 MOST_FOUND_BY_TASKS = 32
 """Files of earlier attempts that the tasks of a wave find themselves, for all to see in the UI."""
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One call of a step.
-
-    keys : what names its piece of work: universe, level, shard.
-    after : the calls that it waits for, besides those of earlier waves.
-    """
-
-    step: Task
-    keys: tuple[Any, ...]
-    after: tuple[Call, ...]
-
-
-Wave = Mapping[str, Sequence[Call]]
-"""Calls by stage. They go side by side, but for those that wait for others."""
-
-Order = Generator[Wave, None, None]
-"""The waves of a run, one after the other."""
-
-
-class Aside(dict[str, Sequence[Call]]):
-    """A wave that is begun and left to itself; yielded again as a plain wave, it is waited for."""
-
-
-def call(step: Task, *keys: Any, after: Iterable[Call] = ()) -> Call:
-    """The call of a step with these keys, once the calls of `after` have ended."""
-    return Call(step, keys, tuple(after))
 
 
 def announced(

@@ -11,11 +11,12 @@ from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 
 from ..tasks.products.comparison import write_links
+from ..tasks.products.product import Product
+from ..tasks.products.registry import costs_of, product, refuse_any
 from ..tasks.products.several import write_index, write_products_report
 from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
@@ -25,24 +26,16 @@ from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.timing import stopwatch
 from ..tasks.topdown.settings import TopdownSettings
+from .console import check_input
 from .entry import settings_flow
 from .form import CensusForm
-from .product import Product
 from .products_settings import ProductsSettings
-from .registry import TOGETHER, product
 from .results import show_result
-from .running import entered, prepare, run_stages, stages_run_name
-
-products = settings_flow(
-    __name__,
-    "products",
-    lambda: PRODUCT,
-    CensusForm(),
-    (
-        "Releases several products of one dataset, one after the other, all charged "
-        "to one ledger. The products and their own settings stand in the settings "
-        "file."
-    ),
+from .running import (
+    entered,
+    prepare,
+    run_stages,
+    stages_run_name,
 )
 
 
@@ -55,7 +48,7 @@ def products_stages(run_directory: str) -> str:
             own = _with_earlier(chosen, run)
             part = prepare(own, run.root / name)
             with stopwatch() as seconds:
-                run_stages(_product(name), part, own)
+                run_stages(product(own.PRODUCT), part, own)
             run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
         names = tuple(settings.products.chosen())
         write_index(run, names, partial(_write_certificate, run, settings))
@@ -64,18 +57,13 @@ def products_stages(run_directory: str) -> str:
     return str(run.release)
 
 
-def _product(name: str) -> Product:
-    """The product that has this name among several."""
-    return product(TOGETHER[name])
-
-
 def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
     """Write the certificate of all products, from what each of them states."""
     stated = {}
     for name, own in settings.products.chosen().items():
-        facts = _product(name).facts
-        if facts is not None:
-            stated[name] = facts(RunDirectory(run.root / name), own).statement
+        statement = product(own.PRODUCT).statement
+        if statement is not None:
+            stated[name] = statement(RunDirectory(run.root / name), own)
     write_products_certificate(run, settings, stated, folder)
 
 
@@ -94,25 +82,7 @@ def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) ->
         if not (run.root / name).exists():
             refuse_taken_place(RunDirectory(run.root / name), own)
             with redirect_stdout(StringIO()):
-                _product(name).check(own)
-
-
-def check(settings: ProductsSettings) -> None:
-    """Check the input of every product."""
-    for name, own in settings.products.chosen().items():
-        print(f"{name}:")
-        _product(name).check(own)
-
-
-def refuse(settings: ProductsSettings) -> None:
-    """The further checks of every product's settings."""
-    for name, own in settings.products.chosen().items():
-        _product(name).refuse(own)
-
-
-def costs(settings: ProductsSettings) -> dict[str, Any]:
-    """What every product would cost, by name."""
-    return {name: _product(name).costs(own) for name, own in settings.products.chosen().items()}
+                check_input(product(own.PRODUCT), own)
 
 
 def needed(settings: ProductsSettings, target: str, margin: int) -> str:
@@ -124,7 +94,7 @@ def needed(settings: ProductsSettings, target: str, margin: int) -> str:
             f"--target {target}: write PRODUCT:WHAT, with one of "
             f"{', '.join(settings.products.chosen())}."
         )
-    asked = _product(name)
+    asked = product(own.PRODUCT)
     if asked.needed is None:
         raise InputRefused(f"Margins cannot be turned into a budget for {name}.")
     return f"{name}: {asked.needed(own, what, margin)}"
@@ -140,47 +110,40 @@ def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
     pages = {}
     for name in names:
         parts = [(RunDirectory(run.root / name), own.products.chosen()[name]) for run, own in runs]
-        if (write := _product(name).compare) is not None:
-            pages[name] = write(parts)
+        pages[name] = product(parts[0][1].PRODUCT).write_comparison(parts)
     if not pages:
         raise InputRefused("The runs have no product in common; compare runs that do.")
     return write_links(runs[0][0], pages, stamp=runs[0][1].stamp)
 
 
-def print_costs(settings: ProductsSettings) -> None:
-    """The same, one product after the other."""
-    for name, own in settings.products.chosen().items():
-        print(f"{name}:")
-        _product(name).print_costs(own)
-
-
-def finished(run: RunDirectory, settings: ProductsSettings) -> None:
-    """The summaries of all products, then the page that links them."""
-    for name, own in settings.products.chosen().items():
-        print(f"{name}:")
-        _product(name).finished(RunDirectory(run.root / name), own)
-    print(f"all products: {run.report}")
-
-
-def report(run: RunDirectory, settings: ProductsSettings) -> Path:
-    """Write the report of every product, and the page that links them, again."""
+def rewritten(run: RunDirectory, settings: ProductsSettings) -> None:
+    """Write the reports of every product, and the page that links them, again."""
     for name, own in settings.products.chosen().items():
         part = RunDirectory(run.root / name)
         with part.locked():
-            _product(name).report(part, own)
-    return write_products_report(run, settings, tuple(settings.products.chosen()))
+            product(own.PRODUCT).rewritten(part, own)
+            product(own.PRODUCT).report(part, own)
+    write_products_report(run, settings, tuple(settings.products.chosen()))
 
 
 PRODUCT: Product = Product(
     settings=ProductsSettings,
-    flow=products,
-    stages=products_stages,
-    check=check,
-    costs=costs,
-    print_costs=print_costs,
-    finished=finished,
-    report=report,
-    compare=compare,
+    costs=lambda settings: costs_of(settings.products.chosen()),
+    refuse=lambda settings: refuse_any(settings.products.chosen()),
     needed=needed,
-    refuse=refuse,
+    of_parts=lambda settings: settings.products.chosen(),
+    summary=lambda run, settings: (f"all products: {run.report}",),
+    compare=compare,
+    rewritten=rewritten,
+)
+
+products = settings_flow(
+    __name__,
+    PRODUCT,
+    CensusForm(),
+    (
+        "Releases several products of one dataset, one after the other, all charged "
+        "to one ledger. The products and their own settings stand in the settings "
+        "file."
+    ),
 )

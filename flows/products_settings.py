@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, create_model, model_validator
 
+from ..tasks.products.registry import TOGETHER, product
 from ..tasks.runs.settings import (
     FilePath,
     InputSettings,
@@ -33,7 +34,6 @@ from ..tasks.runs.settings import (
     table_of,
 )
 from ..tasks.topdown.settings import TopdownSettings
-from .registry import TOGETHER, product
 
 SHARED = ("input", "privacy", "release", "run")
 """Tables that stand once for all products; a product's own keys in them win."""

@@ -1,4 +1,4 @@
-"""The products by name, imported when asked for: Prefect is slow to import."""
+"""The flows of the products by name, imported when asked for: Prefect is slow to import."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .product import Product
+    from prefect import Flow
 
 MODULES = {
     "topdown": "spineflow.flows.topdown",
@@ -18,7 +18,7 @@ MODULES = {
     "design": "spineflow.flows.design",
     "tune": "spineflow.flows.tune",
 }
-"""Module of every flow; its `PRODUCT` describes it."""
+"""Module of every flow: there it stands under its own name, and its stages as `..._stages`."""
 
 TITLES = {
     "topdown": "Census microdata",
@@ -32,23 +32,19 @@ TITLES = {
 }
 """What the deployment of every flow is called, for people."""
 
-TOGETHER = {
-    "topdown": "topdown",
-    "dhc-persons": "topdown",
-    "detailed-groups": "detailed-groups",
-    "group-sizes": "group-sizes",
-}
-"""Products of the census tables, which the flow `products` can run on one dataset, in this order,
-by the names that they have there, with the flow of each."""
-
-
 DEMOS = tuple(name for name in MODULES if name != "design")
 """Flows whose input `spineflow demo` can generate: all that end with a release or a search."""
+
 
 REPLICATED = ("detailed-groups", "group-sizes", "trips")
 """Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""
 
 
-def product(name: str) -> Product:
-    """The product of a flow; raises KeyError for a name that is not in `MODULES`."""
-    return import_module(MODULES[name]).PRODUCT
+def flow_of(name: str) -> Flow[..., str]:
+    """The flow that runs a settings file; what a deployment calls."""
+    return getattr(import_module(MODULES[name]), name.replace("-", "_"))
+
+
+def stages_of(name: str) -> Flow[[str], str]:
+    """The flow that runs all stages of a prepared run, and returns the release's folder."""
+    return getattr(import_module(MODULES[name]), f"{name.replace('-', '_')}_stages")

@@ -13,13 +13,13 @@ from ..tasks.ledger.charging import refuse_unlike_ledger
 from ..tasks.pages.document import Document, Section, Table
 from ..tasks.products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ..tasks.products.gate import warnings_of
+from ..tasks.products.product import Product
 from ..tasks.runs.directory import RunDirectory, secure_confidential
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.checks.expected import write_expected
 from ..tasks.topdown.settings import TopdownSettings
-from .product import Product
 from .replicates import mean_errors
 from .running import parts_of
 from .searched import run_under_seed
@@ -33,6 +33,7 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
     _refuse_unfinished(run)
     with run.locked():
         _refuse_altered(run, settings)
+        product.rewritten(run, settings)
         path = product.report(run, settings)
         run.update_manifest(warnings=list(warnings_of(run)))
     return path
@@ -64,13 +65,13 @@ def _simulate(
     product: Product, run: RunDirectory, settings: Any, replicates: int, folder: Path
 ) -> Path:
     """Write the mean errors of runs whose truth is the release of another; returns the page."""
-    assert product.of_release is not None, "products without are refused"
+    assert product.of_release is not None and product.figures is not None, "others are refused"
     simulated = product.of_release(run, settings, folder)
     found = [
-        run_under_seed(product, simulated, seed, folder / f"run-{seed}")
+        run_under_seed(product, simulated, seed, folder / f"run-{seed}").errors
         for seed in range(1, replicates + 1)
     ]
-    errors = mean_errors(found)
+    errors = mean_errors(found, product.figures)
     rows = tuple(tuple(row) for row in errors.itertuples(index=False))
     table = Table(tuple(name.replace("_", " ") for name in errors.columns), rows)
     document = Document(
@@ -91,7 +92,7 @@ def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSett
         _refuse_unfinished(run)
     products = {product.name: product for _, product, _ in existing}
     first, *others = products.values()
-    if others or first.compare is None:
+    if others:
         names = " and ".join(sorted(products))
         raise InputRefused(f"Runs of {names} cannot be compared; name runs of one product.")
     with ExitStack() as stack:
@@ -99,7 +100,7 @@ def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSett
             stack.enter_context(RunDirectory(root).locked())
         for run, _, settings in existing:
             _refuse_altered(run, settings)
-        return first.compare([(run, settings) for run, _, settings in existing])
+        return first.write_comparison([(run, settings) for run, _, settings in existing])
 
 
 def _refuse_unfinished(run: RunDirectory) -> None:

@@ -8,19 +8,19 @@ that the certificate is shown itself, and files are named by their paths.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from ..tasks.pages.document import Block, Document, Section, Table, to_markdown
 from ..tasks.products.gate import CERTIFICATE, warnings_of
+from ..tasks.products.registry import product
 from ..tasks.products.reports import checks_table
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.outcomes import RULES_FILE
-from .registry import product
 
 DIGITS = 3
 """Significant digits of figures in tables."""
@@ -40,6 +40,13 @@ def _rounded(cell: object) -> object:
     if isinstance(cell, float):
         return float(f"{cell:.{DIGITS}g}")
     return cell
+
+
+def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
+    """Show sentences as a list; nothing if there are none."""
+    if sentences:
+        lines = "\n".join(f"- {sentence}." for sentence in sentences)
+        create_markdown_artifact(lines, key=key, description=description)
 
 
 def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
@@ -101,15 +108,15 @@ def _title(settings: ProductSettings) -> str:
 
 def _sections(run: RunDirectory, settings: ProductSettings) -> Iterator[Section]:
     asked = product(settings.PRODUCT)
-    if asked.facts is not None:
-        statement = asked.facts(run, settings).statement
-        yield Section("What is guaranteed", in_words(statement))
+    if asked.statement is not None:
+        yield Section("What is guaranteed", in_words(asked.statement(run, settings)))
     if (run.checks / "checks.json").exists():
         n_checks = len(checks_table(run).rows)
         passed = f"All {n_checks} checks of the result passed."
         yield Section("What was checked", (passed, *warnings_of(run)))
-    if asked.accuracy is not None and not settings.input.confidential:
-        shown = asked.accuracy(run, settings)
+    brief = None if asked.accuracy is None else asked.accuracy.in_brief
+    if brief is not None and not settings.input.confidential:
+        shown = brief(run, settings)
         if shown is not None:
             about = "Errors of the release, for input that may be disclosed:"
             yield Section("How accurate it is", (about, shown))

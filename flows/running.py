@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,9 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
 from ..tasks.products.gate import warnings_of
+from ..tasks.products.order import LEDGER, Aside, call
+from ..tasks.products.product import Product
+from ..tasks.products.registry import product as product_named
 from ..tasks.runs.conditions import hash_ahead
 from ..tasks.runs.directory import (
     RunDirectory,
@@ -43,11 +46,7 @@ from .cancelling import (
 from .endings import Interrupted, explained
 from .kernels import compile_beside
 from .order import (
-    LEDGER,
-    Aside,
-    Order,
     announced,
-    call,
     call_here,
     described,
     finish,
@@ -55,9 +54,8 @@ from .order import (
     record,
     run_in_process,
 )
-from .product import Product, SizesOf
 from .progress import begin_run, run_id
-from .registry import product as product_named
+from .registry import stages_of
 from .results import show_failed_rules
 from .runners import dead_scheduler, task_runner
 from .servers import server_for_runs
@@ -205,8 +203,9 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
             with server_for_runs() as server:
                 server.wait()
                 # Its workers are told what is set now, the server among it.
-                runner = task_runner(settings.run, product.stages.fn.__module__)
-                return product.stages.with_options(task_runner=runner)(str(run.root))
+                stages = stages_of(product.name)
+                runner = task_runner(settings.run, stages.fn.__module__)
+                return stages.with_options(task_runner=runner)(str(run.root))
         except RunCancelled:
             mark_cancelled(run_id(str(run.root)))
             raise
@@ -216,23 +215,27 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
             _IN_FORCE.reset(before)
 
 
-def tracker_of(
-    run: RunDirectory,
-    settings: Settings,
-    order: Callable[[RunDirectory, Settings], Order],
-    sizes: SizesOf | None = None,
-) -> Tracker:
-    """What records the work of a run in this order, and tells what is left of it."""
+def tracker_of(product: Product, run: RunDirectory, settings: ProductSettings) -> Tracker:
+    """What records the work of a run in its product's order, and tells what is left of it."""
 
     def known() -> Iterator[tuple[Described, bool]]:
         waves: set[str] = set()
-        for wave in order(run, settings):
+        for wave in product.order(run, settings) if product.order is not None else ():
             if not waves.issuperset(wave):
                 yield described(wave), isinstance(wave, Aside)
             waves |= set(wave)
 
-    of_stage = None if sizes is None else partial(sizes, run, settings)
+    of_stage = None if product.sizes is None else partial(product.sizes, run, settings)
     return Tracker(run, settings.run, of_stage, known)
+
+
+def notes_of(
+    product: Product, run: RunDirectory, settings: ProductSettings
+) -> Callable[[], Sequence[str]]:
+    """What is told of a run before it draws noise, worked out once and when it is asked for."""
+    if product.notes is None:
+        return tuple
+    return cache(partial(product.notes, run, settings))
 
 
 def stages_run_name() -> str:
@@ -275,7 +278,7 @@ def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettin
         raise ValueError(f"{product.name} needs a flow run of its own")
     with held(str(run.root), type(settings)) as (opened, own):
         waves = announced(opened, own, product.order(opened, own))
-        run_in_process(opened, waves, tracker_of(opened, own, product.order, product.sizes))
+        run_in_process(opened, waves, tracker_of(product, opened, own))
         if own.published_to is not None:
             record(opened, {PUBLICATION: [call_here(opened, call(copy_checked_release))]})
     return str(run.release)

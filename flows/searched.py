@@ -18,25 +18,26 @@ from ..tasks.detailed_groups.checks.comparison import with_all_tables
 from ..tasks.detailed_groups.ingest.ingest import parameters_of
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.group_sizes.settings import GroupSizesSettings
+from ..tasks.products.comparison import Compared
+from ..tasks.products.product import Product
+from ..tasks.products.registry import product
 from ..tasks.runs.directory import RunDirectory, start_run
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import dump_settings
 from ..tasks.trips.settings import TripsSettings
 from .order import run_in_process
-from .product import Errors, Product
-from .registry import product
 
 EVERYTHING = "all"
 """What errors are of that are of no answer, size of areas or table in particular."""
 
 
-def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Errors:
-    """Run settings in a folder, in this process and under a seed, and return the errors.
+def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Compared:
+    """Run settings in a folder, in this process and under a seed, and return it with its errors.
 
     Raises InputRefused for a product whose steps follow no order or that has no errors.
     """
-    if asked.order is None or asked.errors is None:
+    if asked.order is None or asked.figures is None:
         raise InputRefused(f"There are no replicates of {asked.name}.")
     privacy = settings.privacy.model_copy(update={"seed": seed})
     seeded = settings.model_copy(update={"privacy": privacy})
@@ -44,7 +45,7 @@ def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Er
     run.root.mkdir()
     start_run(run, product=asked.name, settings_text=dump_settings(seeded), stamp=seeded.stamp)
     run_in_process(run, asked.order(run, seeded))
-    return asked.errors(run, seeded)
+    return asked.compared(run, seeded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +148,10 @@ class RunTrials:
         self, layout: Path, settings: ProductSettings, seed: int, folder: Path
     ) -> RunFigures:
         """Run the settings under a seed, and place the errors of the release."""
-        errors = run_under_seed(product(settings.PRODUCT), settings, seed, folder / "run")
-        table = self.placed(errors.table)
-        figures = [name for name in errors.figures if name in table]
+        asked = product(settings.PRODUCT)
+        table = self.placed(run_under_seed(asked, settings, seed, folder / "run").errors)
+        words = () if asked.figures is None else asked.figures.words
+        figures = [name for name in words if name in table]
         placed = table[["quantity", "level", *figures]].assign(
             universe=self.universe, answer=EVERYTHING, size_class=EVERYTHING
         )

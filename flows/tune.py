@@ -10,18 +10,20 @@ so a search that was interrupted asks the same trials again and finds their repl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from prefect import flow
-from rich.table import Table
 
+from ..tasks.pages.document import Block, Table
+from ..tasks.products.product import Product
+from ..tasks.products.registry import costs_of, product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
+from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
 from ..tasks.tune.criterion import described, is_better, is_met
 from ..tasks.tune.grid import loss_grid, search_geolevels, search_weights, smallest
@@ -35,26 +37,15 @@ from ..tasks.tune.searched import Losses
 from ..tasks.tune.settings import Criterion, TuneSettings
 from ..tasks.tune.steps import prepare, read_tuning_data, replicate
 from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
-from .console import page
 from .entry import settings_flow
 from .form import TuneForm
 from .order import finish
-from .product import Product
-from .registry import product
 from .results import show_result
-from .running import entered, stages_run_name
-from .tune_settings import AnyTuneSettings
-
-tune = settings_flow(
-    __name__,
-    "tune",
-    lambda: PRODUCT,
-    TuneForm(),
-    (
-        "Searches for the smallest budget that meets a criterion, on data that may be "
-        "disclosed. It releases no data, but settings that are ready to run."
-    ),
+from .running import (
+    entered,
+    stages_run_name,
 )
+from .tune_settings import AnyTuneSettings
 
 
 @flow(name="tune-stages", flow_run_name=stages_run_name, persist_result=False)
@@ -147,11 +138,6 @@ class _Search:
         return outcome
 
 
-def check(settings: TuneSettings) -> None:
-    """Check the input by the rules of the product's flow, once for all variants."""
-    product(settings.product).check(next(iter(settings.variants.values())))
-
-
 def refuse(settings: TuneSettings) -> None:
     """The further checks of every variant's settings, which must spend something."""
     for choice in settings.choices.values():
@@ -159,20 +145,23 @@ def refuse(settings: TuneSettings) -> None:
         product(settings.product).refuse(choice)
 
 
-def costs(settings: TuneSettings) -> dict[str, Any]:
-    """What each variant would cost as it is set, by name."""
-    searched = product(settings.product)
-    return {name: searched.costs(choice) for name, choice in settings.choices.items()}
+def check_first(settings: TuneSettings) -> Any:
+    """Check the input by the rules of the product, once for all variants."""
+    check = product(settings.product).check_input
+    return None if check is None else check(_first(settings))
 
 
-def print_costs(settings: TuneSettings) -> None:
-    """The same as tables."""
-    for name, choice in settings.choices.items():
-        print(f"{name}:")
-        product(settings.product).print_costs(choice)
+def fits(settings: TuneSettings, accepted: Any) -> Iterable[Block]:
+    """Hold the settings of a variant to the input, as its product does."""
+    own = product(settings.product).fits
+    return () if own is None else own(_first(settings), accepted)
 
 
-def finished(run: RunDirectory, settings: TuneSettings) -> None:
+def _first(settings: TuneSettings) -> ProductSettings:
+    return next(iter(settings.variants.values()))
+
+
+def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
     """What was found, its errors by level, and where it is."""
     trials = [stage for stage in run.read_manifest()["stages"] if stage.startswith("trial ")]
     searched, universe = settings.SEARCHED, settings.criterion.universe
@@ -180,62 +169,66 @@ def finished(run: RunDirectory, settings: TuneSettings) -> None:
     found = frozen_settings(searched.settings, file)
     losses = searched.losses(found, universe)
     total = sum(losses.values(), Fraction(0))
-    print(f"{len(trials)} trials of {settings.search.replicates} replicates")
-    print(f"the criterion: {described(settings.criterion)}")
-    print(f"found: a loss of {float(total):.4g} for {universe}")
+    yield f"{len(trials)} trials of {settings.search.replicates} replicates"
+    yield f"the criterion: {described(settings.criterion)}"
+    yield f"found: a loss of {float(total):.4g} for {universe}"
     for geolevel, loss in losses.items():
-        print(f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})")
+        yield f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})"
     # A search of an earlier version has its settings alone.
     if (run.release / VARIANTS).exists():
-        _print_variants(pd.read_csv(run.release / VARIANTS))
-        _print_errors(pd.read_csv(run.release / ERRORS, dtype={"level": str}), settings.criterion)
-    print(f"settings, with [input] and [privacy] to be replaced by yours: {file}")
-    print(f"report: {run.report}")
+        yield _variants(pd.read_csv(run.release / VARIANTS))
+        errors = pd.read_csv(run.release / ERRORS, dtype={"level": str})
+        yield from _errors(errors, settings.criterion)
+    yield f"settings, with [input] and [privacy] to be replaced by yours: {file}"
+    yield f"report: {run.report}"
 
 
-def _print_variants(variants: pd.DataFrame) -> None:
+def _variants(variants: pd.DataFrame) -> Table:
     """What was found for each variant, the best one first; its settings are released."""
-    table = Table("variant, best first", "loss", "criterion", "s.e.")
-    for row in variants.itertuples():
-        figures = (row.total, row.criterion, row.standard_error)
-        table.add_row(str(row.variant), *(_number(figure) for figure in figures))
-    page().print(table)
+    rows = tuple(
+        (str(row.variant), *map(_number, (row.total, row.criterion, row.standard_error)))
+        for row in variants.itertuples()
+    )
+    return Table(("variant, best first", "loss", "criterion", "s.e."), rows)
 
 
-def _print_errors(errors: pd.DataFrame, criterion: Criterion) -> None:
+def _errors(errors: pd.DataFrame, criterion: Criterion) -> Iterator[Block]:
     """The criterion's statistic of its quantity at every level, with standard errors."""
     statistic = criterion.statistic
     names = list(dict.fromkeys(errors["variant"]))
     errors = errors[errors["quantity"] == criterion.quantity]
-    title = f"{statistic.replace('_', ' ')} of {criterion.quantity}"
-    table = Table("level", *names, title=title)
+    rows = []
     for level, own in errors.groupby("level", sort=False):
         by_name = own.set_index("variant").reindex(names)
         means, spread = by_name[statistic], by_name[f"{statistic}, s.e."]
         cells = (
             f"{_number(mean)} ± {_number(error)}" for mean, error in zip(means, spread, strict=True)
         )
-        table.add_row(str(level), *cells)
-    page().print(table)
+        rows.append((str(level), *cells))
+    yield f"{statistic.replace('_', ' ')} of {criterion.quantity}"
+    yield Table(("level", *names), tuple(rows))
 
 
 def _number(value: float) -> str:
     return "–" if value != value else f"{value:,.4g}"
 
 
-def report(run: RunDirectory, settings: TuneSettings) -> Path:
-    """The report of a finished search, which is written with its last trial."""
-    return run.report
-
-
 PRODUCT: Product = Product(
     settings=AnyTuneSettings,
-    flow=tune,
-    stages=tune_stages,
-    check=check,
-    costs=costs,
-    print_costs=print_costs,
-    finished=finished,
-    report=report,
+    costs=lambda settings: costs_of(settings.choices),
     refuse=refuse,
+    check_input=check_first,
+    fits=fits,
+    of_parts=lambda settings: settings.choices,
+    summary=summary,
+)
+
+tune = settings_flow(
+    __name__,
+    PRODUCT,
+    TuneForm(),
+    (
+        "Searches for the smallest budget that meets a criterion, on data that may be "
+        "disclosed. It releases no data, but settings that are ready to run."
+    ),
 )

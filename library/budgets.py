@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 import pandas as pd
-from spineflow.known import Source, known
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_deviation
 from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.products.registry import known
+from spineflow.tasks.runs.settings_files import Source
 
 COVERAGE = Fraction(95, 100)
 
@@ -83,7 +84,7 @@ def guarantees_of(costs: Mapping[str, Any]) -> pd.DataFrame:
 
 def _costs(product: str, settings: Source) -> Mapping[str, Any]:
     found = known(product)
-    return found.costs_of(found.load(settings))
+    return found.costs(found.load(settings))
 
 
 def _margin(query: Mapping[str, Any]) -> int:

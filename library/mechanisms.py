@@ -16,10 +16,11 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.known import Source
 from spineflow.runs import Run, open_run
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import Source
 from spineflow.tasks.runs.stamps import write_parquet
 
 Tables = Mapping[str, pd.DataFrame]
@@ -97,7 +98,6 @@ def _run(
     run_dir: str | Path,
     privacy: Mapping[str, str | Path],
 ) -> Run:
-    from spineflow.flows.registry import product
     from spineflow.flows.running import is_done, prepare, run_stages_here
 
     arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from spineflow.answers import read_answers
 from spineflow.budgets import guarantees_of, queries_of
-from spineflow.known import PRODUCTS, known
 from spineflow.stamped import read_table
+from spineflow.tasks.products.registry import OF_ONE_INPUT, known
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings, settings_tree
@@ -222,7 +222,8 @@ class Run:
                 f"The input of {self.path} is confidential, and so are its errors; who may see "
                 "them finds them in confidential/."
             )
-        found = known(self.product).errors_of(self._directory)
+        accuracy = known(self.product).accuracy
+        found = None if accuracy is None else accuracy.read(self._directory)
         if found is None:
             raise InputRefused(f"{self.path} was not compared with the truth, or that is gone.")
         return found
@@ -263,16 +264,16 @@ class Run:
 
     @property
     def _typed_settings(self) -> Any:
-        if self.product not in PRODUCTS:
+        if self.product not in OF_ONE_INPUT:
             raise InputRefused(
                 f"{self.path} is a run of {self.product}, which has no answers of its own; open "
                 "its parts."
             )
-        return frozen_settings(known(self.product).model, self._directory.settings)
+        return frozen_settings(known(self.product).settings, self._directory.settings)
 
     @property
     def _costs(self) -> Mapping[str, Any]:
-        return known(self.product).costs_of(self._typed_settings)
+        return known(self.product).costs(self._typed_settings)
 
     def _released_files(self) -> dict[str, Path]:
         """The tables and microdata of the release, by name: Parquet where there is."""

@@ -308,8 +308,8 @@ def own_server(tmp_path: Path, real_server: PrefectServer) -> Iterator[PrefectSe
 @pytest.fixture(scope="session")
 def run_groups():
     """Function that runs a group-sizes settings file up to its checks, without a Prefect server."""
-    from spineflow.flows.group_sizes import order
     from spineflow.flows.order import called
+    from spineflow.tasks.group_sizes.order import order
     from spineflow.tasks.group_sizes.settings import GroupSizesSettings
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
@@ -355,8 +355,8 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
     """
     from functools import cache
 
-    from spineflow.flows.detailed_groups import order
     from spineflow.flows.order import called
+    from spineflow.tasks.detailed_groups.order import order
     from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings

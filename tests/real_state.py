@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spineflow.flows.running import prepare, run_stages, run_stages_here
-from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
 
 def run_state(

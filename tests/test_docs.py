@@ -12,7 +12,6 @@ from types import ModuleType
 import pytest
 from pydantic import BaseModel
 from spineflow.flows.demo import COUNTRY
-from spineflow.flows.presets import PRESETS
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
@@ -20,6 +19,7 @@ from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.cef_layout import LAYOUTS

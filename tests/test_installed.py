@@ -35,7 +35,8 @@ import sys
 from fractions import Fraction
 
 from spineflow import __version__
-from spineflow.flows.registry import MODULES, product
+from spineflow.tasks.products.registry import product
+from spineflow.flows.registry import MODULES
 from spineflow.geography.levels import Spine
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.noise.sampler import discrete_gaussian

@@ -51,5 +51,10 @@ def shown_rho(value: Fraction | str) -> str:
     return str(exact) if exact.denominator == 1 else f"{exact} (about {float(exact):.4g})"
 
 
+def decimal(fraction: str) -> str:
+    """A fraction p/q with four decimals, or the word for an infinite one."""
+    return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"
+
+
 def _rounded_up(value: Decimal) -> Decimal:
     return Context(prec=SIGNIFICANT, rounding=ROUND_CEILING).plus(value).normalize()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from .conditions import refuse_altered
 from .directory import RunDirectory
@@ -12,12 +12,13 @@ from .handles import Artifact, Made
 from .settings import ProductSettings
 from .settings_files import frozen_settings
 
-Settings = TypeVar("Settings", bound=ProductSettings)
+Model = type[ProductSettings] | Callable[[RunDirectory], type[ProductSettings]]
+"""The model of a run's settings, or what tells it of the run."""
 
 
 def opened(
-    run_root: str | Path, model: type[Settings] | None
-) -> tuple[RunDirectory, Settings | None]:
+    run_root: str | Path, model: Model | None
+) -> tuple[RunDirectory, ProductSettings | None]:
     """The run at `run_root` and the settings it has frozen; None without a `model`.
 
     Every step reads its run through here. Raises InputRefused if the settings cannot be read or
@@ -28,7 +29,10 @@ def opened(
     if run.manifest.exists():
         run.refuse_edited_settings()
         refuse_altered(run)
-    return run, None if model is None else frozen_settings(model, run.settings)
+    if model is None:
+        return run, None
+    own = model if isinstance(model, type) else model(run)
+    return run, frozen_settings(own, run.settings)
 
 
 def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:

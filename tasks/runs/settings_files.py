@@ -33,6 +33,9 @@ from .stores import is_url
 NO_FILE = "the form"
 """What settings that come from no file are called in refusals."""
 
+Source = Mapping[str, Any] | str | Path
+"""Settings: the tables of a settings file as nested mappings, or the path of one."""
+
 TABLES = "the settings"
 """What settings that are given as tables are called in refusals."""
 

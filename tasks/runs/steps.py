@@ -19,9 +19,8 @@ from .directory import RunDirectory
 from .handles import Artifact, Made, found, made
 from .logs import shorten_errors
 from .metering import confined_work, metered, reads_public_files
-from .opening import artifact_of, opened
+from .opening import Model, artifact_of, opened
 from .publication import copy_release, marker_address, place_of
-from .settings import ProductSettings
 from .stores import StoreSilent
 from .timing import stopwatch
 
@@ -48,7 +47,7 @@ def _storage_may_recover(_task: Task, run: TaskRun, state: State) -> bool:
 
 def step(
     name: str,
-    model: type[ProductSettings] | None,
+    model: Model | None,
     *,
     run_name: str,
     retried: bool = True,
@@ -57,7 +56,8 @@ def step(
     """Decorator that makes the task of a stage from the part that is the stage's own.
 
     That part is a function `(run, settings, *keys)` of the run directory, its frozen settings, read
-    as `model`, and what names one piece of work (universe, level, shard). It returns what it has
+    as `model` or as what it tells of the run, and what names one piece of work (universe, level,
+    shard). It returns what it has
     `made`, or `found` from an earlier attempt. Without a `model` it is a function `(run, *keys)`.
     Where `made_at` of the same arguments is the file that it makes, it is not called if that file
     stands. The task is called with the root of the run directory and the keys, and returns an

@@ -21,13 +21,13 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.flows import topdown
 from spineflow.flows.order import call_here, record
 from spineflow.flows.running import prepare
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
@@ -78,12 +78,12 @@ def run_of(folder: Path, preset: str, held: str, infinite: bool) -> RunDirectory
         preset=preset, redistricting=held, infinite="infinite = true" if infinite else ""
     )
     file.write_text(text, encoding="utf-8")
-    settings = topdown.PRODUCT.load(file)
+    settings = TOPDOWN.load(file)
     run = prepare(settings, folder / preset)
     if run.release.exists():
         return run
     begun = time.perf_counter()
-    for wave in topdown.order(run, settings):
+    for wave in TOPDOWN.order(run, settings):
         for stage, calls in wave.items():
             wall, processor = time.perf_counter(), time.process_time()
             made = [call_here(run, one) for one in calls]
@@ -138,7 +138,7 @@ def main() -> None:
     run_of(folder, "pl94_2020_us", "", options.infinite)
     held = 'redistricting = "pl94_2020_us"'
     run = run_of(folder, "dhc_persons_2020_us", held, options.infinite)
-    settings = topdown.PRODUCT.load(folder / "dhc_persons_2020_us.toml")
+    settings = TOPDOWN.load(folder / "dhc_persons_2020_us.toml")
     drawn, n_blocks = answers_of(run), len(read_spine(spine_folder(run, "persons")).block_geocode)
     n_persons = pq.read_metadata(run.release / "mdf_persons.parquet").num_rows
     print(f"{n_persons:,} persons in {n_blocks:,} blocks; {drawn:,} answers drawn")

@@ -23,9 +23,10 @@ from pathlib import Path
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
 from prefect.testing.utilities import prefect_test_harness  # noqa: E402
-from spineflow.flows.order import Aside, Call, Wave, call_here  # noqa: E402
-from spineflow.flows.registry import product  # noqa: E402
+from spineflow.flows.order import call_here  # noqa: E402
 from spineflow.flows.running import prepare, run_stages  # noqa: E402
+from spineflow.tasks.products.order import Aside, Call, Wave  # noqa: E402
+from spineflow.tasks.products.registry import product  # noqa: E402
 from spineflow.tasks.runs.directory import RunDirectory  # noqa: E402
 
 MOST = 0.10

@@ -72,18 +72,18 @@ class Measured:
 
 def make_export(folder: Path, n_counties: int) -> None:
     """Generate the tables, measure them, and write the measurements in the published layout."""
-    from spineflow.flows import topdown
     from spineflow.flows.order import called
     from spineflow.flows.running import prepare
     from spineflow.tasks.topdown.ingest.generate import generate_county
+    from spineflow.tasks.topdown.product import TOPDOWN
     from spineflow.tasks.topdown.published.export import export_measurements
 
     generate_county(folder, persons=PERSONS_PER_COUNTY, n_counties=n_counties)
     (folder / "settings.toml").write_text(SETTINGS, encoding="utf-8")
     (folder / "estimate.toml").write_text(ESTIMATE, encoding="utf-8")
-    settings = topdown.PRODUCT.load(folder / "settings.toml")
+    settings = TOPDOWN.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
-    for wave in called(run, topdown.order(run, settings)):
+    for wave in called(run, TOPDOWN.order(run, settings)):
         if any(" measure Block" in stage for stage in wave):
             break
     export_measurements(run, settings, folder / "export")
@@ -91,22 +91,22 @@ def make_export(folder: Path, n_counties: int) -> None:
 
 def step(folder: Path, name: str) -> None:
     """One step of a run of estimate, on what the steps before it have left."""
-    from spineflow.flows import estimate
     from spineflow.flows.order import called
     from spineflow.flows.running import prepare
     from spineflow.tasks.runs.directory import RunDirectory
     from spineflow.tasks.topdown.intervals.report import write_run_intervals
+    from spineflow.tasks.topdown.product import ESTIMATE
 
-    settings = estimate.PRODUCT.load(folder / "estimate.toml")
+    settings = ESTIMATE.load(folder / "estimate.toml")
     if name == "check":
-        estimate.PRODUCT.check(settings)
+        ESTIMATE.check(settings)
         return
     if name == "intervals":
         asked = ["total", "hispanic * cenrace"]
         list(write_run_intervals(RunDirectory(folder / "estimate"), settings, asked))
         return
     run = prepare(settings, folder / "estimate")
-    for wave in called(run, estimate.order(run, settings)):
+    for wave in called(run, ESTIMATE.order(run, settings)):
         if name == "read" and any(" measurements Block" in stage for stage in wave):
             return
 

@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 
 from spineflow.flows.order import run_in_process
-from spineflow.flows.trips import PRODUCT
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.trips.checks.accuracy import level_errors
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
+from spineflow.tasks.trips.product import TRIPS as PRODUCT
 from spineflow.tasks.trips.release.false_cells import false_cells
 from spineflow.tasks.trips.release.table import released_level
 

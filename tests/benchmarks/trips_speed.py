@@ -45,11 +45,11 @@ def settings_file(case: str, folder: Path) -> Path:
 def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]:
     """Seconds of the parts of one run, by the wall clock; `core` and its processor time."""
     from spineflow.flows.order import run_in_process
-    from spineflow.flows.trips import tree_to_table
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-    from spineflow.tasks.trips.checks.check import check_run
     from spineflow.tasks.trips.ingest.ingest import ingest_input
+    from spineflow.tasks.trips.order import tree_to_table
+    from spineflow.tasks.trips.product import TRIPS
     from spineflow.tasks.trips.settings import TripsSettings
 
     settings = load_settings(TripsSettings, file, presets=file.parent, overrides=overrides)
@@ -66,7 +66,7 @@ def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]
 
     timed("ingest", lambda: ingest_input(run, settings))
     timed("core", lambda: run_in_process(run, tree_to_table(run, settings)))
-    timed("checks", lambda: check_run(run, settings))
+    timed("checks", lambda: TRIPS.check_run(run, settings))
     return parts
 
 

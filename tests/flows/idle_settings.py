@@ -20,7 +20,7 @@ import pytest
 import tomli_w
 from pydantic import BaseModel
 from spineflow.flows.order import run_in_process
-from spineflow.flows.product import Product
+from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import ProductSettings

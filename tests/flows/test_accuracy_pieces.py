@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows import topdown
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
@@ -31,6 +30,7 @@ from spineflow.tasks.topdown.checks.accuracy.pieces import (
 )
 from spineflow.tasks.topdown.checks.accuracy.queries import read_accuracy, sums_of_shards
 from spineflow.tasks.topdown.checks.accuracy.run import write_run_accuracy
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 NATION = Path(__file__).parents[1] / "benchmarks" / "nation.py"
@@ -51,11 +51,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
     """A run of 207,156 persons in 51 states, compared with the truth in pieces."""
     folder = tmp_path_factory.mktemp("nation")
     runpy.run_path(str(NATION))["write_nation"](folder, Fraction(1, 1600))
-    settings = topdown.PRODUCT.load(folder / "settings.toml", ["release.tables=false"])
+    settings = TOPDOWN.load(folder / "settings.toml", ["release.tables=false"])
     run = prepare(settings, folder / "run")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stretches, "BLOCKS_PER_STRETCH", 300)
-        run_in_process(run, topdown.order(run, settings))
+        run_in_process(run, TOPDOWN.order(run, settings))
     yield run, settings
 
 

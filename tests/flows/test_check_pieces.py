@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows import topdown
 from spineflow.flows.order import call_here, run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.topdown.checks import pieces
-from spineflow.tasks.topdown.checks.check import check_run
 from spineflow.tasks.topdown.checks.pieces import (
     findings_file,
     outcomes_of_pieces,
@@ -26,6 +24,8 @@ from spineflow.tasks.topdown.checks.pieces import (
     state_of_files,
     write_findings,
 )
+from spineflow.tasks.topdown.order import release_of
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 Unchecked = tuple[RunDirectory, TopdownSettings]
@@ -38,9 +38,9 @@ def made(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Unchec
     """A run up to its checks, and its settings; not to be changed."""
     folder = tmp_path_factory.mktemp("unchecked")
     (folder / "settings.toml").write_text(settings_text.replace("margins = false\n", ""))
-    settings = topdown.PRODUCT.load(folder / "settings.toml")
+    settings = TOPDOWN.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
-    order = topdown.order(run, settings)
+    order = TOPDOWN.order(run, settings)
     run_in_process(run, takewhile(lambda wave: "checks" not in wave, order))
     return run, settings
 
@@ -121,7 +121,7 @@ def test_what_is_altered_after_it_was_checked_is_seen(
     path = change(run)
     os.utime(path, ns=(before[path].st_atime_ns, before[path].st_mtime_ns))
     with pytest.raises(CheckFailed):
-        check_run(run, settings)
+        TOPDOWN.check_run(run, settings)
     checks = json.loads((run.checks / "checks.json").read_text())["checks"]
     assert name in {check["name"] for check in checks if not check["passed"]}
     assert not run.release.exists()
@@ -163,7 +163,7 @@ def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unch
 def test_the_last_check_waits_for_all_pieces(unchecked: Unchecked) -> None:
     run, settings = unchecked
     estimated = dict.fromkeys(settings.run.universes, ())
-    waves = list(topdown.release_of(run, settings, estimated))
+    waves = list(release_of(run, settings, estimated))
     *calls, last = next(wave["checks"] for wave in waves if "checks" in wave)
     assert len(calls) == len(pieces_apart(run, settings))
     assert set(calls) <= set(last.after)

@@ -25,8 +25,9 @@ from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
 from spineflow.flows.form import SettingsForm, TopdownForm
-from spineflow.flows.registry import MODULES, TITLES, product
+from spineflow.flows.registry import MODULES, TITLES
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.detailed_groups.checks.check import check_run
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.detailed_groups.ingest.ingest import ingest_input, run_parameters, tabulate
 from spineflow.tasks.detailed_groups.measurement.charge import has_stage_1
@@ -24,6 +23,7 @@ from spineflow.tasks.detailed_groups.measurement.measure import (
 )
 from spineflow.tasks.detailed_groups.paths import read_shards
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -189,7 +189,7 @@ def released(folder: Path, parameters: Path, data: Path, *overrides: str):
         for stage in stages_of(settings):
             postprocess(run, settings, region_pass, stage)
     write_run_release(run, settings)
-    assert all(outcome.passed for outcome in check_run(run, settings))
+    assert all(outcome.passed for outcome in DETAILED_GROUPS.check_run(run, settings))
     return tuple(
         sorted(
             tuple(line.split("|"))

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows import topdown
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import shards_by_geolevel
@@ -58,9 +58,9 @@ def finished(request, tmp_path_factory) -> tuple[RunDirectory, RunDirectory, Top
         file.write_text(
             SETTINGS.format(preset=preset, redistricting=held, infinite=infinite, release=release)
         )
-        settings = topdown.PRODUCT.load(file)
+        settings = TOPDOWN.load(file)
         run = prepare(settings, folder / preset)
-        run_stages_here(topdown.PRODUCT, run, settings)
+        run_stages_here(TOPDOWN, run, settings)
         runs.append(run)
     return *runs, settings
 

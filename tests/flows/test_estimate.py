@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from spineflow.flows import estimate, topdown
 from spineflow.flows.cli import main
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "published_measurements.md"
 
@@ -59,9 +59,9 @@ def measured(
     folder.mkdir()
     text = SETTINGS.format(**tables, **choices, release=release) + further
     (folder / "settings.toml").write_text(text, encoding="utf-8")
-    settings = topdown.PRODUCT.load(folder / "settings.toml")
+    settings = TOPDOWN.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
-    run_in_process(run, topdown.order(run, settings))
+    run_in_process(run, TOPDOWN.order(run, settings))
     return run
 
 
@@ -142,9 +142,9 @@ def assert_released_again(
             f'[input]\nmeasurements = "{folder}"\ngeography = "{geography}"\n{told}'
             f'[run]\nestimator = "{estimator}"\n{release}'
         )
-        settings = estimate.PRODUCT.load(path)
+        settings = ESTIMATE.load(path)
         again = prepare(settings, tmp_path / f"again-{name}")
-        run_in_process(again, estimate.order(again, settings))
+        run_in_process(again, ESTIMATE.order(again, settings))
         assert same_release(run, again)
         assert settings.is_private and not list(again.root.glob("**/ledger.db*"))
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.flows.running import prepare, run_stages, run_stages_here
-from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 pytestmark = pytest.mark.slow

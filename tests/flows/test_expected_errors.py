@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.flows import running
 from spineflow.flows.cli import main
-from spineflow.flows.group_sizes import PRODUCT as GROUP_SIZES
-from spineflow.flows.product import Product
-from spineflow.flows.trips import PRODUCT as TRIPS
+from spineflow.tasks.group_sizes.product import GROUP_SIZES
+from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+from spineflow.tasks.trips.product import TRIPS
 
 pytestmark = pytest.mark.slow
 

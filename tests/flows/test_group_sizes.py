@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from spineflow.flows import running
 from spineflow.flows.cli import main
-from spineflow.flows.group_sizes import PRODUCT
 from spineflow.flows.running import prepare
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.product import GROUP_SIZES as PRODUCT
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.group_sizes import PRODUCT as GROUP_SIZES
-from spineflow.flows.trips import PRODUCT as TRIPS
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.trips.product import TRIPS
 
 from tests.flows.idle_settings import (
     ABSENT,

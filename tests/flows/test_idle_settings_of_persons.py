@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
-from spineflow.flows.detailed_groups import PRODUCT as DETAILED_GROUPS
 from spineflow.flows.products import PRODUCT as PRODUCTS
-from spineflow.flows.topdown import PRODUCT as TOPDOWN
 from spineflow.flows.tune import PRODUCT as TUNE
 from spineflow.tasks.census.invariants import read_geography, read_invariants
 from spineflow.tasks.detailed_groups.ingest.generate import (
@@ -21,12 +19,14 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
 )
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.postprocess.run import stages_of
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.replicate import read_dataset
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.paths import geography_file, invariants_file
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.margins import has_margins
 from spineflow.tasks.topdown.release.tabulations.run import has_legacy, tabulated_universes
 from spineflow.tasks.topdown.spine.build import universe_categories, universe_spine

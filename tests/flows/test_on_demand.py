@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows import topdown
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.ledger.store import open_ledger, reading
@@ -17,6 +16,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.checks.expectations import expected_universe
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.topdown.run_checks import run_checks
 
@@ -34,9 +34,9 @@ def finished(settings_text: str, tmp_path_factory: pytest.TempPathFactory) -> Ru
     folder = tmp_path_factory.mktemp("on-demand")
     file = folder / "settings.toml"
     file.write_text(settings_text.replace("margins = false\n", "") + ON_DEMAND)
-    settings = topdown.PRODUCT.load(file)
+    settings = TOPDOWN.load(file)
     run = prepare(settings, folder / "run")
-    run_stages_here(topdown.PRODUCT, run, settings)
+    run_stages_here(TOPDOWN, run, settings)
     return run
 
 
@@ -118,7 +118,7 @@ def test_what_needs_every_answer_is_refused(
     file = tmp_path / "settings.toml"
     file.write_text(settings_text.replace("margins = false\n", "") + ON_DEMAND)
     with pytest.raises(InputRefused, match=sentence):
-        topdown.PRODUCT.load(file, overrides)
+        TOPDOWN.load(file, overrides)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from spineflow.flows.order import awaited, call
+from spineflow.flows.order import awaited
+from spineflow.tasks.products.order import call
 
 STEP = cast(Any, "a step")
 

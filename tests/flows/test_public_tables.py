@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from spineflow.flows.public_tables import ERRORS, narrow_solves
+from spineflow.flows.public_tables import ERRORS
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.topdown.checks.accuracy.report import _MAIN
+from spineflow.tasks.topdown.product import narrow_solves
 
 MOST_COLUMNS = 6
 """Of a page of 1280 pixels beside the UI's menu."""

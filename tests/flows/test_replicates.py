@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.product import Errors
 from spineflow.flows.replicates import mean_errors
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.products.product import Figures
 from spineflow.tasks.trips.ingest.generate_trees import generate_tree
 
 
@@ -69,9 +69,9 @@ def test_confidential_input_is_refused(groups: Path, tmp_path: Path, capsys) -> 
 
 
 def test_means_are_taken_row_by_row() -> None:
-    figures = {"error": "error"}
-    first = Errors(pd.DataFrame({"level": [1, 2], "error": [1, 5]}), ["level"], figures)
-    second = Errors(pd.DataFrame({"level": [2, 1], "error": [7, None]}), ["level"], figures)
-    found = mean_errors([first, second]).set_index("level")
+    figures = Figures(["level"], {"error": "error"}, lambda run, settings: {})
+    first = pd.DataFrame({"level": [1, 2], "error": [1, 5]})
+    second = pd.DataFrame({"level": [2, 1], "error": [7, None]})
+    found = mean_errors([first, second], figures).set_index("level")
     assert found["error"].to_dict() == {1: 1.0, 2: 6.0}
     assert found.loc[2, "error, s.d."] == pytest.approx(2**0.5)

@@ -9,11 +9,11 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.running import default_run_directory, prepare
-from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.runs.directory import RunDirectory, settings_digest, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import RunnerSettings, have_same_release
 from spineflow.tasks.runs.settings_files import dump_settings, with_runner_overrides
+from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.order import called
-from spineflow.flows.registry import product
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
@@ -30,6 +29,7 @@ from spineflow.tasks.ledger import charges, charging, claims, store
 from spineflow.tasks.ledger.claims import Claim
 from spineflow.tasks.ledger.key import LedgerKey, Mark
 from spineflow.tasks.ledger.store import Ledger
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs import opening
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import BudgetRefused

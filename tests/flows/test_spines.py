@@ -136,7 +136,7 @@ def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, c
 
 def test_report_of_an_unfinished_run_is_refused(small_county: Path, tmp_path: Path, capsys) -> None:
     from spineflow.flows.running import prepare
-    from spineflow.flows.topdown import PRODUCT
+    from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
     settings = write_settings(tmp_path, small_county, preset="dhc_equal")
     run = prepare(PRODUCT.load(settings), tmp_path / "run")

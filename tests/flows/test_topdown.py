@@ -14,12 +14,12 @@ from prefect import Task
 from spineflow.flows import order, running
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
-from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.order import run_in_process
-from spineflow.flows.trips import order, tree_to_table
 from spineflow.tasks.ledger.charges import set_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -32,6 +31,7 @@ from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import charge_run
 from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
+from spineflow.tasks.trips.order import order, tree_to_table
 from spineflow.tasks.trips.paths import (
     estimates_files,
     leaves_file,

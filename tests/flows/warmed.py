@@ -12,8 +12,8 @@ from pathlib import Path
 
 from spineflow.flows.demo import SETTINGS
 from spineflow.flows.running import prepare, run_stages_here
-from spineflow.flows.topdown import PRODUCT
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
 
 def warm() -> None:

@@ -66,12 +66,13 @@ def test_errors_are_of_one_class() -> None:
     assert all(issubclass(one, spineflow.SpineflowError) for one in own)
 
 
-def test_the_library_and_the_flows_know_the_same_products() -> None:
-    """The library does without the flows' own records, which load Prefect."""
-    from spineflow.flows.registry import MODULES, product
-    from spineflow.known import PRODUCTS, _part
-
-    assert set(PRODUCTS) == {*MODULES} - {"products", "design", "tune"}
-    for name, known in PRODUCTS.items():
-        assert known.model is product(name).settings
-        assert _part(known.costs) is product(name).costs
+def test_what_a_product_is_needs_no_prefect() -> None:
+    """Costs and settings are asked for in notebooks, where Prefect takes seconds to load."""
+    code = (
+        "import sys\n"
+        "from spineflow.tasks.products.registry import OF_ONE_INPUT, known\n"
+        "models = {known(name).settings for name in OF_ONE_INPUT}\n"
+        "assert len(models) == len(OF_ONE_INPUT)\n"
+        "assert 'prefect' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ...products.comparison import Compared, errors_or_refused
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters
 from ..postprocess.run import stages_of
 from ..settings import DetailedGroupsSettings
-from .accuracy import (
-    has_truth,
-    read_accuracy,
-    write_accuracy,
-)
 
 KEYS = ("region_type", "level", "table")
 FIGURES = {
@@ -30,18 +24,14 @@ ALL_TABLES = "all"
 """The table of errors over all tables of a level."""
 
 
-def compared(run: RunDirectory, settings: DetailedGroupsSettings) -> Compared:
-    """A run with its errors; raises InputRefused if truth and errors are both gone."""
-    if has_truth(run, settings):
-        write_accuracy(run, settings)
+def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> dict[str, str]:
+    """What a run is, in words."""
     parameters = run_parameters(run, settings)
-    facts = {
-        "dataset": settings.privacy.dataset,
+    return {
         "definition": parameters.definition,
         "total": f"{float(parameters.total):.6g}",
         "postprocessing": ", ".join(stages_of(settings)),
     }
-    return Compared(run, settings, facts, errors_or_refused(run, read_accuracy(run)))
 
 
 def with_all_tables(errors: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Charging a detailed-groups run before any noise is drawn."""
+"""What a detailed-groups run is charged for before any noise is drawn."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from ...ledger.accounting import (
     Guarantee,
 )
 from ...ledger.charges import Draw, NoiseTerm
-from ...ledger.charging import charge_draws
-from ...ledger.identity import digests_to_charge
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
 from ..ingest.ingest import (
@@ -69,8 +68,8 @@ def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
     return not run_universe(run, shard.region_type, shard.level).total_only.all()
 
 
-def charge_run(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Check that what will be drawn costs what is charged, then enter it in the ledger.
+def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge:
+    """What a run is charged for, once what will be drawn is seen to cost no more.
 
     Raises BudgetRefused before any noise is drawn, and InputRefused for a budget that misses the
     margin which is wanted of it.
@@ -87,14 +86,10 @@ def charge_run(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
             terms |= {NoiseTerm(stage.part, stage.noise) for stage in noise.stages}
     guarantee = guarantee_of(parameters)
     mechanism = DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN
-    charge_draws(
-        run,
-        settings,
-        draws=[Draw(CHARGED_AS, mechanism, guarantee, frozenset(terms))],
-        inputs=digests_to_charge(run, settings),
+    return Charge(
+        [Draw(CHARGED_AS, mechanism, guarantee, frozenset(terms))],
         decided_by=deciding_files(run, settings),
         truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
-        files=measurement_files(run),
     )
 
 

@@ -1,8 +1,7 @@
-"""Steps that charge the ledger and draw the noise of a detailed-groups run."""
+"""Steps that draw the noise of a detailed-groups run."""
 
 from __future__ import annotations
 
-from ...ledger.charging import is_settled
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
@@ -13,20 +12,10 @@ from ..paths import (
     stage_1_file,
 )
 from ..settings import DetailedGroupsSettings
-from .charge import charge_run, measurement_files
 from .measure import (
     measure_tables_once,
     measure_totals_once,
 )
-
-
-@step("charge ledger for groups", DetailedGroupsSettings, run_name="charge ledger", retried=False)
-def charge_ledger(run: RunDirectory, settings: DetailedGroupsSettings) -> Made:
-    """Enter the run in the ledger before anything is drawn."""
-    if is_settled(run, settings, measurement_files(run)):
-        return found("")
-    charge_run(run, settings)
-    return made("")
 
 
 @step(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...pages.document import Section
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.certificate import write_certificate as write
 from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
@@ -16,8 +15,8 @@ from .budget import guarantee_of_pass, level_figures
 from .margins_of_error import margins_section
 
 
-def write_certificate(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Write `certificate.html` and `certificate.md` beside the checked tables."""
+def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
+    """What the certificate of a run says, the margins of its noise among it."""
     parameters = run_parameters(run, settings)
     sections: tuple[Section, ...] = ()
     if settings.is_private:
@@ -28,7 +27,7 @@ def write_certificate(run: RunDirectory, settings: DetailedGroupsSettings) -> No
             for figure in level_figures(parameters, specification, region_pass)
         ]
         sections = (margins_section(tuple(figures), parameters.wanted.coverage),)
-    write(run, settings, facts_of(settings, parameters, sections))
+    return facts_of(settings, parameters, sections)
 
 
 def facts_of(

@@ -8,7 +8,6 @@ confidential, and only for those.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.files import write_page
 from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
@@ -50,13 +48,6 @@ _ACCURACY_COLUMNS = {
     "mean_size_suppressed": "their mean size",
     "nobody_shown": "shown with nobody",
 }
-
-
-def write_report(
-    run: RunDirectory, settings: DetailedGroupsSettings, accuracy: pd.DataFrame | None
-) -> Path:
-    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    return write_page(run.report, report(run, settings, accuracy))
 
 
 def report(

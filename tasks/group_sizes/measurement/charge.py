@@ -1,4 +1,4 @@
-"""Charging a group-sizes run before any noise is drawn."""
+"""What a group-sizes run is charged for before any noise is drawn."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from ....validation.group_sizes.privacy_loss import check_plan
 from ....validation.outcome import Failures
 from ....validation.run_files import UnusableRunFile
 from ...ledger.charges import Draw, NoiseTerm
-from ...ledger.charging import charge_draws
-from ...ledger.identity import digests_to_charge
+from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
 from ..ingest.files import read_plan
@@ -37,8 +36,8 @@ def draw_of(plan: Plan) -> Draw:
     return Draw(UNIVERSE, plan.noise, guarantee_of(plan), terms, n_values)
 
 
-def charge_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
-    """Check that what will be measured costs what the settings say, then enter it in the ledger.
+def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
+    """What a run is charged for, once what will be measured is seen to cost what the settings say.
 
     Shares and sensitivities are recomputed from the stored plan by independent code. Raises
     BudgetRefused before any noise is drawn.
@@ -50,14 +49,10 @@ def charge_run(run: RunDirectory, settings: GroupSizesSettings) -> None:
         failures.add(str(error))
     if failures.count:
         raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
-    if settings.is_private:
-        plan = read_plan(run)
-        charge_draws(
-            run,
-            settings,
-            draws=[draw_of(plan)],
-            inputs=digests_to_charge(run, settings),
-            decided_by=[regions_file(run), plan_file(run)],
-            truth=[run.histogram(UNIVERSE)],
-            files=measurement_files(run, plan),
-        )
+    if not settings.is_private:
+        return None
+    return Charge(
+        [draw_of(read_plan(run))],
+        decided_by=[regions_file(run), plan_file(run)],
+        truth=[run.histogram(UNIVERSE)],
+    )

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.certificate import write_certificate as write
 from ...products.statement import Loss, Statement
-from ...runs.directory import RunDirectory
-from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import guarantee_of
 from ..workload.plan import Plan
 from .noise import noise_section
-
-
-def write_certificate(run: RunDirectory, settings: GroupSizesSettings) -> None:
-    """Write `certificate.html` and `certificate.md` beside the checked tables."""
-    write(run, settings, facts_of(settings, read_plan(run)))
 
 
 def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:

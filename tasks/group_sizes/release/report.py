@@ -6,7 +6,6 @@ Errors against the input are shown for inputs that are not confidential, and onl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,6 @@ from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.files import write_page
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import epsilons, guarantee_of, guarantees
@@ -31,13 +29,6 @@ NEIGHBORS = {
     False: "one person joins or leaves a group",
     True: "one person moves from a group to another",
 }
-
-
-def write_report(
-    run: RunDirectory, settings: GroupSizesSettings, accuracy: pd.DataFrame | None
-) -> Path:
-    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    return write_page(run.report, report(run, settings, accuracy))
 
 
 def report(

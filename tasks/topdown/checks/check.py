@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ....validation.outcome import Outcome
 from ....validation.topdown.margins import check_margins
-from ...ledger.charging import refuse_unlike_ledger
-from ...products.gate import accept
 from ...runs.directory import RunDirectory
 from ..release.margins import written_margins
 from ..settings import TopdownSettings
@@ -13,14 +11,11 @@ from .declared import check_declared_run
 from .pieces import outcomes_of_pieces
 
 
-def check_run(run: RunDirectory, settings: TopdownSettings) -> tuple[Outcome, ...]:
-    """Check the finished, still unpublished run and write the public outcomes.
+def outcomes_of_run(run: RunDirectory, settings: TopdownSettings) -> list[Outcome]:
+    """The outcomes of all checks of a finished, still unpublished run.
 
-    What pieces of the checks have found is used where no file has changed since. Raises
-    CheckFailed, naming the first check that failed; the release is then withheld.
+    What pieces of the checks have found is used where no file has changed since.
     """
-    refuse_unlike_ledger(run, settings)
     margins = [check_margins(run.unchecked_release)] if written_margins(run, settings) else []
-    if settings.is_declared:
-        return accept(run, settings, [*check_declared_run(run, settings), *margins])
-    return accept(run, settings, [*outcomes_of_pieces(run, settings), *margins])
+    of_run = check_declared_run if settings.is_declared else outcomes_of_pieces
+    return [*of_run(run, settings), *margins]

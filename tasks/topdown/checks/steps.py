@@ -1,17 +1,12 @@
-"""The steps that check a finished run, let its release through and report on it."""
+"""The step that checks a piece of a finished run."""
 
 from __future__ import annotations
 
 from ....validation.outcome import CHECKS_FILE
-from ...products.gate import checked, released
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
-from ..release.certificate import write_certificate
-from ..release.report import write_report
 from ..settings import TopdownSettings
-from .accuracy.queries import read_accuracy, records_by_block
-from .check import check_run
 from .pieces import (
     Piece,
     findings_file,
@@ -32,24 +27,3 @@ def check_piece(
     if read_findings(run, piece, state_of_files(run)) is not None:
         return found(findings_file(run, piece))
     return made(write_findings(run, settings, piece))
-
-
-@step("check", TopdownSettings, run_name="check")
-def check_release(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Check estimates, constraints, shares and microdata by code independent of the estimator."""
-    return checked(run, settings, check_run)
-
-
-@step("release", TopdownSettings, run_name="release")
-def release_run(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Add the certificate, and move the checked release to where readers look for it."""
-    return released(run, lambda: write_certificate(run, settings))
-
-
-@step("report", TopdownSettings, run_name="report")
-def report_run(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Write the public report."""
-    is_public = not settings.input.confidential
-    accuracy = read_accuracy(run) if is_public else None
-    truth = records_by_block(run, settings) if is_public else None
-    return made(write_report(run, settings, accuracy, truth))

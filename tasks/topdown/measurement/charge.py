@@ -1,4 +1,4 @@
-"""Charging a topdown run before any noise is drawn."""
+"""What a topdown run is charged for before any noise is drawn."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...ledger.charges import Draw, NoiseTerm
-from ...ledger.charging import charge_draws
-from ...ledger.identity import digests_to_charge
 from ...noise.draws import Noise
+from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
 from ..paths import (
@@ -53,8 +52,8 @@ def measurement_file(
     return file(run, universe, shard.geolevel, shard.name)
 
 
-def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Check that what will be measured costs what the settings say, then enter it in the ledger.
+def charge_of(run: RunDirectory, settings: TopdownSettings) -> Charge:
+    """What a run is charged for, once what will be measured is seen to cost what the settings say.
 
     The shares are recomputed along every path from the stored spines, and every record is found to
     be counted once in each geolevel. Raises BudgetRefused before
@@ -69,14 +68,10 @@ def charge_run(run: RunDirectory, settings: TopdownSettings) -> None:
         check_shares_of_spine(spine, universe)
         check_cuts_of_spine(spine, read_shards(spine_folder(run, universe)), universe)
         draws.append(draw_of(budget, settings.schema_of(universe), spine))
-    charge_draws(
-        run,
-        settings,
-        draws=draws,
-        inputs=digests_to_charge(run, settings),
+    return Charge(
+        draws,
         decided_by=deciding_files(run, settings),
         truth=[run.histogram(universe) for universe in settings.run.universes],
-        files=measurement_files(run, settings),
     )
 
 

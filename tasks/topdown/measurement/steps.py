@@ -1,33 +1,19 @@
-"""Steps that charge the ledger, write constraints and draw the noise of a topdown run."""
+"""Steps that write constraints and draw the noise of a topdown run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ...ledger.charging import is_settled
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.shards import shard_of
-from .charge import (
-    charge_run,
-    measurement_file,
-    measurement_files,
-)
+from .charge import measurement_file
 from .constraints import constrain_universe
 from .demand import measure_on_demand_once
 from .measure import measure_once
-
-
-@step("charge ledger", TopdownSettings, run_name="charge ledger", retried=False)
-def charge_ledger(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Recompute the shares, and enter the run in the ledger before anything is drawn."""
-    if is_settled(run, settings, measurement_files(run, settings)):
-        return found("")
-    charge_run(run, settings)
-    return made("")
 
 
 @step("constrain", TopdownSettings, run_name="constraints-{universe}")

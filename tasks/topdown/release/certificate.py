@@ -12,9 +12,7 @@ from ...noise.mechanisms import noise_deviation
 from ...pages.document import Block, Section, Table
 from ...pages.numbers import shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.certificate import write_certificate as write
 from ...products.statement import Loss, Statement
-from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report, guarantee_of
 from ..workload.privacy_curve import privacy_curve
@@ -26,11 +24,6 @@ _METHODS = {
     "block_by_block": "block by block",
     "full_information": "by the TopDown Algorithm, from the measurements of all geolevels combined",
 }
-
-
-def write_certificate(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Write `certificate.html` and `certificate.md` beside the checked microdata."""
-    write(run, settings, facts_of(settings))
 
 
 def facts_of(settings: TopdownSettings) -> Facts:

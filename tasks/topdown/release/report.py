@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pyarrow.dataset as ds
@@ -18,7 +17,6 @@ from ...pages.document import NONE, Document, Section, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.files import write_page
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report
 from .declared_statements import declared_statements
@@ -27,18 +25,6 @@ from .map_section import map_section
 from .margin_section import margin_section
 from .margin_summary import read_margin_summary
 from .spine_section import spine_section
-
-
-def write_report(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    accuracy: pd.DataFrame | None,
-    truth: Mapping[str, pd.Series] | None = None,
-) -> Path:
-    """Write `report/report.html`; `accuracy` and `truth`, the true records of every block by
-    universe, are given for inputs that are not confidential.
-    """
-    return write_page(run.report, report(run, settings, accuracy, truth))
 
 
 def report(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ...products.comparison import Compared, errors_or_refused
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of
 from ..release.statements import cost_table
 from ..settings import TripsSettings
-from .accuracy import has_truth, read_accuracy, write_accuracy
 
 KEYS = ("level", "areas")
 FIGURES = {
@@ -18,12 +16,9 @@ FIGURES = {
 }
 
 
-def compared(run: RunDirectory, settings: TripsSettings) -> Compared:
-    """A run with its errors; raises InputRefused if truth and errors are both gone."""
-    if has_truth(run):
-        write_accuracy(run, settings)
+def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
+    """What a run is, in words."""
     plan = plan_of(run, settings)
-    facts = {"dataset": settings.privacy.dataset, "mechanism": plan.mechanism}
     cost = cost_table(settings, plan)
-    facts |= {name: str(value) for name, value in zip(cost.headers, cost.rows[0], strict=True)}
-    return Compared(run, settings, facts, errors_or_refused(run, read_accuracy(run)))
+    told = {name: str(value) for name, value in zip(cost.headers, cost.rows[0], strict=True)}
+    return {"mechanism": plan.mechanism, **told}

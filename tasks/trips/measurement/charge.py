@@ -1,4 +1,4 @@
-"""Charging a trips run before any noise is drawn."""
+"""What a trips run is charged for before any noise is drawn."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from ....validation.run_files import UnusableRunFile
 from ....validation.trips.privacy_loss import check_noise
 from ....validation.trips.run_files import read_tree as read_public_tree
 from ...ledger.charges import Draw, NoiseTerm
-from ...ledger.charging import charge_draws
-from ...ledger.identity import digests_to_charge
+from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
 from ..ingest.files import plan_of
@@ -30,8 +29,8 @@ from ..workload.promise import expected_of
 from .files import read_cuts
 
 
-def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
-    """Check that what will be drawn costs what the settings say, then enter it in the ledger.
+def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
+    """What a run is charged for, once what will be drawn is seen to cost what the settings say.
 
     Sensitivities and losses are recomputed from the stored tree by independent code. One charge
     covers all levels. Raises BudgetRefused before any noise is drawn.
@@ -45,15 +44,11 @@ def charge_run(run: RunDirectory, settings: TripsSettings) -> None:
     if failures.count:
         raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
     if plan.guarantee is None:
-        return
-    charge_draws(
-        run,
-        settings,
-        draws=[draw_of(plan)],
-        inputs=digests_to_charge(run, settings),
+        return None
+    return Charge(
+        [draw_of(plan)],
         decided_by=[tree_file(run), areas_file(run), plan_file(run)],
         truth=[leaves_file(run)],
-        files=measurement_files(run, plan),
     )
 
 

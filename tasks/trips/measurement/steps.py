@@ -1,26 +1,14 @@
-"""Steps that charge a trips run, cut its levels into shards and draw noise."""
+"""Steps that cut the levels of a trips run into shards and draw noise."""
 
 from __future__ import annotations
 
-from ...ledger.charging import is_settled
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
-from ..ingest.files import plan_of
 from ..paths import cuts_file, measured_file
 from ..settings import TripsSettings
-from .charge import charge_run, measurement_files
 from .files import read_cuts
 from .measure import cut_level, measure_once
-
-
-@step("charge ledger", TripsSettings, run_name="charge ledger", retried=False)
-def charge_ledger(run: RunDirectory, settings: TripsSettings) -> Made:
-    """Enter the run in the ledger before anything is drawn."""
-    if is_settled(run, settings, measurement_files(run, plan_of(run, settings))):
-        return found("")
-    charge_run(run, settings)
-    return made("")
 
 
 @step("cut level", TripsSettings, run_name="cut-level_{level:02d}", retried=False)

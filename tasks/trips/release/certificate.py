@@ -5,27 +5,16 @@ from __future__ import annotations
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.certificate import write_certificate as write
 from ...products.statement import Loss, Statement
-from ...runs.directory import RunDirectory
-from ..ingest.files import plan_of, read_tree
 from ..settings import TripsSettings
 from ..workload.plan import Plan
 from .statements import (
     METHODS,
     change_text,
     contribution_text,
-    delta_warning,
     noise_section,
 )
-from .table import RANGE_QUERIES, n_trips
-
-
-def write_certificate(run: RunDirectory, settings: TripsSettings) -> None:
-    """Write `certificate.html` and `certificate.md` beside the checked table."""
-    plan = plan_of(run, settings)
-    warning = delta_warning(settings, n_trips(run.unchecked_release, plan.tree))
-    write(run, settings, facts_of(settings, plan, read_tree(run).total, warning))
+from .table import RANGE_QUERIES
 
 
 def facts_of(

@@ -6,7 +6,6 @@ Accuracy against the input is shown for inputs that are not confidential, and on
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import pandas as pd
 
@@ -15,7 +14,6 @@ from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import line_chart
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ...runs.files import write_page
 from ..ingest.files import plan_of
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION
@@ -32,11 +30,6 @@ from .statements import (
     noise_section,
 )
 from .table import n_released, n_trips
-
-
-def write_report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Path:
-    """Write `report/report.html`; `accuracy` is given for inputs that are not confidential."""
-    return write_page(run.report, report(run, settings, accuracy))
 
 
 def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Document:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.console import print_ledger
-from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.release.certificate import statement_of, write_certificate
+from spineflow.tasks.group_sizes.product import GROUP_SIZES
+from spineflow.tasks.group_sizes.release.certificate import statement_of
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.numbers import shown_epsilon
+from spineflow.tasks.products.certificate import write_certificate
 from spineflow.tasks.products.gate import released
 from spineflow.tasks.products.several_certificate import write_products_certificate
 from spineflow.tasks.products.spent import composed_sentence
@@ -33,8 +34,12 @@ def runs(run_groups, tmp_path_factory):
     start_run(parent, product="products", settings_text="")
     for name in PARTS:
         run, settings = run_groups(file, parent.root / name)
-        check_run(run, settings)
-        released(run, lambda run=run, settings=settings: write_certificate(run, settings))
+        GROUP_SIZES.check_run(run, settings)
+        facts = GROUP_SIZES.facts(run, settings)
+        released(
+            run,
+            lambda run=run, settings=settings, facts=facts: write_certificate(run, settings, facts),
+        )
     return parent, settings
 
 
@@ -109,8 +114,8 @@ def test_a_run_that_is_not_private_is_not_charged_and_says_so(run_groups, tmp_pa
     file = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=20))
     file.write_text(file.read_text() + "seed = 1\n")
     run, settings = run_groups(file, tmp_path / "run")
-    check_run(run, settings)
-    write_certificate(run, settings)
+    GROUP_SIZES.check_run(run, settings)
+    write_certificate(run, settings, GROUP_SIZES.facts(run, settings))
     text = read(run.unchecked_release)
     assert "NOT PRIVATE" in text and "Nothing is guaranteed" in text
     assert "not charged to a ledger" in text and "protects anybody" in text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.pages.document import Document, to_markdown
 from spineflow.tasks.products.certificate import Facts
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.flows.presets import PRESETS
 from spineflow.flows.topdown import refuse_settings
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.checks.declared import check_declared_run

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.products.presets import PRESETS
 
 FACTS = Path("../shared/facts/dhc_2020_production.toml")
 PERSONS = preset_census("dhc_persons_2020").universes["persons"]

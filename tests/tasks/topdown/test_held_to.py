@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import tomli_w
 from spineflow.flows.order import run_in_process
-from spineflow.flows.topdown import order
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.declarations import HeldToDeclaration
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -23,6 +22,7 @@ from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.ingest.earlier import held_answers
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.measurement.charge import deciding_files
+from spineflow.tasks.topdown.order import order
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.spine.files import read_spine

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from spineflow.flows.presets import PRESETS
 from spineflow.flows.tune_settings import TopdownTuneSettings
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate_country import generate_country

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.checks.check import check_run, expected_run
+from spineflow.tasks.detailed_groups.checks.expected import expected_run
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.runs.directory import RunDirectory
@@ -74,7 +75,7 @@ def failed(run: RunDirectory, expected) -> dict[str, str]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_sound_run_passes(measured_groups, tmp_path: Path, variant: str) -> None:
     run, settings = released(measured_groups, tmp_path / "run", *VARIANTS[variant])
-    outcomes = check_run(run, settings)
+    outcomes = DETAILED_GROUPS.check_run(run, settings)
     assert all(outcome.passed for outcome in outcomes)
     tidy = pq.read_table(run.unchecked_release / "population_groups.parquet")
     shown = set(tidy["table"].unique().to_pylist())
@@ -372,7 +373,7 @@ def test_a_failed_check_withholds_the_release(damaged, sound) -> None:
     run, _ = damaged
     edit_text(run, "t1.csv", lambda rows: rows[1:])
     with pytest.raises(CheckFailed, match="'groups shown follow the rules' of population groups"):
-        check_run(run, sound[1])
+        DETAILED_GROUPS.check_run(run, sound[1])
     assert (run.checks / "checks.json").exists()
 
 

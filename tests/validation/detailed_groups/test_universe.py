@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.checks.check import expected_run, levels_to_be_measured
+from spineflow.tasks.detailed_groups.checks.expected import expected_run, levels_to_be_measured
 from spineflow.tasks.detailed_groups.ingest.ingest import (
     run_parameters,
     run_regions,

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.order import run_in_process
-from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.ingest.files import plan_of
 from spineflow.tasks.trips.ingest.files import read_tree as read_run_tree
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
+from spineflow.tasks.trips.order import tree_to_table
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
 from spineflow.tasks.trips.workload.plan import make_plan

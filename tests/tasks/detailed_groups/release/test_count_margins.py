@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.checks.check import check_run
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.release.count_margins import count_noise_of
 from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -45,7 +45,7 @@ def tidy(measured_groups, folder: Path, *overrides: str) -> tuple[pd.DataFrame, 
         for region_pass in ("us", "pr"):
             postprocess(run, settings, region_pass, stage)
     write_run_release(run, settings)
-    assert all(outcome.passed for outcome in check_run(run, settings))
+    assert all(outcome.passed for outcome in DETAILED_GROUPS.check_run(run, settings))
     read = pq.read_table(run.unchecked_release / "population_groups.parquet").to_pandas()
     return read.fillna({"age_start": -1, "age_end": -1}), run
 

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.detailed_groups.checks.accuracy import read_accuracy, write_accuracy
-from spineflow.tasks.detailed_groups.checks.check import check_run
+from spineflow.tasks.detailed_groups.checks.accuracy import write_accuracy
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
-from spineflow.tasks.detailed_groups.release.report import report, write_report
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
+from spineflow.tasks.detailed_groups.release.report import report
 from spineflow.tasks.detailed_groups.release.run import write_run_release
 from spineflow.tasks.pages.document import Figure, Table, to_markdown
 from spineflow.tasks.runs.directory import RunDirectory
@@ -25,7 +25,7 @@ def finished(measured_groups, tmp_path_factory):
         for stage in stages_of(settings):
             postprocess(run, settings, region_pass, stage)
     write_run_release(run, settings)
-    check_run(run, settings)
+    DETAILED_GROUPS.check_run(run, settings)
     return run, settings
 
 
@@ -67,7 +67,7 @@ def test_shares_of_a_level_add_up(finished) -> None:
 def test_accuracy_is_shown_if_given(finished, tmp_path: Path) -> None:
     run, settings = finished
     write_accuracy(run, settings)
-    path = write_report(run, settings, read_accuracy(run))
+    path = DETAILED_GROUPS.report(run, settings)
     assert path == run.report
     assert "which is not confidential" in path.read_text()
     assert "Accuracy" not in [s.title for s in report(run, settings, None).sections]

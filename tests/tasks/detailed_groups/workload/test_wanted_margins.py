@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.flows.registry import product
 from spineflow.flows.searched import DETAILED_GROUPS
 from spineflow.known import known
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
@@ -26,6 +25,7 @@ from spineflow.tasks.detailed_groups.workload.wanted_margins import (
     refuse_missed_margins,
 )
 from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
 

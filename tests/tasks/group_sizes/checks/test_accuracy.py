@@ -12,8 +12,8 @@ from spineflow.tasks.group_sizes.checks.accuracy import (
     read_accuracy,
     write_accuracy,
 )
-from spineflow.tasks.group_sizes.checks.check import check_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown
 from spineflow.tasks.products.gate import release_checked
@@ -25,7 +25,7 @@ def released(run_groups, tmp_path_factory):
     folder = tmp_path_factory.mktemp("groups")
     dataset = census_like(groups=5000, counties=12, states=4, largest=30)
     run, settings = run_groups(write_dataset(folder, dataset), folder / "run")
-    check_run(run, settings)
+    GROUP_SIZES.check_run(run, settings)
     release_checked(run)
     return run, settings, dataset
 
@@ -81,7 +81,7 @@ def test_runs_that_are_not_private_are_stamped(
     file.write_text(text)
     run, settings = run_groups(file, tmp_path / "run")
     assert not settings.is_private
-    check_run(run, settings)
+    GROUP_SIZES.check_run(run, settings)
     release_checked(run)
     document = report(run, settings, None)
     assert document.stamp.startswith("NOT PRIVATE")
@@ -97,7 +97,7 @@ def test_a_check_that_fails_withholds_the_release(run_groups, tmp_path: Path) ->
         run.unchecked_release / "group_totals.csv", run.unchecked_release / "group_sizes.csv"
     )
     with pytest.raises(CheckFailed, match="The check 'validity' of groups failed"):
-        check_run(run, settings)
+        GROUP_SIZES.check_run(run, settings)
     assert not run.release.exists()
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.order import run_in_process
-from spineflow.flows.presets import PRESETS
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.design.comparison import ALLOCATIONS, allocations, compared

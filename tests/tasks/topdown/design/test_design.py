@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.inputs import read_addresses
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
 from spineflow.tasks.topdown.checks.replicate import (

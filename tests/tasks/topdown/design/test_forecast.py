@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.inputs import read_addresses
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import with_estimator
 from spineflow.tasks.topdown.design.forecast import BLOCKS, FULL, forecasts

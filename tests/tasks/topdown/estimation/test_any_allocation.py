@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.presets import PRESETS
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.design.allocation import as_fractions, shares_of

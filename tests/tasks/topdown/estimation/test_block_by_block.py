@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.invariants import read_state_totals
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.expectations import expected_universe
 from spineflow.tasks.topdown.checks.replicate import (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import (
     lay_out,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.presets import PRESETS
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
 from spineflow.tasks.topdown.ingest.generate import generate_county

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.flows.running import prepare
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county

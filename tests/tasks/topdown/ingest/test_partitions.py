@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.flows.running import prepare
 from spineflow.tasks.census import histograms
 from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables import mapped

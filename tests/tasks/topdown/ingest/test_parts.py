@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.order import call_here
-from spineflow.flows.presets import PRESETS
 from spineflow.flows.running import prepare
-from spineflow.flows.topdown import ingest_of
 from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import parts as ingest_parts
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.parts import n_parts
+from spineflow.tasks.topdown.order import ingest_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 pytestmark = pytest.mark.slow

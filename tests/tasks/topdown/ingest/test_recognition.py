@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.identity import input_digests
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import Draw, charge
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, declared_digests

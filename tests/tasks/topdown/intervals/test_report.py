@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed

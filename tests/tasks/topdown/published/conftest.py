@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows import estimate, topdown
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 
@@ -33,13 +33,13 @@ class Exported:
         if totals:
             text += f'state_totals = "{self.folder / "state_totals.csv"}"\n'
         path.write_text(text, encoding="utf-8")
-        return estimate.PRODUCT.load(path, overrides)
+        return ESTIMATE.load(path, overrides)
 
     def estimated(self, folder: Path, into: Path, *overrides: str) -> RunDirectory:
         """The run of estimate from measurements in a folder."""
         settings = self.settings(folder, *overrides)
         run = prepare(settings, into)
-        run_in_process(run, estimate.order(run, settings))
+        run_in_process(run, ESTIMATE.order(run, settings))
         return run
 
 
@@ -50,9 +50,9 @@ def exported(county: Path, folder: Path, *overrides: str) -> Exported:
         f'units = "{county / "units.parquet"}"\ngeography = "{county / "grfc.txt"}"\n'
         'confidential = false\n[privacy]\ndataset = "county"\nseed = 5\n'
     )
-    settings = topdown.PRODUCT.load(folder / "settings.toml", overrides)
+    settings = TOPDOWN.load(folder / "settings.toml", overrides)
     run = prepare(settings, folder / "run")
-    run_in_process(run, topdown.order(run, settings))
+    run_in_process(run, TOPDOWN.order(run, settings))
     export_measurements(run, settings, folder / "export")
     return Exported(run, folder / "export", county / "grfc.txt")
 

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.flows.presets import PRESETS
-from spineflow.flows.topdown import PRODUCT
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings, load_settings, settings_tree
+from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.geounits import ShareReader
 from spineflow.tasks.topdown.published.layout import partition_name, partition_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 from spineflow.flows.demo import COUNTRY
-from spineflow.flows.presets import PRESETS
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.release.declared_statements import (

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.pages.document import Document, to_html
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.queries import records_by_block

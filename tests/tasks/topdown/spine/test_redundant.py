@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.flows.presets import PRESETS
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.invariants import read_geography
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.paths import geography_file

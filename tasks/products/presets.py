@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from pathlib import Path
 
-PRESETS = Path(__file__).parent / "settings"
+PRESETS = Path(__file__).parents[2] / "flows" / "settings"
 """Their folder."""

@@ -1,4 +1,4 @@
-"""What a detailed-groups run promises, and the independent checks that it kept it."""
+"""What a detailed-groups run promises, in the words of the independent checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from ....validation.detailed_groups.run_checks import run_checks
 from ....validation.detailed_groups.universe import (
     ExpectedLevel,
     ExpectedRun,
@@ -17,10 +16,7 @@ from ....validation.detailed_groups.universe import (
     identical_regions,
     region_of_blocks,
 )
-from ....validation.outcome import Outcome
 from ...census.invariants import read_geography, read_invariants
-from ...ledger.charging import refuse_unlike_ledger
-from ...products.gate import accept
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..paths import geography_file, invariants_file
@@ -115,13 +111,3 @@ def _coterminous(
             sets[kind] = {region: first + number for region, number in known.items()}
         first += len({number for known in found.values() for number in known.values()})
     return sets
-
-
-def check_run(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Outcome, ...]:
-    """Check the finished, still unreleased run and write the public outcomes.
-
-    Raises CheckFailed, naming the first check that failed; the release is then withheld.
-    """
-    refuse_unlike_ledger(run, settings)
-    outcomes = run_checks(run.root, expected_run(run, settings), run.unchecked_release)
-    return accept(run, settings, outcomes)

@@ -1,0 +1,59 @@
+"""The order of the steps of a detailed-groups run.
+
+    ingest -> count, level by level -> charge -> stage 1 -> stage 2, shard by shard
+           -> suppression -> marginals -> coterminous geographies, alone (if asked), pass by pass
+           -> files -> checks -> release -> report
+
+Stage 2 of a shard waits for its stage 1 alone. All data travel through the run directory; what the
+tasks hand to each other are names and digests.
+"""
+
+from __future__ import annotations
+
+from ..products.order import Call, Order, Wave, call, one_by_one
+from ..products.release.steps import ENDING
+from ..products.steps import charge_ledger
+from ..runs.directory import RunDirectory
+from .ingest.ingest import run_parameters
+from .ingest.steps import count, ingest
+from .measurement.charge import has_stage_1
+from .measurement.steps import measure_tables, measure_totals
+from .paths import read_shards
+from .postprocess.run import stages_of
+from .postprocess.steps import STEPS
+from .release.steps import write_tables
+from .settings import DetailedGroupsSettings
+
+
+def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
+    """The steps of a run."""
+    ingested = call(ingest)
+    yield {"ingest": [ingested]}
+    levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
+    counted = [call(count, *level, after=[ingested]) for level in levels]
+    yield {"counts": counted}
+    charged = call(charge_ledger, after=counted)
+    yield {"ledger": [charged]}
+    yield _measured(run, charged)
+    passes = run_parameters(run, settings).passes
+    before: dict[str, list[Call]] = {name: [] for name in passes}
+    for stage in stages_of(settings):
+        before = {name: [call(STEPS[stage], name, after=before[name])] for name in passes}
+        yield {stage: [made for calls in before.values() for made in calls]}
+    made = [made for calls in before.values() for made in calls]
+    yield from one_by_one({"files": write_tables, **ENDING}, after=made)
+
+
+def _measured(run: RunDirectory, charged: Call) -> Wave:
+    """Both stages of every shard; the second of each after its first."""
+    shards = {s: (s.region_type, s.level, s.name) for s in read_shards(run)}
+    totals = {
+        shard: call(measure_totals, *keys, after=[charged])
+        for shard, keys in shards.items()
+        if has_stage_1(run, shard)
+    }
+    tables = [
+        call(measure_tables, *keys, after=[totals.get(shard, charged)])
+        for shard, keys in shards.items()
+    ]
+    return {"stage 1": list(totals.values()), "stage 2": tables}

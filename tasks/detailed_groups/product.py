@@ -1,0 +1,193 @@
+"""Detailed groups as a product: SafeTab-P's adaptive tables for race and ethnicity groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+
+from pyarrow import parquet
+
+from ...validation.detailed_groups.run_checks import run_checks
+from ..pages.document import Block, Section, Table
+from ..pages.numbers import shown_epsilon
+from ..products.order import Order
+from ..products.product import Accuracy, Figures, Product, Shown, noted
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from ..tables.findings import UnreadableInput
+from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.comparison import FIGURES, KEYS, facts_of_run
+from .checks.expected import expected_run
+from .ingest.ingest import check_input_of, parameters_of, run_parameters
+from .ingest.inputs import GroupsInput, read_blocks
+from .ingest.target_counts import target_counts, write_target_counts
+from .measurement.charge import charge_of, guarantee_of, measurement_files
+from .paths import measured_folder
+from .postprocess.redundant import redundant_spending, redundant_spending_of_run
+from .release.budget import costs, needed_budget, refuse_settings
+from .release.certificate import facts_of_run as facts
+from .release.certificate import statement_of
+from .release.noise_comparison import sentence_of
+from .release.relative_errors import populations_table
+from .release.report import report
+from .settings import DetailedGroupsSettings
+from .workload.mechanism import MechanismParameters
+from .workload.parameters import read_specification
+from .workload.regions import areas_of
+from .workload.wanted_margins import shown_percent
+
+
+def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
+    """The steps of a run."""
+    from .order import order as steps
+
+    return steps(run, settings)
+
+
+def fits(settings: DetailedGroupsSettings, accepted: GroupsInput) -> Iterator[Block]:
+    """The budgets of the levels that want a margin of error, and what would be spent twice."""
+    declared = accepted.invariants if settings.mechanism.units_are_invariant else None
+    parameters = parameters_of(settings)
+    if parameters.wanted.by_level:
+        yield _wanted(parameters)
+    yield from noted(redundant_spending(settings, parameters, accepted.blocks, declared))
+
+
+def _wanted(parameters: MechanismParameters) -> Table:
+    percent = shown_percent(parameters.wanted.coverage)
+    rows = []
+    for (region_type, level), due in parameters.wanted.by_level.items():
+        budget = parameters.budget_of(region_type, level)
+        rows.append((region_type, str(level), str(due), f"{float(budget):.6g}", str(budget)))
+    headers = ("region type", "level", f"{percent} % margin wanted", "budget", "exactly")
+    return Table(headers, tuple(rows))
+
+
+def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section]:
+    """The costs of every pass as tables."""
+    parameters = parameters_of(settings)
+    for region_pass, cost in costs(settings).items():
+        native = cost["native"]
+        symbol = "epsilon" if "epsilon" in native else "rho"
+        blocks: list[Block] = [
+            f"{symbol} {native[symbol]}, {native['neighbors']}; bounded rho {cost['rho']}, "
+            f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta {cost['delta']}"
+        ]
+        columns = {
+            "region type": "region_type",
+            "level": "level",
+            "budget": "budget",
+            "groups of a person": "stability",
+            f"{shown_percent(parameters.wanted.coverage)} % margin": "margin",
+            **({"wanted": "margin_wanted"} if parameters.wanted.by_level else {}),
+            "total only": "margin_total_only",
+            "1.96 s.d.": "margin_by_formula",
+            "target": "margin_target",
+            "suppressed up to": "suppression_threshold",
+        }
+        needed = sorted({name for level in cost["levels"] for name in level["needed_budget"]})
+        rows = [
+            (
+                *(level[key] for key in columns.values()),
+                *(_decimal(level["needed_budget"].get(name)) for name in needed),
+            )
+            for level in cost["levels"]
+        ]
+        headers = (*columns, *(f"budget for {name.replace('_', ' ')}" for name in needed))
+        blocks.append(
+            Table(headers, tuple(tuple("" if c is None else str(c) for c in row) for row in rows))
+        )
+        if rows:
+            sizes = populations_table(cost["levels"])
+            blocks += ["Populations from which tables are accurate", sizes]
+        blocks += [sentence_of(comparison) for comparison in cost["noise_comparison"]]
+        yield Section(region_pass, tuple(blocks))
+    with suppress(InputRefused, UnreadableInput):
+        blocks_of_census, invariants = read_blocks(settings.input.tables, parameters)
+        declared = invariants if settings.mechanism.units_are_invariant else None
+        yield from noted(redundant_spending(settings, parameters, blocks_of_census, declared))
+
+
+def summary(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[str, ...]:
+    """What is in the release, and what it cost."""
+    rows = parquet.read_metadata(run.release / "population_groups.parquet").num_rows
+    guarantee = guarantee_of(run_parameters(run, settings))
+    symbol = "epsilon" if guarantee.definition == "pure_dp" else "rho"
+    cost = "infinite" if settings.privacy.infinite else f"{float(guarantee.parameter):.4f}"
+    measured = sum(n_groups for _, _, n_groups in _groups_of_levels(run, settings))
+    return (
+        f"{measured:,} groups measured, {rows:,} rows released",
+        f"{symbol} {cost}, unbounded",
+    )
+
+
+def shown(
+    run: RunDirectory, settings: DetailedGroupsSettings, stages: Collection[str]
+) -> Iterator[Shown]:
+    """How many groups were measured, once they are."""
+    if "stage 2" in stages:
+        table = Table(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings)))
+        yield Shown("population-groups", "Population groups measured", table)
+
+
+def needed(settings: DetailedGroupsSettings, target: str, margin: int) -> str:
+    """The budget that a target REGION TYPE:LEVEL needs for a margin of error."""
+    specification = read_specification(settings.input.parameters)
+    return needed_budget(parameters_of(settings), specification, target, margin)
+
+
+def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path, ...]:
+    """Write the true counts of input that is not confidential; returns the files."""
+    with_counts = not settings.input.confidential
+    accepted = check_input_of(settings).accepted(with_counts=with_counts)
+    counts = target_counts(
+        accepted.persons,
+        areas_of(accepted.blocks)[1],
+        read_specification(settings.input.parameters),
+        parameters_of(settings),
+    )
+    return write_target_counts(folder, counts)
+
+
+DETAILED_GROUPS: Product = Product(
+    settings=DetailedGroupsSettings,
+    costs=costs,
+    costs_in_words=costs_in_words,
+    refuse=refuse_settings,
+    check_input=check_input_of,
+    fits=fits,
+    needed=needed,
+    order=order,
+    charge=charge_of,
+    measurement_files=lambda run, settings: measurement_files(run),
+    notes=redundant_spending_of_run,
+    checks=lambda run, settings: run_checks(
+        run.root, expected_run(run, settings), run.unchecked_release
+    ),
+    statement=lambda run, settings: statement_of(settings, run_parameters(run, settings)),
+    facts=facts,
+    accuracy=Accuracy(read_accuracy, write_accuracy, has_truth),
+    document=report,
+    summary=summary,
+    shown=shown,
+    figures=Figures(KEYS, FIGURES, facts_of_run),
+    write_truth=write_targets,
+)
+
+
+def _groups_of_levels(
+    run: RunDirectory, settings: DetailedGroupsSettings
+) -> list[tuple[str, int, int]]:
+    """Region type, level and number of measured groups of every level: public."""
+    found = []
+    for item in run_parameters(run, settings).budgets:
+        folder = measured_folder(run, item.region_type, item.level)
+        rows = [parquet.read_metadata(path).num_rows for path in sorted(folder.glob("*.parquet"))]
+        found.append((item.region_type, item.level, sum(rows)))
+    return found
+
+
+def _decimal(fraction: str | None) -> str | None:
+    return None if fraction is None else f"{float(Fraction(fraction)):.6g}"

@@ -1,0 +1,108 @@
+"""Group sizes as a product: how many groups of each size there are in every region."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from ...validation.group_sizes.run_checks import run_checks
+from ..pages.document import Block
+from ..products.order import INGEST, Order
+from ..products.product import Accuracy, Figures, Product, Shown
+from ..runs.directory import RunDirectory
+from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.comparison import FIGURES, KEYS, by_level, facts_of_run
+from .checks.expected import settings_of_release
+from .ingest.files import read_plan
+from .ingest.read import GroupInput, check_groups, costs, plan_of, public_hierarchy
+from .measurement.charge import charge_of, measurement_files
+from .release.certificate import facts_of, statement_of
+from .release.noise import noise_table
+from .release.report import NEIGHBORS, loss_text, report, sizes_text
+from .settings import GroupSizesSettings
+from .workload.costs import budget_report, needed_budget, needed_split
+from .workload.plan import Plan
+from .workload.promise import promise_of
+
+
+def order(run: RunDirectory, settings: GroupSizesSettings) -> Order:
+    """The steps of a run."""
+    from .order import order as steps
+
+    return steps(run, settings)
+
+
+def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
+    """Hold the settings to the hierarchy; raises InputRefused."""
+    plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
+    return ()
+
+
+def public_plan(settings: GroupSizesSettings) -> Plan:
+    """The plan by the public hierarchy alone; the number of groups changes no noise."""
+    return plan_of(settings, public_hierarchy(settings), 0)
+
+
+def costs_in_words(settings: GroupSizesSettings) -> tuple[Block, ...]:
+    """The costs in a sentence and a table."""
+    plan = public_plan(settings)
+    cost = budget_report(plan)
+    loss = f"epsilon {cost['epsilon']['tight']}" if plan.rho is None else loss_text(plan)
+    return (
+        f"groups: {plan.mechanism}, {plan.calibration} calibration, {loss} "
+        f"({NEIGHBORS[plan.bounded]}); rho {cost['rho']} of bounded zCDP in the ledger",
+        noise_table(plan),
+    )
+
+
+def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
+    """What is in the release, and what it cost."""
+    plan = read_plan(run)
+    regions = ", ".join(f"{level.n_regions:,} {level.level}" for level in plan.levels)
+    return (
+        f"{plan.groups:,} groups of size {sizes_text(plan)}; {regions}",
+        f"{plan.mechanism}, {plan.calibration} calibration; {loss_text(plan)}, "
+        f"{NEIGHBORS[plan.bounded]}",
+    )
+
+
+def shown(
+    run: RunDirectory, _settings: GroupSizesSettings, stages: Collection[str]
+) -> Iterator[Shown]:
+    """The noise of every level, once the plan is made."""
+    if INGEST in stages:
+        plan = read_plan(run)
+        yield Shown("group-size-noise", f"{plan.mechanism}, every level", noise_table(plan))
+
+
+def needed_at_once(settings: GroupSizesSettings, wanted: Mapping[str, int]) -> str | None:
+    """The rho and the shares with which estimates of several levels have margins of error."""
+    return needed_split(public_plan(settings), wanted)
+
+
+GROUP_SIZES: Product = Product(
+    settings=GroupSizesSettings,
+    costs=costs,
+    costs_in_words=costs_in_words,
+    check_input=check_groups,
+    fits=fits,
+    needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
+    needed_at_once=needed_at_once,
+    order=order,
+    charge=charge_of,
+    measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),
+    checks=lambda run, settings: run_checks(
+        run.root, promise_of(settings), run.unchecked_release, is_private=settings.is_private
+    ),
+    statement=lambda run, settings: statement_of(settings, read_plan(run)),
+    facts=lambda run, settings: facts_of(settings, read_plan(run)),
+    accuracy=Accuracy(
+        read_accuracy,
+        lambda run, settings: write_accuracy(run),
+        lambda run, settings: has_truth(run),
+    ),
+    document=report,
+    summary=summary,
+    shown=shown,
+    figures=Figures(KEYS, FIGURES, facts_of_run, by_level),
+    of_release=settings_of_release,
+)

@@ -1,0 +1,60 @@
+"""The order of a run's steps, written once for flows, notebooks and tests.
+
+The order of a product is a generator of waves. A wave says by stage which steps are called, and
+which calls each of them waits for; it has ended before the generator goes on, so what a step wrote
+can decide what comes next. `flows.order` submits the waves to a task runner, or calls the same
+steps as functions, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+INGEST = "ingest"
+"""The stage whose facts are the digests of the input."""
+
+LEDGER = "ledger"
+"""The stage that charges; noise is drawn after it."""
+
+
+Step = Any
+"""The task of a stage, as the decorator `step` of `tasks.runs.steps` makes it for Prefect."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a step.
+
+    keys : what names its piece of work: universe, level, shard.
+    after : the calls that it waits for, besides those of earlier waves.
+    """
+
+    step: Step
+    keys: tuple[Any, ...]
+    after: tuple[Call, ...]
+
+
+Wave = Mapping[str, Sequence[Call]]
+"""Calls by stage. They go side by side, but for those that wait for others."""
+
+Order = Generator[Wave, None, None]
+"""The waves of a run, one after the other."""
+
+
+class Aside(dict[str, Sequence[Call]]):
+    """A wave that is begun and left to itself; yielded again as a plain wave, it is waited for."""
+
+
+def call(step: Step, *keys: Any, after: Iterable[Call] = ()) -> Call:
+    """The call of a step with these keys, once the calls of `after` have ended."""
+    return Call(step, keys, tuple(after))
+
+
+def one_by_one(stages: Mapping[str, Step], after: Iterable[Call] = ()) -> Order:
+    """Stages of one call each, one after the other."""
+    made = tuple(after)
+    for stage, step in stages.items():
+        made = (call(step, after=made),)
+        yield {stage: made}

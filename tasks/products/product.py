@@ -1,0 +1,270 @@
+"""What a product is: one record, which the command line, flows, library, `products`, `tune` read.
+
+A product is made in the module `product` of its folder, out of functions of its stages, and is
+found by its name (`registry`). Nothing in it imports Prefect until its order of steps is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from ...validation.outcome import Outcome
+from ..ledger.charges import Draw
+from ..ledger.charging import charge_draws, refuse_unlike_ledger
+from ..ledger.identity import digests_to_charge
+from ..pages.document import Block, Document, Section, Table
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from ..runs.files import write_page
+from ..runs.settings import ProductSettings, RunnerSettings
+from ..runs.settings_files import load_settings
+from ..tables.findings import Finding
+from .certificate import Facts
+from .comparison import Compared, errors_or_refused, write_comparison
+from .gate import accept
+from .order import Order
+from .presets import PRESETS
+from .statement import Statement
+
+
+class Caution(str):
+    """A sentence that a user must not miss; commands print it on standard error."""
+
+
+class CheckedInput(Protocol):
+    """What the check of an input tells."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The public outcome of every rule."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong, in sentences."""
+
+    def accepted(self, *, with_counts: bool = False) -> Any:
+        """The input; raises InputRefused if a rule is broken, with counts only if asked for."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a run is charged for before its first draw.
+
+    draws : by universe, their guarantees and every noise.
+    decided_by : the public files that, with the settings, decide what is drawn.
+    truth : the confidential files that are measured.
+    """
+
+    draws: Sequence[Draw]
+    decided_by: Sequence[Path]
+    truth: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How a release is compared with its truth; what comes out is as confidential as the input.
+
+    read : the errors of a run by what they are of; None if they are gone.
+    write : compares and keeps the errors; None where a step of the order does.
+    is_possible : whether the truth is still there to compare with.
+    in_brief : the errors in a small table, for the page of a run; None if nothing tells.
+    """
+
+    read: Callable[[RunDirectory], pd.DataFrame | None]
+    write: Callable[[RunDirectory, Any], None] | None = None
+    is_possible: Callable[[RunDirectory, Any], bool] = lambda run, settings: False
+    in_brief: Callable[[RunDirectory, Any], Table | None] | None = None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What replicates, comparisons and searches tell of the errors of a run.
+
+    keys : the columns that say what an error is of.
+    words : the columns of figures, with what they are in words.
+    of_errors : the table of both, from a run's errors.
+    facts : what a run is, in words, by what they are about.
+    """
+
+    keys: Sequence[str]
+    words: Mapping[str, str]
+    facts: Callable[[RunDirectory, Any], Mapping[str, str]]
+    of_errors: Callable[[pd.DataFrame], pd.DataFrame] = lambda errors: errors
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table that the page of a run shows in the Prefect UI."""
+
+    key: str
+    description: str
+    content: Table
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product: how settings and an input become a checked release under one charge.
+
+    Only `settings` and `costs` are needed. What a product leaves out it does not have: a search
+    releases no certificate, and several products in one run are charged, checked and reported by
+    their own runs.
+
+    *Before a run.* A settings file becomes an instance of `settings`, whose PRODUCT is the
+    product's name. `refuse` adds what no single field shows, before any input is read.
+    `check_input` reads the input and holds it to every rule; `fits` holds the settings to an input
+    that was accepted, and tells what a user may want to know. `costs` is what a run would spend and
+    how wide its noise is, from settings and public files alone, by universe; `costs_in_words` the
+    same for people. `needed` is the budget that a margin of error needs, given the name of what has
+    it, and `needed_at_once` that of several, with its split. `of_parts` are the settings of the
+    products that a run is made of, by their names in it; all of this is then asked of each.
+
+    *The run.* `order` gives the steps wave by wave: ingest first, which writes what is public and
+    what is confidential in folders of their own; then the charge, before any noise is drawn;
+    measurement, estimation, the tables; and the steps of `release.steps`, which check, release and
+    report. None where what comes next is decided on the way. `sizes` are public sizes of a
+    stage's calls, which tell how long they take. `charge` is what the run is charged for; it
+    recomputes the loss by independent code and raises BudgetRefused, and returns None for a run
+    that draws nothing. `measurement_files` are all files of noisy answers, there yet or not.
+    `notes` are sentences on what is about to be measured to no avail.
+
+    *Its end.* `checks` are the outcomes of checks that share no code with what they check; a
+    release appears once all have passed. `statement` is what is guaranteed, as it follows from the
+    settings that ran, and `facts` what the certificate says besides. `accuracy` compares the
+    release with the truth. `document` is the public report, which shows errors of public input;
+    `summary` the lines that the command ends with; `shown` what the UI shows when some stages have
+    ended, of none when the run begins, and of `END` at its end.
+
+    *Afterwards.* `figures` are the errors that replicates and comparisons tell; `compare` writes a
+    comparison where that is more than a table. `of_release` makes settings with a release as public
+    input, for errors to be expected. `rewritten` makes again what a report needs and may lack.
+    `write_truth` writes the true counts of input that may be disclosed, beside replicates.
+    """
+
+    settings: type[ProductSettings]
+    costs: Callable[[Any], dict[str, Any]]
+    costs_in_words: Callable[[Any], Iterable[Block | Section]] | None = None
+    refuse: Callable[[Any], None] = lambda settings: None
+    check_input: Callable[[Any], CheckedInput] | None = None
+    fits: Callable[[Any, Any], Iterable[Block]] | None = None
+    needed: Callable[[Any, str, int], str] | None = None
+    needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
+    of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
+    order: Callable[[RunDirectory, Any], Order] | None = None
+    sizes: Callable[[RunDirectory, Any, str, Sequence[tuple]], list[float] | None] | None = None
+    charge: Callable[[RunDirectory, Any], Charge | None] | None = None
+    measurement_files: Callable[[RunDirectory, Any], Sequence[Path]] | None = None
+    notes: Callable[[RunDirectory, Any], Sequence[str]] | None = None
+    checks: Callable[[RunDirectory, Any], Sequence[Outcome]] | None = None
+    statement: Callable[[RunDirectory, Any], Statement] | None = None
+    facts: Callable[[RunDirectory, Any], Facts] | None = None
+    accuracy: Accuracy | None = None
+    document: Callable[[RunDirectory, Any, pd.DataFrame | None], Document] | None = None
+    summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
+    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] | None = None
+    figures: Figures | None = None
+    compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
+    of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
+    rewritten: Callable[[RunDirectory, Any], None] = lambda run, settings: None
+    write_truth: Callable[[Any, Path], Sequence[Path]] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the product, and of its flow."""
+        return self.settings.PRODUCT
+
+    def load(
+        self, source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str] = ()
+    ) -> ProductSettings:
+        """Settings from a file, tables or overrides, checked as far as that needs no input."""
+        settings = load_settings(self.settings, source, presets=PRESETS, overrides=overrides)
+        settings = settings.settled()
+        self.refuse(settings)
+        refuse_missing_runner(settings.run)
+        return settings
+
+    def charge_run(self, run: RunDirectory, settings: ProductSettings) -> None:
+        """Check that what will be drawn costs what the settings say, then enter it in the ledger.
+
+        Raises BudgetRefused before any noise is drawn.
+        """
+        charge = None if self.charge is None else self.charge(run, settings)
+        if charge is not None and settings.is_private:
+            charge_draws(
+                run,
+                settings,
+                draws=charge.draws,
+                inputs=digests_to_charge(run, settings),
+                decided_by=charge.decided_by,
+                truth=charge.truth,
+                files=self.noisy_files(run, settings),
+            )
+
+    def noisy_files(self, run: RunDirectory, settings: ProductSettings) -> list[Path]:
+        """The files of noisy measurements that a run publishes, there yet or not."""
+        return [] if self.measurement_files is None else [*self.measurement_files(run, settings)]
+
+    def check_run(self, run: RunDirectory, settings: ProductSettings) -> tuple[Outcome, ...]:
+        """Check the finished, still unreleased run and write the public outcomes.
+
+        Raises CheckFailed, naming the first check that failed; the release is then withheld.
+        """
+        if self.checks is None:
+            raise ValueError(f"{self.name} releases nothing that is checked")
+        refuse_unlike_ledger(run, settings)
+        return accept(run, settings, self.checks(run, settings))
+
+    def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
+        """Keep the errors of a release in its confidential folder, while the truth is there."""
+        found = self.accuracy
+        if found is not None and found.write and found.is_possible(run, settings):
+            found.write(run, settings)
+
+    def report(self, run: RunDirectory, settings: ProductSettings) -> Path:
+        """Write the public report; errors are shown of input that is not confidential."""
+        if self.document is None:
+            return run.report
+        errors = None
+        if self.accuracy is not None and not settings.input.confidential:
+            errors = self.accuracy.read(run)
+        return write_page(run.report, self.document(run, settings, errors))
+
+    def compared(self, run: RunDirectory, settings: ProductSettings) -> Compared:
+        """A run with its figures; raises InputRefused if truth and errors are both gone."""
+        if self.figures is None or self.accuracy is None:
+            raise InputRefused(f"There are no figures of {self.name}.")
+        self.compare_with_truth(run, settings)
+        errors = errors_or_refused(run, self.accuracy.read(run))
+        facts = {"dataset": settings.privacy.dataset, **self.figures.facts(run, settings)}
+        return Compared(run, settings, facts, self.figures.of_errors(errors))
+
+    def write_comparison(self, runs: Sequence[tuple[RunDirectory, ProductSettings]]) -> Path:
+        """Write a report of several finished runs side by side; returns its path."""
+        if self.compare is not None:
+            return self.compare(runs)
+        if self.figures is None:
+            raise InputRefused(f"Runs of {self.name} cannot be compared; name runs of one product.")
+        found = [self.compared(run, settings) for run, settings in runs]
+        return write_comparison(found, self.figures.keys, self.figures.words)
+
+
+END: Collection[str] = ("end",)
+"""What `Product.shown` is asked for when all stages have ended."""
+
+
+def noted(sentences: Iterable[str]) -> Iterator[str]:
+    """What a user may want to change before anything is spent, or next time."""
+    return (f"note: {sentence}." for sentence in sentences)
+
+
+def refuse_missing_runner(runner: RunnerSettings) -> None:
+    """Raise InputRefused for a runner whose package is not installed."""
+    if runner.runner == "dask" and find_spec("prefect_dask") is None:
+        raise InputRefused(
+            'run.runner = "dask" needs prefect-dask: install spineflow[dask], or choose threads.'
+        )

@@ -1,0 +1,82 @@
+"""The products by name: where each is, told in words, so that only what is asked for is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..runs.errors import InputRefused
+from ..runs.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from ..runs.directory import RunDirectory
+    from ..runs.settings import ProductSettings
+    from .product import Product
+
+PRODUCTS: Mapping[str, str] = {
+    "topdown": "tasks.topdown.product:TOPDOWN",
+    "estimate": "tasks.topdown.product:ESTIMATE",
+    "detailed-groups": "tasks.detailed_groups.product:DETAILED_GROUPS",
+    "group-sizes": "tasks.group_sizes.product:GROUP_SIZES",
+    "trips": "tasks.trips.product:TRIPS",
+    "products": "flows.products:PRODUCT",
+    "design": "flows.design:PRODUCT",
+    "tune": "flows.tune:PRODUCT",
+}
+"""Module and name of every product within the package."""
+
+OF_ONE_INPUT = ("topdown", "estimate", "detailed-groups", "group-sizes", "trips")
+"""Products that release something of one input."""
+
+TOGETHER = {
+    "topdown": "topdown",
+    "dhc-persons": "topdown",
+    "detailed-groups": "detailed-groups",
+    "group-sizes": "group-sizes",
+}
+"""Products of the census tables, which `products` can run on one dataset, in this order, by the
+names that they have there, with the product of each."""
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def product(name: str) -> Product:
+    """The product of a name; raises KeyError for one that is not in `PRODUCTS`."""
+    module, _, place = PRODUCTS[name].partition(":")
+    return getattr(import_module(f"{_PACKAGE}.{module}"), place)
+
+
+def product_of(run: RunDirectory) -> Product:
+    """The product of a run; raises InputRefused for one that this version does not have."""
+    name = run.read_manifest()["product"]
+    if name not in PRODUCTS:
+        raise InputRefused(f"{run.root} is a run of {name}, which this version does not have.")
+    return product(name)
+
+
+def known(name: str) -> Product:
+    """The product of one input of a name, as a person spells it; raises InputRefused."""
+    spelt = name.replace("_", "-")
+    if spelt not in OF_ONE_INPUT:
+        raise InputRefused(
+            f"unknown product {name!r}{did_you_mean(spelt, OF_ONE_INPUT)}; there are "
+            f"{', '.join(OF_ONE_INPUT)}."
+        )
+    return product(spelt)
+
+
+def settings_of(run: RunDirectory) -> type[Any]:
+    """The model of a run's settings."""
+    return product_of(run).settings
+
+
+def costs_of(parts: Mapping[str, ProductSettings]) -> dict[str, Any]:
+    """What runs of some settings would cost, by their names."""
+    return {name: product(own.PRODUCT).costs(own) for name, own in parts.items()}
+
+
+def refuse_any(parts: Mapping[str, ProductSettings]) -> None:
+    """The further checks of some settings, each by its product; raises InputRefused."""
+    for own in parts.values():
+        product(own.PRODUCT).refuse(own)

@@ -1,0 +1,1 @@
+"""The end of every run: checks, the release, the report."""

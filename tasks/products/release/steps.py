@@ -1,0 +1,41 @@
+"""The steps that check a finished run of any product, let its release through and report on it."""
+
+from __future__ import annotations
+
+from ...runs.directory import RunDirectory
+from ...runs.handles import Made, made
+from ...runs.settings import ProductSettings
+from ...runs.steps import step
+from ..certificate import write_certificate
+from ..gate import checked, compared, released
+from ..registry import product_of, settings_of
+
+
+@step("check", settings_of, run_name="check")
+def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
+    """Check measurements, estimates and release by code independent of what made them."""
+    return checked(run, settings, product_of(run).check_run)
+
+
+@step("release", settings_of, run_name="release")
+def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
+    """Add the certificate, and move the checked release to where readers look for it."""
+    facts = product_of(run).facts
+
+    def certify() -> None:
+        if facts is not None:
+            write_certificate(run, settings, facts(run, settings))
+
+    return released(run, certify)
+
+
+@step("report", settings_of, run_name="report")
+def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
+    """Compare the release with the truth, in confidence, and write the public report."""
+    product = product_of(run)
+    compared(run, settings, lambda: product.compare_with_truth(run, settings))
+    return made(product.report(run, settings))
+
+
+ENDING = {"checks": check_release, "release": release_run, "report": report_run}
+"""The last stages of a run, in their order."""

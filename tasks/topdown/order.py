@@ -1,0 +1,222 @@
+"""The order of the steps of topdown and estimate runs.
+
+    ingest -> spine -> charge -> constraints, measure -> estimate, geolevel by geolevel
+           -> microdata, tables, margins and accuracy side by side -> checks -> release -> report
+
+On demand, a geolevel is measured when the one above it has been estimated. With full information,
+measurements are combined from the blocks up before they are estimated. At the side, while estimates
+are made, the spine is summarised for the report, and the errors of a large run are predicted.
+
+A large input in several files is ingested in parts: the addresses, then persons file by file.
+Persons and housing units run side by side. All data travel through the run directory; what the
+tasks hand to each other are names and digests.
+
+An estimate run reads what somebody has published in place of ingest, charge and measurement:
+
+    geography -> geounits -> invariants -> constraints, measurements -> estimate -> ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
+
+from ..products.order import Aside, Call, Order, Wave, call
+from ..products.release.steps import check_release, release_run, report_run
+from ..products.steps import charge_ledger
+from ..runs.directory import RunDirectory
+from .checks.accuracy.pieces import universes_in_pieces
+from .checks.accuracy.steps import compare_piece, compare_with_truth, predict_errors
+from .checks.pieces import pieces_apart
+from .checks.steps import check_piece
+from .estimation.estimators import COMBINE, ESTIMATE, estimation_order
+from .estimation.steps import combine, estimate
+from .ingest.parts import n_parts
+from .ingest.steps import count_persons, ingest, read_addresses
+from .measurement.steps import constrain, measure
+from .paths import spine_folder
+from .published.steps import (
+    read_geography_file,
+    read_geounits,
+    read_measurements,
+    read_told_invariants,
+)
+from .release.margins import has_margins
+from .release.steps import write_microdata, write_release_margins
+from .release.tabulations.run import has_tables, table_pieces
+from .release.tabulations.steps import write_redistricting_tables
+from .settings import TopdownSettings, universe_waves
+from .spine.shards import shards_by_geolevel
+from .spine.steps import build_spine, summarise_spine
+
+
+def order(run: RunDirectory, settings: TopdownSettings) -> Order:
+    """The steps of a run; the universes go side by side."""
+    universes = settings.run.universes
+    reading = ingest_of(run, settings)
+    yield reading
+    ingested = reading["ingest"][0]
+    spines = {universe: call(build_spine, universe, after=[ingested]) for universe in universes}
+    yield {f"{universe} spine": [spine] for universe, spine in spines.items()}
+    charged = call(charge_ledger, after=spines.values())
+    yield {"ledger": [charged]}
+    # What a universe is held to may be the release of others, which then come first.
+    first, *later = universe_waves(settings)
+    constrained = {u: call(constrain, u, after=[spines[u]]) for u in first}
+    shards = {
+        universe: shards_by_geolevel(spine_folder(run, universe))
+        for universe in universes
+        if not settings.is_on_demand(universe)
+    }
+    measured = {
+        (universe, geolevel): [
+            call(measure, universe, geolevel, shard.name, after=[charged]) for shard in of_geolevel
+        ]
+        for universe, own in shards.items()
+        for geolevel, of_geolevel in own.items()
+    }
+    yield {f"{universe} constraints": [made] for universe, made in constrained.items()} | {
+        f"{universe} measure {geolevel}": made for (universe, geolevel), made in measured.items()
+    }
+    in_pieces = universes_in_pieces(run, settings)
+    predicted = {u: call(predict_errors, u, after=[spines[u]]) for u in in_pieces}
+    predictions = {f"{universe} prediction": [made] for universe, made in predicted.items()}
+    summaries = {
+        f"{universe} spine summary": [call(summarise_spine, universe, after=[spine])]
+        for universe, spine in spines.items()
+    }
+    yield Aside(summaries | predictions)
+    constraints = {universe: [made] for universe, made in constrained.items()}
+    estimated = yield from estimates(run, settings, measured, constraints, first)
+    for wave in later:
+        yield {f"{universe} constraints": [call(constrain, universe)] for universe in wave}
+        estimated |= yield from estimates(run, settings, measured, {}, wave)
+    pieces = [
+        call(compare_piece, universe, number, of, after=[predicted[universe], *estimated[universe]])
+        for universe, of in in_pieces.items()
+        for number in range(of)
+    ]
+    compared = call(compare_with_truth, after=[*pieces, *chain(*estimated.values())])
+    beside = predictions | {"accuracy": [*pieces, compared]}
+    released = yield from release_of(run, settings, estimated, beside)
+    yield summaries
+    yield {"report": [call(report_run, after=[released])]}
+
+
+def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
+    """The steps that read the input; persons in many large files are counted side by side."""
+    parts = range(n_parts(run, settings))
+    if not parts:
+        return {"ingest": [call(ingest)]}
+    addresses = call(read_addresses)
+    counted = [call(count_persons, part, after=[addresses]) for part in parts]
+    return {
+        "ingest addresses": [addresses],
+        "ingest persons": counted,
+        "ingest": [call(ingest, after=counted)],
+    }
+
+
+def estimates(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    measured: Mapping[tuple[str, str], Sequence[Call]],
+    constrained: Mapping[str, Sequence[Call]],
+    universes: Sequence[str] | None = None,
+) -> Generator[Wave, None, dict[str, list[Call]]]:
+    """The steps that estimate universes, by default all, geolevel by geolevel as the estimator has
+    them; what is measured on demand is measured just before.
+
+    `measured` are the calls that a universe's geolevel waits for, `constrained` those that a
+    universe does, besides those of the geolevel before. Returns each universe's last calls.
+    """
+    steps = {COMBINE: combine, ESTIMATE: estimate}
+    shards = {
+        universe: shards_by_geolevel(spine_folder(run, universe))
+        for universe in (settings.run.universes if universes is None else universes)
+    }
+    orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
+    last: dict[str, list[Call]] = {universe: [] for universe in shards}
+    for place in range(max(map(len, orders.values()))):
+        wave = {}
+        for universe in (name for name, own in orders.items() if place < len(own)):
+            stage, geolevel = orders[universe][place]
+            after = [*constrained.get(universe, ()), *last[universe]]
+            own = shards[universe][geolevel]
+            if settings.is_on_demand(universe):
+                after = wave[f"{universe} measure {geolevel}"] = [
+                    call(measure, universe, geolevel, shard.name, after=after) for shard in own
+                ]
+            after = [*measured.get((universe, geolevel), ()), *after]
+            last[universe] = wave[f"{universe} {stage} {geolevel}"] = [
+                call(steps[stage], universe, geolevel, shard.name, after=after) for shard in own
+            ]
+        yield wave
+    return last
+
+
+def release_of(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    estimated: Mapping[str, Sequence[Call]],
+    beside: Wave = MappingProxyType({}),
+) -> Generator[Wave, None, Call]:
+    """Microdata and tables, the checks of them and of everything before, and the release.
+
+    `beside` are stages that go side by side with the former, and are begun before them.
+    """
+    written = {u: call(write_microdata, u, after=last) for u, last in estimated.items()}
+    wave: dict[str, Sequence[Call]] = {
+        f"{universe} microdata": [made] for universe, made in written.items()
+    }
+    if has_margins(settings):
+        # They take longest: before the tables in the queue of the workers.
+        wave["margins"] = [call(write_release_margins, after=chain(*estimated.values()))]
+    if has_tables(settings):
+        wave["tables"] = [
+            call(write_redistricting_tables, piece, after=chain(*estimated.values()))
+            for piece in table_pieces(run, settings)
+        ]
+    made = [one for calls in wave.values() for one in calls]
+    yield {**beside, **wave}
+    pieces = [
+        call(check_piece, piece.kind, piece.subject, piece.number, piece.of, after=made)
+        for piece in pieces_apart(run, settings)
+    ]
+    checked = call(check_release, after=[*made, *pieces])
+    yield {"checks": [*pieces, checked]}
+    released = call(release_run, after=[checked])
+    yield {"release": [released]}
+    return released
+
+
+def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
+    """The steps from measurements that are published already; the universes go side by side."""
+    universes = settings.run.universes
+    geography = call(read_geography_file)
+    yield {"geography": [geography]}
+    spines = {universe: call(read_geounits, universe, after=[geography]) for universe in universes}
+    yield {f"{universe} geounits": [spine] for universe, spine in spines.items()}
+    told = call(read_told_invariants, after=spines.values())
+    yield {"invariants": [told]}
+    constrained = {universe: call(constrain, universe, after=[told]) for universe in universes}
+    measured = {
+        (universe, geolevel): [call(read_measurements, universe, geolevel, after=[told])]
+        for universe in universes
+        for geolevel in shards_by_geolevel(spine_folder(run, universe))
+    }
+    yield {f"{universe} constraints": [made] for universe, made in constrained.items()} | {
+        f"{universe} measurements {geolevel}": made
+        for (universe, geolevel), made in measured.items()
+    }
+    summaries = {
+        f"{universe} spine summary": [call(summarise_spine, universe, after=[told])]
+        for universe in universes
+    }
+    yield Aside(summaries)
+    constraints = {universe: [made] for universe, made in constrained.items()}
+    estimated = yield from estimates(run, settings, measured, constraints, universes)
+    released = yield from release_of(run, settings, estimated)
+    yield summaries
+    yield {"report": [call(report_run, after=[released])]}

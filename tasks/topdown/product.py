@@ -1,0 +1,283 @@
+"""Topdown as a product, from census-like tables to microdata; and estimate, from measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from fractions import Fraction
+
+import pandas as pd
+from pyarrow import parquet
+
+from ..census.declared_input import DeclaredInput
+from ..census.inputs import IngestResult
+from ..census.queries import normalize_query_name
+from ..noise.mechanisms import noise_deviation
+from ..pages.document import Block, Document, Section, Table
+from ..pages.numbers import decimal, shown_delta, shown_epsilon
+from ..products.gate import compared
+from ..products.order import Order
+from ..products.product import END, Accuracy, Product, Shown, noted
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from .checks.accuracy.in_brief import errors_in_brief, errors_of_totals
+from .checks.accuracy.queries import read_accuracy, records_by_block
+from .checks.accuracy.run import accuracy_report, write_comparison, write_run_accuracy
+from .checks.check import outcomes_of_run
+from .checks.pieces import sizes_of_pieces
+from .estimation.estimators import refuse_settings
+from .ingest.earlier import held_answers
+from .ingest.ingest import check_input_of, largest_universe, refuse_large_deltas
+from .measurement.charge import charge_of, measurement_files
+from .measurement.constrain_declared import check_declared_spines
+from .paths import spine_folder
+from .published.read import check_measurements, refuse_missing_folder
+from .published.settings import EstimateSettings
+from .release.certificate import facts_of
+from .release.report import report, solves_table
+from .settings import TopdownSettings
+from .spine.build import check_spine_settings, universe_spine
+from .spine.files import read_spine
+from .spine.redundant import (
+    redundant_spending,
+    redundant_spending_of_geography,
+    redundant_spending_of_run,
+)
+from .spine.summary import has_summary, write_summary
+from .workload.costs import budget_report, costs
+from .workload.margins import total_for_margin
+
+
+def order(run: RunDirectory, settings: TopdownSettings) -> Order:
+    """The steps of a topdown run."""
+    from .order import order as steps
+
+    return steps(run, settings)
+
+
+def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
+    """The steps of an estimate run."""
+    from .order import order_of_estimate as steps
+
+    return steps(run, settings)
+
+
+def refuse_estimate(settings: TopdownSettings) -> None:
+    """Refuse what cannot be estimated or found, and settings of a spine that make none."""
+    if settings.is_declared:
+        raise InputRefused(
+            "The measurements are of a declared census; estimate reads those of the census of 2020 "
+            "alone, so continue the run that measured instead."
+        )
+    check_spine_settings(settings)
+    refuse_missing_folder(settings)
+
+
+def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> Iterator[Block]:
+    """Hold the settings to the records, and build the spines; raises InputRefused."""
+    refuse_large_deltas(settings, largest_universe(accepted))
+    if isinstance(accepted, DeclaredInput):
+        if not settings.input.awaited:
+            held_answers(settings, accepted)
+        check_declared_spines(settings, accepted.areas.frame)
+        return
+    for universe in settings.run.universes:
+        spine = universe_spine(settings, universe, accepted.geography, accepted.invariants)
+        yield from noted(redundant_spending(settings, universe, spine))
+
+
+def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Block]:
+    """Check measurements, geography and state totals as an estimate run does; write nothing."""
+    check_measurements(settings)
+    yield from ()
+
+
+def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
+    """The costs as tables, with what an attacker learns about an attribute."""
+    for universe, cost in costs(settings).items():
+        first = (
+            f"{cost['mechanism'].replace('_', ' ')}, "
+            f"rho {cost['rho']} ({decimal(cost['rho'])}), "
+            f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta "
+            f"{shown_delta(cost['delta'])} "
+            f"(simple bound {shown_epsilon(cost['epsilon']['simple'])})"
+        )
+        queries = tuple(
+            (
+                query["geolevel"],
+                query["query"],
+                query["geolevel_share"],
+                query["query_share"],
+                f"{noise_deviation(query):.3g}",
+                f"{query['margin_of_error']:,}",
+            )
+            for query in cost["queries"]
+        )
+        headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
+        protected = [
+            *((f"{name} of a record", epsilon) for name, epsilon in cost["attributes"].items()),
+            *((f"block within its {n}", epsilon) for n, epsilon in cost["block_within"].items()),
+        ]
+        lacks = tuple((what, shown_epsilon(epsilon)) for what, epsilon in protected)
+        yield Section(
+            universe,
+            (
+                first,
+                Table((*headers, "margin, 95 %"), queries),
+                Table(("what an attacker lacks", "epsilon"), lacks),
+            ),
+        )
+    yield from noted(redundant_spending_of_geography(settings))
+
+
+def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
+    return {
+        universe: parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
+        for universe in settings.run.universes
+    }
+
+
+def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
+    """What is in the release, and where its errors are."""
+    rows = _rows_released(run, settings)
+    yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
+    if accuracy_report(run).exists():
+        kind = "accuracy, confidential" if settings.input.confidential else "accuracy"
+        yield f"{kind}: {accuracy_report(run)}"
+
+
+def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
+    """What is in a release from measurements alone."""
+    for universe, rows in _rows_released(run, settings).items():
+        yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
+
+
+def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str]) -> Iterator[Shown]:
+    """Budgets, geounits, solves and errors, as they are known."""
+    if not stages:
+        yield from _budgets(settings)
+    if any(stage.endswith(" constraints") for stage in stages):
+        for universe in settings.run.universes:
+            spine = read_spine(spine_folder(run, universe))
+            rows = tuple(
+                (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
+            )
+            table = Table(("geolevel", "geounits", "bypassed"), rows)
+            yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
+    if any(stage.endswith("microdata") for stage in stages):
+        about = "Every least-squares and rounding problem, by how it ended"
+        yield Shown("solver-outcomes", about, narrow_solves(solves_table(run)))
+    if stages == END:
+        errors = errors_in_brief(run, settings)
+        if errors is not None:
+            about = "Errors by level, beside the standard deviation that the budget implies"
+            yield Shown("accuracy", about, errors)
+
+
+def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
+    """What every query at every geolevel is measured with, in rounded figures."""
+    for universe in settings.run.universes:
+        report = budget_report(settings.budget_of(universe), settings.schema_of(universe))
+        rows = tuple(
+            (
+                query["geolevel"],
+                query["query"],
+                f"{100 * float(Fraction(query['share'])):.3g} %",
+                f"{noise_deviation(query):.3g}",
+            )
+            for query in report["queries"]
+        )
+        rho = report["rho"] if report["rho"] == "inf" else f"{float(Fraction(report['rho'])):.4g}"
+        yield Shown(
+            f"budget-{universe}",
+            f"Budget of {universe}: rho {rho}",
+            Table(("geolevel", "query", "share of the budget", "noise s.d."), rows),
+        )
+
+
+def narrow_solves(table: Table) -> Table:
+    """The report's table of solves, in as many columns as a page of 1280 pixels has room for."""
+    rows = tuple(
+        (f"{universe}, {geolevel}", stage, f"{solver}: {status}", solves, relaxed, residual)
+        for universe, geolevel, stage, solver, status, solves, relaxed, _, residual in table.rows
+    )
+    return Table(("of", "stage", "how", "solves", "relaxed", "largest residual"), rows)
+
+
+def needed(settings: TopdownSettings, target: str, margin: int) -> str:
+    """The budget that a target UNIVERSE:GEOLEVEL:QUERY needs for a margin of error."""
+    parts = target.split(":")
+    if len(parts) != 3 or parts[0] not in settings.run.universes:
+        raise InputRefused(
+            f"--target {target}: write universe, geolevel and query, for example "
+            "'persons:County:total=25'."
+        )
+    universe, geolevel, query = parts
+    budget = settings.budget_of(universe)
+    try:
+        total = total_for_margin(budget, geolevel, normalize_query_name(query), margin)
+    except ValueError as error:
+        raise InputRefused(f"--target {target}: {error}.") from None
+    symbol = "epsilon" if budget.is_pure else "rho"
+    told = "none" if budget.infinite else f"{float(budget.total):.4g}"
+    return (
+        f"{query} at {geolevel} is within {margin} of the truth, but for post-processing, with a "
+        f"probability of 95 % at {symbol} {float(total):.6g} and these shares (now {told})"
+    )
+
+
+def document(
+    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
+) -> Document:
+    """The report, with a map of errors where the input is public."""
+    truth = None if settings.input.confidential else records_by_block(run, settings)
+    return report(run, settings, accuracy, truth)
+
+
+def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Make the spine's summary again if it is missing, and the errors while the truth is there."""
+    for universe in settings.run.universes:
+        if not has_summary(run, universe):
+            write_summary(run, settings, universe)
+    compared(run, settings, lambda: write_run_accuracy(run, settings))
+
+
+TOPDOWN: Product = Product(
+    settings=TopdownSettings,
+    costs=costs,
+    costs_in_words=costs_in_words,
+    refuse=refuse_settings,
+    check_input=check_input_of,
+    fits=fits,
+    needed=needed,
+    order=order,
+    sizes=sizes_of_pieces,
+    charge=charge_of,
+    measurement_files=measurement_files,
+    notes=redundant_spending_of_run,
+    checks=outcomes_of_run,
+    statement=lambda run, settings: facts_of(settings).statement,
+    facts=lambda run, settings: facts_of(settings),
+    accuracy=Accuracy(read_accuracy, in_brief=errors_of_totals),
+    document=document,
+    summary=summary,
+    shown=shown,
+    compare=write_comparison,
+    rewritten=rewritten,
+)
+
+ESTIMATE: Product = Product(
+    settings=EstimateSettings,
+    costs=costs,
+    costs_in_words=costs_in_words,
+    refuse=refuse_estimate,
+    fits=fits_measurements,
+    needed=needed,
+    order=order_of_estimate,
+    checks=outcomes_of_run,
+    facts=lambda run, settings: facts_of(settings),
+    accuracy=Accuracy(read_accuracy),
+    document=document,
+    summary=summary_of_estimate,
+    shown=shown,
+    rewritten=rewritten,
+)

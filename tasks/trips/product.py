@@ -1,0 +1,140 @@
+"""Trips as a product: from origins and destinations, or any tree, to a released table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from pyarrow import parquet
+
+from ...validation.trips.run_checks import run_checks
+from ..pages.document import Block, Table
+from ..pages.numbers import shown_delta, shown_epsilon
+from ..products.certificate import Facts
+from ..products.order import INGEST, Order
+from ..products.product import Accuracy, Caution, Figures, Product, Shown
+from ..products.statement import Statement
+from ..runs.directory import RunDirectory
+from .checks.accuracy import has_truth, read_accuracy, write_accuracy
+from .checks.comparison import FIGURES, KEYS, facts_of_run
+from .checks.expected import settings_of_release
+from .ingest.files import plan_of, read_tree
+from .ingest.ingest import AcceptedTrips, check_input, costs, public_shape, refuse_delta_of
+from .measurement.charge import charge_of, measurement_files
+from .release.certificate import facts_of, statement_of
+from .release.false_cells import false_cells
+from .release.report import report
+from .release.statements import conversion_sentence, cost_table, delta_warning, noise_section
+from .release.table import TABLE, n_trips
+from .settings import TripsSettings
+from .workload.costs import budget_report, needed_budget, needed_split
+from .workload.plan import Plan, make_plan
+from .workload.promise import expected_of
+
+
+def order(run: RunDirectory, settings: TripsSettings) -> Order:
+    """The steps of a run."""
+    from .order import order as steps
+
+    return steps(run, settings)
+
+
+def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
+    """Hold the settings to the tree, and delta to the trips; raises InputRefused."""
+    refuse_delta_of(settings, accepted.leaves.total)
+    make_plan(settings, accepted.shape.tree)
+    if settings.contribution.has_invariant_total:
+        yield from _cautions(settings, accepted.leaves.total)
+
+
+def public_plan(settings: TripsSettings) -> Plan:
+    """The plan by the public areas alone."""
+    return make_plan(settings, public_shape(settings).tree)
+
+
+def costs_in_words(settings: TripsSettings) -> tuple[Block, ...]:
+    """The costs as tables."""
+    plan = public_plan(settings)
+    return (
+        cost_table(settings, plan),
+        *conversion_sentence(settings, plan),
+        *noise_section(settings, plan).blocks,
+    )
+
+
+def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
+    """What is in the release, what it cost, and how many of its cells are expected to be false."""
+    plan = plan_of(run, settings)
+    cost = budget_report(plan, settings.report_delta)
+    n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
+    yield (
+        f"{plan.mechanism}: {n_rows:,} rows; epsilon {shown_epsilon(cost['epsilon']['tight'])} at "
+        f"delta {shown_delta(cost['delta'])}"
+    )
+    yield false_cells(run, plan).sentence
+    yield from _cautions(settings, n_trips(run.release, plan.tree))
+
+
+def shown(run: RunDirectory, settings: TripsSettings, stages: Collection[str]) -> Iterator[Shown]:
+    """The noise of every level, once the plan is made."""
+    if INGEST in stages:
+        plan = plan_of(run, settings)
+        for block in noise_section(settings, plan).blocks:
+            if isinstance(block, Table):
+                yield Shown("budget-trips", plan.mechanism, block)
+
+
+def statement(run: RunDirectory, settings: TripsSettings) -> Statement:
+    """What is guaranteed."""
+    return statement_of(settings, plan_of(run, settings))
+
+
+def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
+    """What the certificate says of the release, checked or about to be."""
+    plan = plan_of(run, settings)
+    release = run.release if run.release.exists() else run.unchecked_release
+    warning = delta_warning(settings, n_trips(release, plan.tree))
+    return facts_of(settings, plan, read_tree(run).total, warning)
+
+
+def needed(settings: TripsSettings, target: str, margin: int) -> str:
+    """The budget that the counts of a level, by its number or name, need for a margin of error."""
+    return needed_budget(public_plan(settings), target, margin)
+
+
+def needed_at_once(settings: TripsSettings, wanted: Mapping[str, int]) -> str | None:
+    """The rho and the shares with which estimates of several levels have margins of error."""
+    return needed_split(public_plan(settings), wanted)
+
+
+def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
+    sentence = delta_warning(settings, total)
+    if sentence is not None:
+        yield Caution(sentence)
+
+
+TRIPS: Product = Product(
+    settings=TripsSettings,
+    costs=costs,
+    costs_in_words=costs_in_words,
+    check_input=check_input,
+    fits=fits,
+    needed=needed,
+    needed_at_once=needed_at_once,
+    order=order,
+    charge=charge_of,
+    measurement_files=lambda run, settings: measurement_files(run, plan_of(run, settings)),
+    checks=lambda run, settings: run_checks(
+        run.root,
+        expected_of(settings, plan_of(run, settings)),
+        release_directory=run.unchecked_release,
+        is_private=settings.is_private,
+    ),
+    statement=statement,
+    facts=facts,
+    accuracy=Accuracy(read_accuracy, write_accuracy, lambda run, settings: has_truth(run)),
+    document=report,
+    summary=summary,
+    shown=shown,
+    figures=Figures(KEYS, FIGURES, facts_of_run),
+    of_release=settings_of_release,
+)
