@@ -109,8 +109,9 @@ def test_settings_that_do_not_fit_are_refused(page, privacy, message) -> None:
         ("step", "tasks/runs/steps.py"),
         ("accept", "tasks/products/gate.py"),
         ("Outcome", "validation/outcome.py"),
-        ("Product", "flows/running.py"),
+        ("Product", "tasks/products/product.py"),
         ("MODULES", "flows/registry.py"),
+        ("PRODUCTS", "tasks/products/registry.py"),
         ("PRODUCTS", "tests/test_architecture.py"),
     ],
 )

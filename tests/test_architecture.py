@@ -45,6 +45,8 @@ STAGES = (
     {"intervals", "release"},
     {"checks"},
     {"design", "trials"},
+    {"order"},
+    {"product"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""
 

@@ -54,11 +54,20 @@ def public_plan(settings: TripsSettings) -> Plan:
 def costs_in_words(settings: TripsSettings) -> tuple[Block, ...]:
     """The costs as tables."""
     plan = public_plan(settings)
+    noise = noise_section(settings, plan).blocks
     return (
         cost_table(settings, plan),
         *conversion_sentence(settings, plan),
-        *noise_section(settings, plan).blocks,
+        *(_rounded(block) if isinstance(block, Table) else block for block in noise),
     )
+
+
+def _rounded(table: Table) -> Table:
+    """A table with numbers of three digits."""
+    rows = tuple(
+        tuple(f"{x:.3g}" if isinstance(x, float) else x for x in row) for row in table.rows
+    )
+    return Table(table.headers, rows)
 
 
 def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:

@@ -190,7 +190,7 @@ def test_a_place_that_is_taken_is_refused_before_anything_is_written(
 
 
 def test_dask_without_its_package_is_refused(settings: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("spineflow.flows.running.find_spec", lambda name: None)
+    monkeypatch.setattr("spineflow.tasks.products.product.find_spec", lambda name: None)
     assert main(["budget", "topdown", str(settings), "--set", "run.runner=dask"]) == 2
     assert "spineflow[dask]" in capsys.readouterr().err
 

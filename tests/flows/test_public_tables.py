@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spineflow.flows.public_tables import ERRORS
 from spineflow.tasks.pages.document import Table
+from spineflow.tasks.topdown.checks.accuracy.in_brief import ERRORS
 from spineflow.tasks.topdown.checks.accuracy.report import _MAIN
 from spineflow.tasks.topdown.product import narrow_solves
 

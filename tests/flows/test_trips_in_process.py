@@ -28,7 +28,6 @@ from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.measurement import measure as measuring
-from spineflow.tasks.trips.measurement.charge import charge_run
 from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
 from spineflow.tasks.trips.order import order, tree_to_table
@@ -39,6 +38,7 @@ from spineflow.tasks.trips.paths import (
     plan_file,
     tree_file,
 )
+from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
@@ -321,7 +321,7 @@ def test_charge_precedes_noise_and_what_is_published_is_never_drawn_again(
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
     estimate_once(run, settings, 0, NodeShard(ONLY_SHARD, 0, 1))
-    charge_run(run, settings)
+    TRIPS.charge_run(run, settings)
     cut_level(run, settings, 1)
     (shard,) = read_cuts(run, 1).shards
     measure_once(run, settings, 1, shard)
@@ -333,7 +333,7 @@ def test_charge_precedes_noise_and_what_is_published_is_never_drawn_again(
     with pytest.raises(BudgetRefused, match="never drawn again"):
         measure_once(run, settings, 1, shard)
     with pytest.raises(BudgetRefused, match="never drawn again"):
-        charge_run(run, settings)
+        TRIPS.charge_run(run, settings)
     assert not path.exists()
 
 
@@ -352,14 +352,14 @@ def test_a_measurement_of_a_level_that_is_not_cut_is_not_the_runs_own(
     """It would be taken for measured once its level is cut."""
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
-    charge_run(run, settings)
+    TRIPS.charge_run(run, settings)
     foreign = measured_file(run, 3, "00000")
     foreign.parent.mkdir(parents=True)
     foreign.write_bytes(b"from another run")
     with pytest.raises(BudgetRefused, match="level_03.* the ledger does not know it"):
-        charge_run(run, settings)
+        TRIPS.charge_run(run, settings)
     foreign.unlink()
-    charge_run(run, settings)
+    TRIPS.charge_run(run, settings)
 
 
 def test_noise_that_does_not_cover_a_person_is_not_drawn(
@@ -369,14 +369,14 @@ def test_noise_that_does_not_cover_a_person_is_not_drawn(
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
     with pytest.raises(BudgetRefused, match="losses add to"):
-        charge_run(run, settings)
+        TRIPS.charge_run(run, settings)
     assert summary(open_ledger(tmp_path / "ledger.db"))["datasets"] == {}
 
 
 def test_unbounded_spending_is_entered_as_it_is(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path, "privacy.neighbors=unbounded")
     ingest_input(run, settings)
-    charge_run(run, settings)
+    TRIPS.charge_run(run, settings)
     spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
     (draw,) = spent["products"]["trips"]["draws"]
     assert (draw["definition"], draw["neighbors"]) == ("zcdp", "unbounded")

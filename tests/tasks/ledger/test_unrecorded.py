@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import charge_run
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import measurement_file
+from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.claims import ChargedNoise
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -48,7 +48,7 @@ def charged(folder: Path, settings: GroupSizesSettings) -> RunDirectory:
     run.root.mkdir()
     start_run(run, product="group-sizes", settings_text=dump_settings(settings))
     ingest_groups(run, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     return run
 
 
@@ -116,7 +116,7 @@ def seen_by_others(run: RunDirectory) -> set[str]:
 def assert_continues(run: RunDirectory, settings: GroupSizesSettings, level: str) -> None:
     """The file is drawn, or gets its name; its digest is the one that was ever recorded."""
     before = recorded(run, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, level)
     assert before <= recorded(run, settings) == seen_by_others(run)
     path = measurement_file(run, level)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spineflow.flows.topdown import refuse_settings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
@@ -14,12 +13,13 @@ from spineflow.tasks.topdown.estimation.estimators import (
     ESTIMATE,
     estimation_order,
     estimator_of,
+    refuse_settings,
 )
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.charge import charge_run
 from spineflow.tasks.topdown.measurement.constraints import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.declared_run import (
     write_declared_tables,
     write_declared_universe,
@@ -45,7 +45,7 @@ def run_declared(settings: TopdownSettings, folder: Path) -> tuple[RunDirectory,
     ingest_input(run, settings)
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
-    charge_run(run, settings)
+    TOPDOWN.charge_run(run, settings)
     for wave in universe_waves(settings):
         for universe in wave:
             constrain_universe(run, settings, universe)

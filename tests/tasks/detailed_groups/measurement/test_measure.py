@@ -18,7 +18,6 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     tabulate,
 )
 from spineflow.tasks.detailed_groups.measurement.charge import (
-    charge_run,
     check_loss,
     guarantee_of,
     has_stage_1,
@@ -34,6 +33,7 @@ from spineflow.tasks.detailed_groups.paths import (
     read_shards,
     stage_1_file,
 )
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -220,8 +220,8 @@ def test_the_run_is_charged_once_with_theorem_2(groups_input: Path, tmp_path: Pa
     run, settings = ingested(tmp_path, groups_input)
     parameters = run_parameters(run, settings)
     assert parameters.passes == ("us", "pr")
-    charge_run(run, settings)
-    charge_run(run, settings)
+    DETAILED_GROUPS.charge_run(run, settings)
+    DETAILED_GROUPS.charge_run(run, settings)
     spent = summary(open_ledger(Path(settings.privacy.ledger)))["datasets"]["groups"]
     draws = spent["products"]["detailed-groups"]["draws"]
     assert len(draws) == 1
@@ -240,7 +240,7 @@ def test_pure_dp_is_charged_as_such(groups_input: Path, tmp_path: Path) -> None:
 
 def test_a_published_stage_is_never_drawn_again(groups_input: Path, tmp_path: Path) -> None:
     run, settings = ingested(tmp_path, groups_input, *SMALL)
-    charge_run(run, settings)
+    DETAILED_GROUPS.charge_run(run, settings)
     shard = next(shard for shard in read_shards(run) if shard.region_type == "TRACT")
     path = measure_totals_once(run, settings, shard)
     totals = path.read_bytes()
@@ -248,21 +248,21 @@ def test_a_published_stage_is_never_drawn_again(groups_input: Path, tmp_path: Pa
     assert path.read_bytes() == totals
     measure_tables_once(run, settings, shard)
     assert path.read_bytes() == totals
-    charge_run(run, settings)
+    DETAILED_GROUPS.charge_run(run, settings)
 
     path.unlink()
     with pytest.raises(BudgetRefused, match="was published by run"):
         measure_totals_once(run, settings, shard)
     with pytest.raises(BudgetRefused, match="was published by run"):
-        charge_run(run, settings)
+        DETAILED_GROUPS.charge_run(run, settings)
     path.write_bytes(totals[:-1] + b"x")
     with pytest.raises(BudgetRefused, match="is not the measurement"):
-        charge_run(run, settings)
+        DETAILED_GROUPS.charge_run(run, settings)
 
 
 def test_stage_2_needs_the_published_outcome_of_stage_1(groups_input: Path, tmp_path: Path) -> None:
     run, settings = ingested(tmp_path, groups_input, *SMALL)
-    charge_run(run, settings)
+    DETAILED_GROUPS.charge_run(run, settings)
     shard = next(shard for shard in read_shards(run) if shard.region_type == "TRACT")
     with pytest.raises(FileNotFoundError):
         measure_tables_once(run, settings, shard)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.flows.searched import DETAILED_GROUPS
-from spineflow.known import known
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
@@ -25,7 +24,7 @@ from spineflow.tasks.detailed_groups.workload.wanted_margins import (
     refuse_missed_margins,
 )
 from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.products.registry import product
+from spineflow.tasks.products.registry import known, product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
 

@@ -14,9 +14,10 @@ from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estima
 from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import charge_run, measurement_files
+from spineflow.tasks.group_sizes.measurement.charge import measurement_files
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import measurement_file, plan_file
+from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import budget_report, guarantee_of
 from spineflow.tasks.ledger.charges import set_cap
@@ -59,8 +60,8 @@ def test_the_ledger_is_charged_epsilon_between_the_neighbours_meant(
 ) -> None:
     settings = settings_of(tmp_path, f"privacy.neighbors={neighbors}")
     run = ingested(tmp_path, settings)
-    charge_run(run, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["census-like"]
     (draw,) = spent["products"]["group-sizes"]["draws"]
     assert draw["definition"] == "pure_dp"
@@ -75,7 +76,7 @@ def test_the_ledger_is_charged_rho_between_the_neighbours_meant(
 ) -> None:
     settings = zcdp_settings(tmp_path, f"privacy.neighbors={neighbors}")
     run = ingested(tmp_path, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["census-like"]
     (draw,) = spent["products"]["group-sizes"]["draws"]
     assert (draw["definition"], draw["parameter"]) == ("zcdp", "1/2")
@@ -87,7 +88,7 @@ def test_gaussian_noise_has_its_variance(tmp_path: Path) -> None:
     """The right variance is accepted, and one that is a tenth larger or smaller is not."""
     settings = zcdp_settings(tmp_path, "mechanism.name=hierarchical_dp", groups=9_000)
     run = ingested(tmp_path, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, "county")
     plan, hierarchy = read_plan(run), read_regions(run)
     table = pq.read_table(measurement_file(run, "county")).to_pandas()
@@ -108,13 +109,13 @@ def test_too_little_gaussian_noise_stops_the_run(tmp_path: Path) -> None:
     plan["levels"][2]["sigma_squared"] = "299/100"
     plan_file(run).write_text(json.dumps(plan))
     with pytest.raises(BudgetRefused, match="the noise of county does not cover its sensitivity"):
-        charge_run(run, settings)
+        GROUP_SIZES.charge_run(run, settings)
 
 
 def test_levels_with_the_same_regions_are_measured_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, states=1)
     run = ingested(tmp_path, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     assert [path.parts[-3] for path in measurement_files(run, read_plan(run))] == [
         "nation",
         "county",
@@ -132,14 +133,14 @@ def test_a_cap_stops_the_run_before_anything_is_drawn(tmp_path: Path) -> None:
     run = ingested(tmp_path, settings)
     set_cap(open_ledger(tmp_path / "ledger.db"), "census-like", Fraction(1))
     with pytest.raises(BudgetRefused, match="cap"):
-        charge_run(run, settings)
+        GROUP_SIZES.charge_run(run, settings)
     assert not (run.root / "measurements").exists()
 
 
 def test_levels_are_published_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     run = ingested(tmp_path, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, "state")
     path = measurement_file(run, "state")
     before = path.read_bytes()
@@ -155,7 +156,7 @@ def test_levels_are_published_once(tmp_path: Path) -> None:
     with pytest.raises(BudgetRefused, match="never drawn again"):
         measure_level(run, settings, "state")
     path.write_bytes(before)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ def test_a_plan_that_was_tampered_with_stops_the_run(
     plan = json.loads(plan_file(run).read_text()) | {key: value}
     plan_file(run).write_text(json.dumps(plan))
     with pytest.raises(BudgetRefused, match=sentence):
-        charge_run(run, settings)
+        GROUP_SIZES.charge_run(run, settings)
     assert not summary(open_ledger(tmp_path / "ledger.db"))["datasets"]
 
 
@@ -186,13 +187,13 @@ def test_too_little_noise_stops_the_run(tmp_path: Path) -> None:
     plan["levels"][2]["scale"] = "299/100"
     plan_file(run).write_text(json.dumps(plan))
     with pytest.raises(BudgetRefused, match="the noise of county does not cover its sensitivity"):
-        charge_run(run, settings)
+        GROUP_SIZES.charge_run(run, settings)
 
 
 def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "privacy.infinite=true")
     run = ingested(tmp_path, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     measure_level(run, settings, "nation")
     assert not (tmp_path / "ledger.db").exists()
     table = pq.read_table(measurement_file(run, "nation"))
@@ -209,7 +210,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
 def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "mechanism.name=chain_dp", "mechanism.calibration=published")
     run = ingested(tmp_path, settings)
-    charge_run(run, settings)
+    GROUP_SIZES.charge_run(run, settings)
     assert not (tmp_path / "ledger.db").exists()
     assert budget_report(read_plan(run))["rho"] == "inf"
     with pytest.raises(ValueError, match="guarantees nothing"):
