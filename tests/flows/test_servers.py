@@ -25,7 +25,14 @@ from prefect.settings import (
     temporary_settings,
 )
 from spineflow.flows import own_server, running
-from spineflow.flows.servers import LOOKS_FOR_SERVER, OWN_SERVER, address_of, is_embedded, local_server, server_for_runs
+from spineflow.flows.servers import (
+    LOOKS_FOR_SERVER,
+    OWN_SERVER,
+    address_of,
+    is_embedded,
+    local_server,
+    server_for_runs,
+)
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import RunnerSettings
 from sqlalchemy import text
