@@ -20,10 +20,10 @@ from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.charge import charge_run
 from spineflow.tasks.topdown.measurement.constraints import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -61,13 +61,13 @@ class Folder:
     def charged(self, name: str = "run") -> tuple[RunDirectory, TopdownSettings]:
         """A run that was charged."""
         run, settings = self.read(name)
-        charge_run(run, settings)
+        TOPDOWN.charge_run(run, settings)
         return run, settings
 
 
 def measured(run: RunDirectory, settings: TopdownSettings) -> None:
     """Draw what is charged, as a resumed run does."""
-    charge_run(run, settings)
+    TOPDOWN.charge_run(run, settings)
     constrain_universe(run, settings, "residents")
     for shard in read_shards(spine_folder(run, "residents")):
         measure_once(run, settings, "residents", shard)
@@ -86,7 +86,7 @@ def test_people_of_another_ledger_are_refused_until_they_are_joined(tmp_path: Pa
     run, settings = other.read()
     told = f"another ledger of this machine, {known.ledger}, knows as dataset 'known'"
     with pytest.raises(BudgetRefused, match=told) as refused:
-        charge_run(run, settings)
+        TOPDOWN.charge_run(run, settings)
     assert f"spineflow ledger join {known.ledger} --ledger {other.ledger}" in str(refused.value)
     assert rho_of(other.ledger) == {}
     join_ledgers(other.ledger, known.ledger)
@@ -94,7 +94,7 @@ def test_people_of_another_ledger_are_refused_until_they_are_joined(tmp_path: Pa
     assert listed_ledgers() == [other.ledger]
     # They are recognised by the digests under the other's key, which are those of this run, too.
     with pytest.raises(BudgetRefused, match="ledger knows as dataset 'known'"):
-        charge_run(run, settings)
+        TOPDOWN.charge_run(run, settings)
     # The run that was charged to the one goes on under the other, at no further cost.
     measured(*first)
     assert rho_of(other.ledger) == {"known": "1"}
@@ -126,7 +126,7 @@ def test_a_ledger_made_after_the_input_was_read_is_not_passed_over(tmp_path: Pat
     init_ledger(tmp_path / "empty.db", [], [])
     Folder(tmp_path / "known", office()).charged()
     with pytest.raises(BudgetRefused, match="since this run has read its input"):
-        charge_run(run, settings)
+        TOPDOWN.charge_run(run, settings)
 
 
 def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) -> None:
