@@ -135,7 +135,7 @@ def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) ->
         init_ledger(folder.ledger, [], [])
     runs = [folder.read() for folder in folders]
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=charge_run, args=run) for run in runs]
+    workers = [context.Process(target=TOPDOWN.charge_run, args=run) for run in runs]
     for worker in workers:
         worker.start()
     for worker in workers:
