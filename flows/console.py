@@ -29,6 +29,7 @@ from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon
 from ..tasks.products.gate import warnings_of
 from ..tasks.products.product import Caution, CheckedInput, Product
 from ..tasks.products.registry import product as product_named
+from ..tasks.products.spent import stated_sentence
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
@@ -229,7 +230,7 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
             f"{shown_delta(dataset['delta'])} spent, cap "
             f"{'none' if delta_cap is None else shown_delta(delta_cap)}; epsilon "
             f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])} "
-            f"(simple bound {shown_epsilon(epsilon['simple'])})"
+            f"(simple bound {shown_epsilon(epsilon['simple'])}){stated_sentence(dataset)}"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
         folders: dict[str, str] = {}

@@ -136,7 +136,12 @@ class Universe:
     @property
     def charge(self) -> Norms:
         """The norms of the largest change that is charged."""
-        return charge_of(self.declared, self.contributions)
+        return charge_of(self.reaches)
+
+    @property
+    def stated(self) -> Norms:
+        """The norms of the largest change that is stated beside the charge and not counted."""
+        return charge_of(self.reaches, is_charged=False)
 
     def bounded_attribute(self, schema: Schema) -> str | None:
         """The attribute of a schema on each of whose levels there are bounds; None without."""

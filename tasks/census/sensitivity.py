@@ -20,7 +20,7 @@ Where a person may have several records in a table (`contributions`), all of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -105,21 +105,14 @@ def reaches(
     return tuple(found)
 
 
-def charge_of(
-    universe: UniverseDeclaration, contributions: Mapping[str, ContributionDeclaration]
-) -> Norms:
-    """The norms of the largest change that is charged."""
-    return largest(
-        reach.norms
-        for reach in reaches(universe, contributions)
-        if reach.records is not None and reach.is_charged
-    )
+def charge_of(reaches: Iterable[Reach], *, is_charged: bool = True) -> Norms:
+    """The norms of the largest change that is charged, or of what is stated beside the charge.
 
-
-def largest(norms: Iterator[Norms]) -> Norms:
-    """Each norm's largest, at least those of one changed record."""
-    every = [Norms(), *norms]
-    return Norms(max(one.l1 for one in every), max(one.squared_l2 for one in every))
+    They are at least those of one changed record.
+    """
+    known = [r for r in reaches if r.records is not None and r.is_charged == is_charged]
+    norms = [Norms(), *(reach.norms for reach in known)]
+    return Norms(max(one.l1 for one in norms), max(one.squared_l2 for one in norms))
 
 
 def refuse_unbounded(

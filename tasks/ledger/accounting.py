@@ -33,6 +33,9 @@ TWO_RECORDS = "two_records"
 """As bounded, of a table in which one person's change may change two records."""
 SEVERAL_RECORDS = "several_records"
 """As bounded, of a table in which one person's change may change several records."""
+ONE_OF_SEVERAL = "bounded_one_of_several"
+"""As bounded, where one person's change may change several records and the guarantee is counted
+for one of them; what all of them amount to is stated beside it."""
 
 GROUP_OF_TWO = Fraction(4)
 """Bounded over unbounded rho by group privacy: a change is a removal and an addition, and zCDP
@@ -48,8 +51,9 @@ class Guarantee:
 
     `definition` is "zcdp" (parameter rho) or "pure_dp" (parameter epsilon); `delta` is the
     probability, if any, that a mechanism adds on top; `neighbors` is "bounded", "unbounded",
-    "two_records" or "several_records". `bounded_factor` is the ratio of rho per person to that of
-    the others under zCDP, and also under pure DP for several records.
+    "two_records", "several_records" or "bounded_one_of_several". `bounded_factor` is the ratio of
+    rho per person to that of the others under zCDP, and also under pure DP for several records;
+    for one of several, the ratio of what is stated.
     """
 
     definition: str
@@ -70,12 +74,18 @@ class Guarantee:
         >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").bounded_rho
         Fraction(2, 1)
         """
-        is_bounded = self.neighbors == BOUNDED
+        is_bounded = self.neighbors in (BOUNDED, ONE_OF_SEVERAL)
         if self.definition == PURE_DP and self.neighbors == SEVERAL_RECORDS:
             return self.parameter**2 / 2 * self.bounded_factor
         if self.definition == PURE_DP:
             return self.parameter**2 * (Fraction(1, 2) if is_bounded else 2)
         return self.parameter * (1 if is_bounded else self.bounded_factor)
+
+    @property
+    def stated_rho(self) -> Fraction:
+        """As `bounded_rho`, of all records that one person's change may change."""
+        of_all = self.bounded_factor if self.neighbors == ONE_OF_SEVERAL else Fraction(1)
+        return self.bounded_rho * of_all
 
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:

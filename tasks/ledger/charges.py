@@ -29,7 +29,7 @@ from typing import Any
 
 from ..noise.draws import Noise
 from ..runs.errors import BudgetRefused, InputRefused
-from .accounting import Guarantee, compose
+from .accounting import BOUNDED, ONE_OF_SEVERAL, Guarantee, compose
 from .digests import InputDigest
 from .recognition import ENOUGH_WEAK
 from .store import Damaged, Ledger, reading, writing
@@ -263,13 +263,19 @@ def _guarantees(connection: sqlite3.Connection, dataset: str) -> list[Guarantee]
 
 
 def _check_same_charge(asked: Mapping, known: Mapping) -> None:
-    """Raise BudgetRefused unless a draw is asked for as it was charged."""
+    """Raise BudgetRefused unless a draw is asked for as it was charged.
+
+    An earlier version did not enter what is stated beside the charge.
+    """
+    unstated = {"neighbors", "bounded_factor"}
+    is_stated_now = asked["neighbors"] == ONE_OF_SEVERAL and known["neighbors"] == BOUNDED
     differing = sorted(
         column
         for column in asked
         if column != "charged_at"
         and asked[column] != known[column]
         and not (column == "n_values" and known[column] is None)
+        and not (is_stated_now and column in unstated)
     )
     if differing:
         raise BudgetRefused(

@@ -23,12 +23,13 @@ def summary(ledger: Ledger) -> dict:
     """What every dataset has spent, by product, natively and composed; fractions as strings.
 
     `{"ledger", "cap", "delta_cap", "datasets": {name: {"cap", "remaining", "delta_cap",
-    "remaining_delta", "rho", "delta", "epsilon": {"delta", "tight", "simple"}, "products":
-    {product: {"rho", "delta", "draws": [...]}}}}}`, where `rho` is of bounded zCDP per person,
-    `delta` the sum of the mechanisms' own, and `epsilon` holds at its own `delta`, which is that
-    sum and `REPORT_DELTA`; it is `inf` where that is 1 or more. Each draw has its native
-    `definition`, `parameter`, `neighbors` and `delta`, and the `folder` of its run, None where an
-    earlier version charged it.
+    "remaining_delta", "rho", "stated_rho", "delta", "epsilon": {"delta", "tight", "simple"},
+    "products": {product: {"rho", "delta", "draws": [...]}}}}}`, where `rho` is of bounded zCDP per
+    person, `stated_rho` that of all records that a person's change may change, which is more where
+    a draw is counted for one of several, `delta` the sum of the mechanisms' own, and `epsilon`
+    holds at its own `delta`, which is that sum and `REPORT_DELTA`; it is `inf` where that is 1 or
+    more. Each draw has its native `definition`, `parameter`, `neighbors` and `delta`, and the
+    `folder` of its run, None where an earlier version charged it.
     """
     with reading(ledger) as connection:
         names = [row["name"] for row in connection.execute("SELECT name FROM datasets")]
@@ -52,6 +53,7 @@ def summary(ledger: Ledger) -> dict:
             "delta_cap": _text(own_caps.delta),
             "remaining_delta": _rest(own_caps.delta, spent.delta),
             "rho": str(spent.parameter),
+            "stated_rho": str(sum((guarantee_of(row).stated_rho for row in own), Fraction(0))),
             "delta": str(spent.delta),
             "epsilon": _epsilon(spent),
             "products": {

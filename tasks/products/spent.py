@@ -86,5 +86,17 @@ def composed_sentence(spent: dict) -> str:
         f"Together, as bounded zCDP per person: rho {shown_rho(spent['rho'])}, the mechanisms' own "
         f"delta {shown_delta(spent['delta'])}; that is epsilon {shown_epsilon(epsilon['tight'])} "
         f"(simple conversion {shown_epsilon(epsilon['simple'])}) at delta "
-        f"{shown_delta(epsilon['delta'])}; {capped}."
+        f"{shown_delta(epsilon['delta'])}; {capped}.{stated_sentence(spent)}"
+    )
+
+
+def stated_sentence(spent: dict) -> str:
+    """What a dataset of `summary` has spent on all records that a person's change may change, where
+    that is more than it is charged; empty otherwise.
+    """
+    if spent["stated_rho"] == spent["rho"]:
+        return ""
+    return (
+        " That counts one record of each draw; over all records that one person's change may "
+        f"change, rho is {shown_rho(spent['stated_rho'])}."
     )

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from ..ledger.accounting import (
     BOUNDED,
+    ONE_OF_SEVERAL,
     PURE_DP,
     SEVERAL_RECORDS,
     TWO_RECORDS,
@@ -104,10 +105,12 @@ def combined(statement: Statement) -> Loss:
     guarantees = [loss.guarantee for loss in losses]
     names = " and ".join(loss.name for loss in losses)
     delta = max(loss.delta for loss in losses)
-    if {(g.definition, g.neighbors) for g in guarantees} == {(PURE_DP, guarantees[0].neighbors)}:
+    # One of several records is one record, as in all bounded guarantees.
+    neighbors = {BOUNDED if g.neighbors == ONE_OF_SEVERAL else g.neighbors for g in guarantees}
+    if {g.definition for g in guarantees} == {PURE_DP} and len(neighbors) == 1:
         total = sum((g.parameter for g in guarantees), Fraction(0))
         own = sum((g.delta for g in guarantees), Fraction(0))
-        together = Guarantee(PURE_DP, total, guarantees[0].neighbors, own)
+        together = Guarantee(PURE_DP, total, neighbors.pop(), own)
     else:
         together = compose(guarantees)
     return Loss(names, losses[0].mechanism, together, delta)
@@ -218,6 +221,7 @@ def _row(loss: Loss) -> tuple[str, ...]:
 _CHANGES = {
     BOUNDED: "one record changed",
     UNBOUNDED: "one record added or removed",
+    ONE_OF_SEVERAL: "one record changed; a person's change may change several, as stated",
     SEVERAL_RECORDS: "one record changed; a person's change changes several",
     TWO_RECORDS: "one record changed; a person's change changes two",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -144,7 +144,12 @@ def design_universe(
         universe,
         design.objective,
         before,
-        Budget(universe, before.mechanism, total, before.delta, of_geolevel, of_query),
+        replace(
+            before,
+            total=total,
+            geolevel_shares=of_geolevel,
+            query_shares=of_query,
+        ),
         tuple(margins),
         1.0 - found.bound / float(found.values.max()),
         float(before.total) * float((then / now).max()),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ...census.census import Universe
-from ...census.sensitivity import Norms, Reach, largest
+from ...census.sensitivity import Reach
 from ...ledger.accounting import compose
 from ..settings import TopdownSettings
 from ..workload.costs import guarantee_of
@@ -36,26 +36,12 @@ def protected_tables(settings: TopdownSettings, name: str) -> str:
 
 
 def per_person(settings: TopdownSettings) -> Fraction | None:
-    """Rho of bounded zCDP of one record of a table over all universes that ran, with what the
-    ledger does not count; None where the ledger counts all.
+    """Rho of bounded zCDP of all records that one person's change may change, over all universes
+    that ran; None where the ledger counts all of it.
     """
-    guarantees, is_larger = [], False
-    for name in settings.run.universes:
-        universe, budget = settings.compiled_census.universes[name], settings.budget_of(name)
-        uncharged = uncharged_norms(universe)
-        whole = largest(iter([budget.charge, uncharged]))
-        is_larger |= whole != budget.charge
-        guarantees.append(guarantee_of(budget, whole))
-    return compose(guarantees).parameter if is_larger else None
-
-
-def uncharged_norms(universe: Universe) -> Norms:
-    """The norms of the largest change of a universe that the certificate states alone."""
-    return largest(
-        reach.norms
-        for reach in universe.reaches
-        if reach.records is not None and not reach.is_charged
-    )
+    guarantees = [guarantee_of(settings.budget_of(name)) for name in settings.run.universes]
+    stated = sum((guarantee.stated_rho for guarantee in guarantees), Fraction(0))
+    return None if stated == compose(guarantees).parameter else stated
 
 
 def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:

@@ -34,6 +34,8 @@ class Budget:
     charge: Norms = Norms()
     """Of the largest change that is charged: one record's, or more where the declaration says that
     a person's change may change several, as of households told by their members."""
+    stated: Norms = Norms()
+    """Of the largest change that is stated beside the charge and not counted."""
 
     @property
     def is_pure(self) -> bool:

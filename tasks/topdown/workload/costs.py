@@ -11,6 +11,7 @@ from ...census.schema import Schema
 from ...census.sensitivity import Norms
 from ...ledger.accounting import (
     BOUNDED,
+    ONE_OF_SEVERAL,
     PURE_DP,
     SEVERAL_RECORDS,
     TWO_RECORDS,
@@ -40,17 +41,20 @@ def costs(settings: TopdownSettings) -> dict[str, Any]:
     return found
 
 
-def guarantee_of(budget: Budget, charge: Norms | None = None) -> Guarantee:
+def guarantee_of(budget: Budget) -> Guarantee:
     """The guarantee of measuring one universe with this budget: native for one record changed.
 
-    What a person's change costs follows from what it changes (`census.sensitivity`): that of the
-    budget, or another `charge`.
+    What a person's change costs follows from what it changes (`census.sensitivity`).
     """
-    charge, definition = charge or budget.charge, PURE_DP if budget.is_pure else ZCDP
-    if charge == Norms():
+    definition = PURE_DP if budget.is_pure else ZCDP
+    several, neighbors = budget.charge, SEVERAL_RECORDS
+    if several == Norms():
+        several, neighbors = budget.stated, ONE_OF_SEVERAL
+    elif several == Norms.of_records(2):
+        neighbors = TWO_RECORDS
+    if several == Norms():
         return Guarantee(definition, budget.total, BOUNDED)
-    neighbors = TWO_RECORDS if charge == Norms.of_records(2) else SEVERAL_RECORDS
-    factor = charge.epsilon_factor**2 if budget.is_pure else charge.rho_factor
+    factor = several.epsilon_factor**2 if budget.is_pure else several.rho_factor
     return Guarantee(definition, budget.total, neighbors, bounded_factor=factor)
 
 

@@ -292,6 +292,7 @@ class TopdownSections(ProductSettings):
             },
             self.privacy.infinite,
             self.compiled_census.universes[universe].charge,
+            self.compiled_census.universes[universe].stated,
         )
 
     @property

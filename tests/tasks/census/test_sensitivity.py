@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from itertools import chain, combinations, product
 from pathlib import Path
@@ -19,19 +20,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.areas import load_areas
+from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
+from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.raw_columns import RawColumns
 from spineflow.tasks.census.records import count_universe
+from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
+
+from tests.tasks.census.conftest import Tables as CountyTables
 
 Row = tuple[str, ...]
 Tables = dict[str, tuple[Row, ...]]
@@ -655,3 +663,51 @@ def test_columns_computed_from_others_are_charged_or_said() -> None:
     statement = facts_of(said.settings(GAUSSIAN)).statement
     assert "four times as large a rho" in statement.change[0]
     assert "has rho 4 (about 4)" in statement.together
+    guarantee = guarantee_of(said.settings(GAUSSIAN).budget_of("u"))
+    assert (guarantee.bounded_rho, guarantee.stated_rho) == (1, 4)
+    pure = guarantee_of(said.settings(PURE).budget_of("u"))
+    assert (pure.bounded_rho, pure.stated_rho) == (Fraction(1, 2), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("rules_only")
+def test_who_moves_alone_into_a_vacant_unit_changes_two_units(tables: CountyTables) -> None:
+    """Of the Census Edited File: one record of persons, and two of units, one each way."""
+    before = check_inputs(**tables.write()).accepted().histograms
+    persons, units = tables.persons, tables.units.set_index("MAFID")
+    alone = units[(units["RTYPE"].astype(int) == 2) & (units["FINAL_POP"].astype(int) == 1)]
+    is_vacant = (units["RTYPE"].astype(int) == 2) & (units["VACS"].astype(int) > 0)
+    left = alone.index[0]
+    vacant = units[is_vacant & (units["OIDTB"] != alone["OIDTB"].iloc[0])].index[0]
+    for column in ("VACS", "FINAL_POP"):
+        units.loc[[left, vacant], column] = units.loc[[vacant, left], column].to_numpy()
+    persons.loc[persons["MAFID"] == left, "MAFID"] = vacant
+    tables.units = units.reset_index()[list(tables.units)]
+    after = check_inputs(**tables.write()).accepted().histograms
+    census = preset_census("cef_2020")
+    for universe, expected in (("persons", (2, 2)), ("units", (4, 4))):
+        change = (after[universe] - before[universe]).toarray()
+        assert (int(abs(change).sum()), int((change**2).sum())) == expected
+        declared = census.universes[universe]
+        assert (declared.charge.l1, declared.charge.squared_l2) == (2, 2)
+        most = max((declared.charge, declared.stated), key=lambda norms: norms.l1)
+        assert (most.l1, most.squared_l2) == expected
+
+
+def test_certificate_and_ledger_tell_a_record_from_a_person(tmp_path: Path) -> None:
+    """Of the redistricting preset: units are charged for one of two that a person may change."""
+    tree = {
+        "preset": "pl94_2020_us",
+        "input": {"persons": "p", "units": "u", "geography": "g"},
+        "privacy": {"dataset": "d"},
+    }
+    (tmp_path / "settings.toml").write_text(tomli_w.dumps(tree), encoding="utf-8")
+    loaded = load_settings(TopdownSettings, tmp_path / "settings.toml", presets=PRESETS)
+    budgets = {name: loaded.budget_of(name) for name in ("persons", "units")}
+    persons, units = (guarantee_of(budget) for budget in budgets.values())
+    assert (persons.neighbors, units.bounded_rho) == ("bounded", units.parameter)
+    whole = persons.parameter + 2 * units.parameter
+    statement = facts_of(loaded).statement
+    assert f"has rho {whole} (about" in statement.together
+    assert "One changed record of persons changes at most 2 records of units" in statement.change[1]
+    assert "One changed record of persons changes one record of persons" in statement.change[0]
