@@ -44,6 +44,22 @@ def ledger(tmp_path):
     return open_ledger(tmp_path / "ledger.db")
 
 
+def test_a_draw_for_one_of_several_records_counts_one_and_states_all(ledger) -> None:
+    """A run that an earlier version charged, without what is stated, goes on under its charge."""
+    rho = Fraction(1, 2)
+    one = Guarantee("zcdp", rho, "bounded_one_of_several", bounded_factor=Fraction(2))
+    units = Draw("units", "discrete_gaussian", one)
+    assert charge_run(ledger, "run-1", [draw(rho, "units")])
+    assert not charge_run(ledger, "run-1", [units])
+    spent = summary(ledger)["datasets"]["ri2010"]
+    assert (spent["rho"], spent["stated_rho"]) == ("1/2", "1/2")
+    assert charge_run(ledger, "run-2", [units])
+    spent = summary(ledger)["datasets"]["ri2010"]
+    assert (spent["rho"], spent["stated_rho"]) == ("1", "3/2")
+    with pytest.raises(BudgetRefused, match="charged for draw 'units' with another"):
+        charge_run(ledger, "run-2", [draw(rho, "units")])
+
+
 def test_what_a_killed_maker_of_a_ledger_left_is_removed(tmp_path) -> None:
     left = [tmp_path / ".ledger.db.0a.unpublished", tmp_path / "ledger.db.key.0a.part"]
     others = tmp_path / ".other.db.0a.unpublished"
