@@ -167,6 +167,13 @@ class Covariances:
 
         Infinite where the measurements do not determine it.
         """
+        most = max(len(rung.owner) for rung in areas.rungs) * self.below_root[0].size
+        at_once = max(1, MOST_NUMBERS * asked.shape[1] // max(most, 1))
+        parts = [asked[start : start + at_once] for start in range(0, len(asked), at_once)]
+        return np.concatenate([self._variances(areas, own) for own in parts], axis=-1)
+
+    def _variances(self, areas: ClassedAreas, asked: np.ndarray) -> np.ndarray:
+        """As `variances`, of all sums at once."""
         *_, root = self._parts(areas, asked)
         q = np.where(root.q < ROUNDING * root.size, 0.0, root.q)
         if root.diffuse is not None:

@@ -6,6 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.geography.variance import total_covariances
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.solvers.level_split import (
     RegularTree,
@@ -14,6 +17,8 @@ from spineflow.tasks.solvers.level_split import (
     thousandths,
     variance_of_margin,
 )
+
+from tests.geography.conftest import spine_from_parents
 
 
 def nodes_of_leaves(fanouts: list[int]) -> list[np.ndarray]:
@@ -34,6 +39,38 @@ def test_variances_are_those_of_least_squares(is_exact: bool) -> None:
     precisions = [0.0 if is_exact else 1 / 4.0, 1 / 2.0, 1 / 5.0]
     found = RegularTree((2, 3), is_exact).variances(precisions)
     assert found == pytest.approx(expected, abs=1e-6)
+
+
+@given(
+    fanouts=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    seed=st.integers(0, 10_000),
+    holes=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_closed_form_is_the_recursion_of_spines(
+    fanouts: list[int], seed: int, holes: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = np.cumprod([1, *fanouts])
+    parents = [
+        [-1],
+        *(
+            np.repeat(np.arange(n // f), f).tolist()
+            for n, f in zip(sizes[1:], fanouts, strict=True)
+        ),
+    ]
+    spine = spine_from_parents(parents, [[Fraction(1, len(sizes))] * n for n in sizes])
+    precisions = rng.uniform(0.2, 5.0, len(sizes))
+    if holes:
+        precisions *= rng.random(len(sizes)) < 0.6
+    totals = total_covariances(
+        spine, [np.full(n, x) for n, x in zip(sizes, precisions, strict=True)]
+    )
+    found = RegularTree(tuple(fanouts), is_root_exact=False).variances(precisions)
+    for level, variance in zip(spine.geolevels, found, strict=True):
+        node = np.where(spine.ancestors(level.name) == 0, 0, -1)
+        areas = totals.spine.areas(node)
+        assert totals.variances(areas, np.ones((1, 1))).item() == pytest.approx(variance, rel=1e-9)
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
