@@ -70,7 +70,7 @@ CUT = 1e-80
 UPPER_OUTSIDE, LOWER_OUTSIDE = 1e-25, 1e-13
 """Tilted probability of losses beyond either end of the grid, which wraps around."""
 
-UPPER_POINTS = 1 << 17
+UPPER_POINTS = 1 << 16
 """Points of the grid of an upper bound, whose error falls with the square of the step."""
 
 LOWER_POINTS, MOST_POINTS = 1 << 18, 1 << 22
@@ -626,18 +626,16 @@ def _ends(
         found = {items: of(own) for items, own in kinds.items()}
         return max(sum(found[items] for items in one) for one in combinations)
 
-    rest = -math.log(outside)
+    def reach(t: float) -> float:
+        """The end that t gives: an upper one of a positive t, a lower one of a negative t."""
+        grown = widest(lambda own: _log_moment(own, tilt + t) - _log_moment(own, tilt))
+        return (grown - math.log(outside)) / t
+
     deviation = math.sqrt(max(widest(lambda own: _moments(own, tilt)[1]), 1e-18))
-    highs, lows = [], []
-    for power in np.arange(-1.0, 3.25, 0.25):
-        t = 4.0**power / deviation
-        for ends, sign in ((highs, 1), (lows, -1)):
-            grown = widest(
-                lambda own, t=sign * t: _log_moment(own, tilt + t) - _log_moment(own, tilt)
-            )
-            ends.append(sign * (grown + rest) / t)
+    strides = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
+    high, low = min(reach(t) for t in strides), max(reach(-t) for t in strides)
     largest = widest(lambda own: sum(k.number * float(k.losses.max()) for k in own))
     smallest = -widest(lambda own: -sum(k.number * float(k.losses.min()) for k in own))
     # Even one loss alone has some room, so that a step is a positive number.
     room = 1e-6 * (largest - smallest)
-    return max(max(lows), smallest) - room, min(min(highs), largest) + room
+    return max(low, smallest) - room, min(high, largest) + room
