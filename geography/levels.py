@@ -107,17 +107,21 @@ def child_offsets(parent: np.ndarray, n_parents: int) -> np.ndarray:
     return offsets
 
 
-def shares_add_to_one(geolevels: tuple[Geolevel, ...]) -> bool:
-    """Whether the shares along every path from the root to a block add to exactly 1.
+def distinct_paths(geolevels: tuple[Geolevel, ...]) -> list[tuple[Fraction, ...]]:
+    """The shares along the paths from the root to the blocks, each sequence once.
 
-    Exact: paths are grouped by the multiset of share codes they pass, and each distinct sum is
-    computed once with fractions.
+    Paths are grouped geolevel by geolevel, so that the work is one pass over the geounits.
     """
-    sums: list[Fraction] = list(geolevels[0].plb_shares)
+    paths = [(share,) for share in geolevels[0].plb_shares]
     code = geolevels[0].plb_share_code.astype(np.int64)
     for level in geolevels[1:]:
         width = len(level.plb_shares)
         pair = code[level.parent] * width + level.plb_share_code
         distinct, code = np.unique(pair, return_inverse=True)
-        sums = [sums[key // width] + level.plb_shares[key % width] for key in distinct.tolist()]
-    return all(total == 1 for total in sums)
+        paths = [(*paths[key // width], level.plb_shares[key % width]) for key in distinct.tolist()]
+    return paths
+
+
+def shares_add_to_one(geolevels: tuple[Geolevel, ...]) -> bool:
+    """Whether the shares along every path from the root to a block add to exactly 1."""
+    return all(sum(path) == 1 for path in distinct_paths(geolevels))

@@ -41,7 +41,8 @@ def guarantee(product: str, settings: Source) -> pd.DataFrame:
     """What a run with these settings promises, one row a universe.
 
     Columns: `universe`, `mechanism`, `neighbors`, `rho` of bounded zCDP for one person, and
-    `epsilon` at `delta`, by the tight conversion. Universes add up, as the ledger adds them.
+    `epsilon` at `delta`, by the tight conversion, and `exact_epsilon` by the noise itself, missing
+    where it is not known. Universes add up, as the ledger adds them.
     Arguments and errors as for `budget`.
     """
     return guarantees_of(_costs(product, settings))
@@ -75,11 +76,16 @@ def guarantees_of(costs: Mapping[str, Any]) -> pd.DataFrame:
             "neighbors": report["neighbors"],
             "rho": float(Fraction(report["rho"])) if report["rho"] != "inf" else float("inf"),
             "epsilon": float(report["epsilon"]["tight"]),
+            "exact_epsilon": _number(report["epsilon"].get("exact")),
             "delta": 0.0 if report["delta"] is None else float(Fraction(report["delta"])),
         }
         for universe, report in costs.items()
     ]
     return pd.DataFrame(rows)
+
+
+def _number(epsilon: float | str | None) -> float:
+    return float("nan") if epsilon is None else float(epsilon)
 
 
 def _costs(product: str, settings: Source) -> Mapping[str, Any]:

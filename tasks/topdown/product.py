@@ -32,7 +32,7 @@ from .measurement.constrain_declared import check_declared_spines
 from .paths import spine_folder
 from .published.read import check_measurements, refuse_missing_folder
 from .published.settings import EstimateSettings
-from .release.certificate import facts_of
+from .release.certificate import facts_of, facts_of_run
 from .release.report import report, solves_table
 from .settings import TopdownSettings
 from .spine.build import check_spine_settings, universe_spine
@@ -91,15 +91,19 @@ def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Bl
     yield from ()
 
 
+def _exactly(epsilon: float | str | None) -> str:
+    return "" if epsilon is None else f"{shown_epsilon(epsilon)} exactly, "
+
+
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
     """The costs as tables, with what an attacker learns about an attribute."""
     for universe, cost in costs(settings).items():
         first = (
             f"{cost['mechanism'].replace('_', ' ')}, "
             f"rho {cost['rho']} ({decimal(cost['rho'])}), "
-            f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta "
-            f"{shown_delta(cost['delta'])} "
-            f"(simple bound {shown_epsilon(cost['epsilon']['simple'])})"
+            f"epsilon {_exactly(cost['epsilon']['exact'])}"
+            f"{shown_epsilon(cost['epsilon']['tight'])} at delta {shown_delta(cost['delta'])} "
+            f"by rho (simple bound {shown_epsilon(cost['epsilon']['simple'])})"
         )
         queries = tuple(
             (
@@ -256,7 +260,7 @@ TOPDOWN: Product = Product(
     notes=redundant_spending_of_run,
     checks=outcomes_of_run,
     statement=lambda run, settings: facts_of(settings).statement,
-    facts=lambda run, settings: facts_of(settings),
+    facts=facts_of_run,
     accuracy=Accuracy(read_accuracy, in_brief=errors_of_totals),
     document=document,
     summary=summary,

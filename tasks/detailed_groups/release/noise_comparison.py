@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any
 
 from ...ledger.accounting import BOUNDED, UNBOUNDED
-from ...ledger.exact_curve import ChangedCount, PrivacyCurve
+from ...ledger.exact_curve import PrivacyCurve
+from ...ledger.loss_laws import ChangedCount
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin

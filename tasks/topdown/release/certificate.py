@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from ...census.declarations import SentenceDeclaration
@@ -10,11 +10,15 @@ from ...ledger.accounting import compose
 from ...ledger.summary import REPORT_DELTA
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import Block, Section, Table
-from ...pages.numbers import shown_epsilon
+from ...pages.numbers import shown_delta, shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.statement import Loss, Statement
+from ...runs.directory import RunDirectory
+from ..paths import spine_folder
 from ..settings import TopdownSettings
+from ..spine.files import read_spine
 from ..workload.costs import budget_report, guarantee_of
+from ..workload.exact_loss import exact_epsilon, paths_of
 from ..workload.privacy_curve import privacy_curve
 from .declared_statements import declared_statements, zero_statements
 from .protected_tables import per_person, protected_tables
@@ -26,8 +30,16 @@ _METHODS = {
 }
 
 
-def facts_of(settings: TopdownSettings) -> Facts:
-    """What was protected, against which change, with which noise, and what is exact."""
+def facts_of_run(run: RunDirectory, settings: TopdownSettings) -> Facts:
+    """The facts of a run's certificate, with the exact figures of the spine that ran."""
+    return facts_of(settings, exact_figures(run, settings))
+
+
+def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
+    """What was protected, against which change, with which noise, and what is exact.
+
+    `figures` stand beside those of the guarantee.
+    """
     reports = [
         budget_report(settings.budget_of(universe), settings.schema_of(universe))
         for universe in settings.run.universes
@@ -60,13 +72,38 @@ def facts_of(settings: TopdownSettings) -> Facts:
     return Facts(
         made=made,
         public=_in_plain_words(settings),
-        statement=statement_of(settings, reports),
+        statement=statement_of(settings, reports, figures),
         exact=exact_of(settings),
         sections=tuple(_allocation(settings, report) for report in reports),
     )
 
 
-def statement_of(settings: TopdownSettings, reports: list[dict]) -> Statement:
+def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, ...]:
+    """The exact epsilon of every universe, from the noise that was drawn on the paths of its spine.
+
+    Nothing without noise, and where it is not known for any universe.
+    """
+    rows = []
+    for universe in settings.run.universes if settings.is_private else ():
+        budget = settings.budget_of(universe)
+        paths, delta = paths_of(read_spine(spine_folder(run, universe))), _delta(budget.delta)
+        epsilon = exact_epsilon(budget, delta, paths)
+        if epsilon is not None:
+            rows.append((universe, shown_epsilon(epsilon), shown_delta(delta), len(paths)))
+    if not rows:
+        return ()
+    headers = ("universe", "exact epsilon", "at delta", "kinds of paths")
+    return (
+        "The epsilon above follows from rho alone. The noise itself gives less, exactly: the "
+        "largest loss over all changes of one record, from every kind of path through the spine to "
+        "every other, as an upper bound whose numerical errors are all on the safe side.",
+        Table(headers, tuple(rows), "exact epsilon"),
+    )
+
+
+def statement_of(
+    settings: TopdownSettings, reports: list[dict], figures: Sequence[Block] = ()
+) -> Statement:
     """The guarantee for one record of each universe, where the declared facts stay the same."""
     universes = settings.run.universes
     budgets = [settings.budget_of(universe) for universe in universes]
@@ -97,7 +134,7 @@ def statement_of(settings: TopdownSettings, reports: list[dict]) -> Statement:
             for budget in budgets
         ),
         together,
-        further=(*further, *_parts_of_a_record(reports)),
+        further=(*figures, *further, *_parts_of_a_record(reports)),
     )
 
 

@@ -22,19 +22,25 @@ from ...ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
+from ...ledger.summary import REPORT_DELTA
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
+from .exact_loss import exact_epsilon
 from .margins import margin_of_error
 
 
 def costs(settings: TopdownSettings) -> dict[str, Any]:
-    """What a run would cost, per universe: `budget_report`, and each query's margin of error."""
+    """What a run would cost, per universe: `budget_report`, each query's margin of error, and the
+    exact epsilon of one record where no geounit is bypassed; None where only that by rho is known.
+    """
     found = {}
     for universe in settings.run.universes:
         budget = settings.budget_of(universe)
         found[universe] = budget_report(budget, settings.schema_of(universe))
+        exact = "inf" if budget.infinite else exact_epsilon(budget, budget.delta or REPORT_DELTA)
+        found[universe]["epsilon"] = {"exact": exact, **found[universe]["epsilon"]}
         for query in found[universe]["queries"]:
             shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
             query["margin_of_error"] = margin_of_error(budget, *shares)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 from spineflow.tasks.ledger.accounting import epsilon_tight
-from spineflow.tasks.ledger.exact_curve import ChangedCount, PrivacyCurve
+from spineflow.tasks.ledger.exact_curve import PrivacyCurve
+from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings

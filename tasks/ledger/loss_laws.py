@@ -1,0 +1,443 @@
+"""Laws of the sum of privacy losses on a grid, which bound it from above or from below.
+
+*A common lattice.* Where all losses are whole multiples of one number, up to a constant, and it is
+not too fine for the range, they lie on a grid as they are, and both bounds are the truth but for
+rounding ([ExactAccounting2026] computes one release so). Else the losses are moved to a grid.
+
+*Upper bound.* The losses of each count are moved to the points of a grid, each to its two
+neighbours, such that the probabilities under both hypotheses stay what they were
+([ConnectDots2022]). This interpolates the curve of that count between grid points, and lies above
+it since the curve is convex in exp(epsilon). Pairs that dominate compose, so the curve of the sum
+lies above too, by an error that falls with the square of the step.
+
+*Lower bound.* Losses are rounded to the nearest point. The sum is then off by a sum of independent
+errors within half a step each, which Hoeffding's inequality bounds, under the tilted law below.
+
+*Arithmetic.* The law of the sum is a product of discrete Fourier transforms in doubles. Before,
+each law is tilted by exp(lambda loss) such that its mean is near the epsilon that is asked for: the
+error of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
+beside the probabilities that decide. All other errors are covered by making every probability
+larger by more than its rounding, and by rounding positions upwards; what lies outside the period is
+bounded by Chernoff's inequality and counted in full. The upper bound is thus a theorem about
+doubles of IEEE 754, for exp and log that are right to 8 units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from scipy import fft
+
+from ..noise.distributions import IntegerDistribution
+
+NOTHING = Fraction(0)
+
+UNIT = 2.0**-53
+"""Largest relative error of one rounding."""
+
+SUMMED = 192
+"""Roundings that NumPy's pairwise sum of positive numbers adds up to: 128, and one a halving."""
+
+SLACK = 1e-9
+"""Share of a grid step by which positions may be wrong: far more than their rounding errors."""
+
+CUT = 1e-80
+"""Probability of the draws of one count that are left out; they count as an infinite loss."""
+
+UPPER_OUTSIDE, LOWER_OUTSIDE = 1e-25, 1e-13
+"""Tilted probability of losses beyond either end of the grid, which wraps around."""
+
+UPPER_POINTS = 1 << 16
+"""Points of the grid of an upper bound, whose error falls with the square of the step."""
+
+LOWER_POINTS, MOST_POINTS = 1 << 18, 1 << 22
+"""Least and most points of the grid of a lower bound, whose error falls with the step alone."""
+
+LATTICE_POINTS = 1 << 20
+"""Most points of a grid that has all losses as they are."""
+
+LOWER_ERROR = 9e-4
+"""How far from the truth a lower bound of epsilon may be, as long as the points suffice."""
+
+UNLUCKY = 1e-6
+"""Tilted probability with which the rounding errors of a lower bound pass their bound."""
+
+LARGEST_EXPONENT = 300.0
+"""Logarithm of the largest weight that is worked out; beyond it a bound says nothing."""
+
+
+@dataclass(frozen=True)
+class ChangedCount:
+    """A noisy count that one record's change moves by `shift`, a positive whole number.
+
+    Raises ValueError for another shift, or noise that is not on all integers.
+    """
+
+    noise: IntegerDistribution
+    shift: int = 1
+
+    def __post_init__(self) -> None:
+        if self.shift < 1 or self.noise.one_sided:
+            raise ValueError("a count moves by 1 or more, under noise on all integers")
+
+    @property
+    def rho(self) -> Fraction:
+        """rho of the zCDP that it satisfies: c D^2 of the Gaussian, (c D)^2 / 2 of the Laplace."""
+        c, squared = self.noise.c, self.shift**2
+        return c * squared if self.noise.power == 2 else c**2 * squared / 2
+
+    @property
+    def offset(self) -> Fraction:
+        """What all losses have in common: they are `offset + stride k` for whole k."""
+        return self.noise.c * (self.shift**2 if self.noise.power == 2 else self.shift)
+
+    @property
+    def stride(self) -> Fraction:
+        """Distance of neighbouring losses."""
+        return 2 * self.noise.c * (self.shift if self.noise.power == 2 else 1)
+
+    def losses(self) -> tuple[np.ndarray, np.ndarray]:
+        """The whole numbers k of the losses, and the logarithms of their probabilities, `(n,)`.
+
+        Of the discrete Laplace these are all, draws beyond the two counts having the same loss. Of
+        the discrete Gaussian |x| beyond m is left out, with P(|X| > m) <= 2 exp(-c m^2) <= `CUT`,
+        since E exp(tX) <= exp(t^2 / (4 c)).
+        """
+        c, d = float(self.noise.c), self.shift
+        if self.noise.power == 1:
+            x = np.arange(d + 1)
+            # P(X <= 0) = P(X >= D) e^(cD) = 1 / (1 + e^-c), and P(X = x) = tanh(c / 2) e^(-cx).
+            log_masses = math.log(math.tanh(c / 2)) - c * x
+            log_masses[0] = -math.log1p(math.exp(-c))
+            log_masses[-1] = log_masses[0] - c * d
+            return -x, log_masses
+        reach = math.ceil(math.sqrt(math.log(2 / CUT) / c)) + 1
+        x = np.arange(-reach, reach + 1)
+        exponents = -c * x.astype(float) ** 2
+        return x, exponents - math.log(np.exp(exponents).sum())
+
+
+Items = tuple[tuple[ChangedCount, int], ...]
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law of a sum of losses on a grid, tilted.
+
+    losses, masses : arrays `(n_points,)`; the probability of a loss is its mass times
+        exp(log_scale - tilt loss).
+    error : bound on the 2-norm of the errors of the masses.
+    above, below : bounds on the mass beyond either end of the grid, which stands at a loss that is
+        smaller, or larger, by the length of the grid.
+    infinite : probability of draws that were left out.
+    misplaced : bound on the errors of the losses of the grid.
+    shortfall : how much smaller the true sum may be than that on the grid, but for a mass of
+        `unlucky`; 0 where it is never smaller.
+    """
+
+    losses: np.ndarray
+    masses: np.ndarray
+    tilt: float
+    log_scale: float
+    error: float
+    above: float
+    below: float
+    infinite: float
+    misplaced: float
+    shortfall: float
+    unlucky: float
+
+    def delta_upper(self, epsilon: float) -> float:
+        """Upper bound on E max(0, 1 - exp(epsilon - L))."""
+        epsilon -= self.misplaced
+        if self._exponent(epsilon) > LARGEST_EXPONENT:
+            return 1.0
+        total, norm, _, rounding = self._sum(epsilon)
+        beyond = self.above * math.exp(self._exponent(float(self.losses[-1])))
+        if epsilon < self.losses[0]:
+            # What lies between epsilon and the grid has at most the weight of a loss of epsilon.
+            beyond += self.below * math.exp(self._exponent(epsilon))
+        return min(1.0, (total + self.error * norm + beyond) * rounding + self.infinite)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """Lower bound on the same; 0 where errors are larger than what there is."""
+        epsilon += self.shortfall + self.misplaced
+        if self._exponent(epsilon) > LARGEST_EXPONENT:
+            return 0.0
+        total, norm, largest, rounding = self._sum(epsilon)
+        total -= self.error * norm + self.above * largest
+        # No loss above epsilon has a larger weight than one at epsilon would have.
+        total -= (self.below + self.unlucky) * math.exp(self._exponent(epsilon)) * rounding
+        return max(0.0, total / rounding)
+
+    def _exponent(self, loss: float) -> float:
+        return self.log_scale - self.tilt * loss
+
+    def _sum(self, epsilon: float) -> tuple[float, float, float, float]:
+        """The sum over the grid, its weights' 2-norm and maximum, and a factor for rounding."""
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        losses = self.losses[first:]
+        weights = np.exp(self.log_scale - self.tilt * losses) * -np.expm1(epsilon - losses)
+        size = abs(self.log_scale) + self.tilt * float(np.abs(self.losses[[0, -1]]).max())
+        rounding = 1 + UNIT * (8 * size + SUMMED + 64)
+        largest = float(weights.max(initial=0.0))
+        total = float((weights * self.masses[first:]).sum())
+        return total, float(np.linalg.norm(weights)), largest, rounding
+
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """The losses of `number` equal counts: positions `(n,)` on a lattice, and floats."""
+
+    count: ChangedCount
+    positions: np.ndarray
+    losses: np.ndarray
+    log_masses: np.ndarray
+    number: int
+
+    @classmethod
+    def of(cls, count: ChangedCount, number: int) -> _Kind:
+        positions, log_masses = count.losses()
+        losses = float(count.offset) + float(count.stride) * positions
+        return cls(count, positions, losses, log_masses, number)
+
+    def tilted(self, t: float) -> tuple[np.ndarray, float]:
+        """Probabilities under the law tilted by t, and log E exp(t loss), of one count."""
+        exponents = t * self.losses + self.log_masses
+        weights = np.exp(exponents - exponents.max())
+        total = float(weights.sum())
+        return weights / total, float(exponents.max()) + math.log(total)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some counts together, on a grid: the transform of their tilted law, and its errors.
+
+    base : constant part of their losses, where they stand on the grid without it.
+    log_scale : log of the factor that tilting divided by.
+    norm : sum of the 2-norms of the counts' laws.
+    mean_rounding : mean of what rounding to the grid took from the loss, under the tilted law.
+    """
+
+    spectrum: np.ndarray
+    base: float
+    log_scale: float
+    norm: float
+    n_counts: int
+    mean_rounding: float
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A tilt, and points at whole multiples of a step from `low`, that hold the law of a loss.
+
+    stride : the lattice on which losses lie as they are; None where they are moved to the grid.
+    outside : bound on the tilted probability of losses that the grid has no room for.
+    """
+
+    tilt: float
+    low: float
+    step: float
+    points: int
+    stride: Fraction | None
+    outside: float
+    is_upper: bool
+    parts: dict[Items, _Part] = field(default_factory=dict)
+
+    def law(self, combination: Sequence[Items]) -> Law:
+        """The law of the sum of the losses of all parts."""
+        parts = [self.part(items) for items in combination]
+        spectrum = np.prod([part.spectrum for part in parts], axis=0)
+        n_counts = sum(part.n_counts for part in parts)
+        base = sum(part.base for part in parts)
+        first = math.floor((self.low - base) / self.step) - (1 if self.stride else n_counts + 1)
+        masses = np.roll(np.maximum(fft.irfft(spectrum, self.points), 0.0), -first)
+        # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most
+        # 1, so that errors of one count reach the sum undiminished, but not larger. A product of
+        # two spectra is wrong by 3 units.
+        levels = math.log2(self.points)
+        error = sum(part.norm for part in parts)
+        error += float(np.linalg.norm(masses)) * (1 + n_counts / levels)
+        moved = 0.0 if self.stride else 2 * self.tilt * self.step * n_counts
+        wrapped = self.outside * math.exp(min(moved + 1, 700.0))
+        losses = base + self.step * (first + np.arange(self.points))
+        shortfall, is_rounded = 0.0, not (self.is_upper or self.stride)
+        if is_rounded:
+            # Hoeffding: independent errors, each within an interval as long as a step.
+            reach = self.step * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
+            mean = sum(part.mean_rounding for part in parts)
+            shortfall = reach - mean + 2 * SLACK * self.step * n_counts
+        return Law(
+            losses=losses,
+            masses=masses,
+            tilt=self.tilt,
+            # Masses were tilted by losses without their base.
+            log_scale=sum(part.log_scale for part in parts) + self.tilt * base,
+            error=error * 1.01 * 7 * UNIT * levels,
+            above=wrapped,
+            below=wrapped,
+            infinite=n_counts * CUT,
+            misplaced=8 * UNIT * (abs(base) + float(np.abs(losses[[0, -1]]).max())),
+            shortfall=shortfall,
+            unlucky=UNLUCKY if is_rounded else 0.0,
+        )
+
+    def part(self, items: Items) -> _Part:
+        """Some counts on this grid, worked out once."""
+        if items not in self.parts:
+            self.parts[items] = self._part([_Kind.of(count, number) for count, number in items])
+        return self.parts[items]
+
+    def _part(self, kinds: Sequence[_Kind]) -> _Part:
+        spectrum = np.ones(self.points // 2 + 1, complex)
+        base, log_scale, norm, mean_rounding = NOTHING, 0.0, 0.0, 0.0
+        for kind in kinds:
+            log_masses = kind.log_masses
+            if self.stride:
+                base += kind.count.offset * kind.number
+                place = kind.positions * float(kind.count.stride / self.stride)
+            elif self.is_upper:
+                place, log_masses = _dominating(kind.losses, log_masses, self.step)
+            else:
+                place = np.rint(kind.losses / self.step)
+            exponents = self.tilt * self.step * place + log_masses
+            log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
+            # Three roundings of every term, those of the sum of a law, and of what falls together.
+            size = self.tilt * self.step * np.abs(place) + np.abs(log_masses) + abs(log_total)
+            together = len(place) / (1 if self.stride is None else self.points)
+            relative = UNIT * (8 * size + SUMMED + together + 64)
+            tilted = np.exp(exponents - log_total)
+            tilted *= 1 + relative if self.is_upper else 1 - relative
+            if self.stride is None and not self.is_upper:
+                rounding = kind.losses - self.step * place
+                mean_rounding += kind.number * float(tilted @ rounding)
+            folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
+            spectrum *= fft.rfft(folded) ** kind.number
+            log_scale += kind.number * log_total
+            norm += kind.number * float(np.linalg.norm(folded))
+        n_counts = sum(kind.number for kind in kinds)
+        return _Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
+
+
+@lru_cache(maxsize=4)
+def grid_about(
+    combinations: tuple[tuple[Items, ...], ...],
+    parts: tuple[Items, ...],
+    epsilon: float,
+    is_upper: bool,
+) -> Grid:
+    """A grid for every combination of parts, on which the mean of the first is about epsilon."""
+    kinds = {items: [_Kind.of(count, number) for count, number in items] for items in parts}
+    tilt = _tilt([kind for items in combinations[0] for kind in kinds[items]], epsilon)
+    outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
+    low, high = _ends(kinds, combinations, tilt, outside)
+    stride = _lattice([kind.count for own in kinds.values() for kind in own])
+    if high - low < float(stride) * LATTICE_POINTS:
+        points = _power_of_two((high - low) / float(stride) + 4)
+        return Grid(tilt, low, float(stride), points, stride, outside, is_upper)
+    n_counts = max(sum(n for items in one for _, n in items) for one in combinations)
+    points = _points(n_counts, high - low, is_upper)
+    # Every count may be off by a step, upwards or downwards.
+    step = (high - low) / (points - 2 * n_counts - 4)
+    return Grid(tilt, low, step, points, None, outside, is_upper)
+
+
+def _lattice(counts: Sequence[ChangedCount]) -> Fraction:
+    """The largest number of which the strides of all losses are whole multiples."""
+    denominator = math.lcm(*(count.stride.denominator for count in counts))
+    return Fraction(math.gcd(*(int(count.stride * denominator) for count in counts)), denominator)
+
+
+def _dominating(
+    losses: np.ndarray, log_masses: np.ndarray, step: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Grid points and the logarithms of their masses, `(2 n,)`: a pair that dominates the losses'.
+
+    A loss between k and k + 1 steps goes to both ends, in shares that keep the sums of P and of
+    Q = P exp(-loss). Both shares are made larger than positions can be wrong by; where a position
+    comes out a point too high, its mass has moved upwards, which only makes delta larger.
+    """
+    position = losses / step
+    slack = max(SLACK, 8 * UNIT * float(np.abs(position).max()))
+    low = np.floor(position)
+    upper_share = np.expm1(-(position - low) * step) / math.expm1(-step)
+    shares = np.concatenate([1 - upper_share, upper_share]) + 2 * slack
+    return np.concatenate([low, low + 1]), np.concatenate([log_masses] * 2) + np.log(shares)
+
+
+def _points(n_counts: int, width: float, is_upper: bool) -> int:
+    """Points of the grid: a power of two, many more than there are counts."""
+    if is_upper:
+        points = UPPER_POINTS
+    else:
+        reach = width * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
+        points = min(max(LOWER_POINTS, _power_of_two(reach / LOWER_ERROR)), MOST_POINTS)
+    return max(points, _power_of_two(16 * n_counts))
+
+
+def _power_of_two(number: float) -> int:
+    return 1 << math.ceil(math.log2(number))
+
+
+def _log_moment(kinds: Sequence[_Kind], t: float) -> float:
+    """log E exp(t L) of the whole loss L."""
+    return sum(kind.number * kind.tilted(t)[1] for kind in kinds)
+
+
+def _moments(kinds: Sequence[_Kind], t: float) -> tuple[float, float]:
+    """Mean and variance of the whole loss under the law tilted by t."""
+    mean = variance = 0.0
+    for kind in kinds:
+        weights, _ = kind.tilted(t)
+        own = float(weights @ kind.losses)
+        mean += kind.number * own
+        variance += kind.number * float(weights @ (kind.losses - own) ** 2)
+    return mean, variance
+
+
+def _tilt(kinds: Sequence[_Kind], epsilon: float) -> float:
+    """The tilt, 0 or more, under which the mean loss is epsilon, roughly; any would be valid."""
+    low, high = 0.0, 1.0
+    while _moments(kinds, high)[0] < epsilon and high < 2.0**20:
+        low, high = high, 2 * high
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _moments(kinds, middle)[0] < epsilon else (low, middle)
+    return low
+
+
+def _ends(
+    kinds: Mapping[Items, Sequence[_Kind]],
+    combinations: Sequence[Sequence[Items]],
+    tilt: float,
+    outside: float,
+) -> tuple[float, float]:
+    """Losses beyond which no combination's tilted law has more than `outside`, by Chernoff's bound.
+
+    P(L > B) <= exp(K(tilt + t) - K(tilt) - t B) for every t > 0, K being the log moment, which adds
+    up over parts; the ends are those of the best of some t. No loss is beyond the sum of the
+    largest.
+    """
+
+    def widest(of: Callable[[Sequence[_Kind]], float]) -> float:
+        found = {items: of(own) for items, own in kinds.items()}
+        return max(sum(found[items] for items in one) for one in combinations)
+
+    def reach(t: float) -> float:
+        """The end that t gives: an upper one of a positive t, a lower one of a negative t."""
+        grown = widest(lambda own: _log_moment(own, tilt + t) - _log_moment(own, tilt))
+        return (grown - math.log(outside)) / t
+
+    deviation = math.sqrt(max(widest(lambda own: _moments(own, tilt)[1]), 1e-18))
+    strides = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
+    high, low = min(reach(t) for t in strides), max(reach(-t) for t in strides)
+    largest = widest(lambda own: sum(k.number * float(k.losses.max()) for k in own))
+    smallest = -widest(lambda own: -sum(k.number * float(k.losses.min()) for k in own))
+    # Even one loss alone has some room, so that a step is a positive number.
+    room = 1e-6 * (largest - smallest)
+    return max(low, smallest) - room, min(high, largest) + room

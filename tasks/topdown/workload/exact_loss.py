@@ -1,0 +1,74 @@
+"""The exact privacy curve of measuring a universe, over the paths of its spine.
+
+One changed record moves two counts by one in each query of each geolevel: the cell that it leaves,
+in a geounit on the path to its old block, and the cell that it joins, on the path to its new one.
+Noise has one variance within a geounit and query, told by the geounit's share, so that of every
+path only its shares matter. Those of a path add to 1 whatever was bypassed: rho is the same for
+all pairs of paths, and the exact curve is that of the worst pair.
+
+A query that does not tell the two records apart moves nothing, and a curve of fewer counts is never
+larger; so the curve covers every change of one record. What is measured on demand depends on noise
+that was drawn before, but its parameters do not, and answers that are not drawn tell nothing:
+`ledger.exact_curve` holds for it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from ....geography.levels import Spine, distinct_paths
+from ...census.sensitivity import Norms
+from ...ledger.exact_curve import Counts, PrivacyCurve
+from ...ledger.loss_laws import ChangedCount
+from ...noise.draws import Noise
+from ...noise.margins import distribution_of
+from .budget import Budget
+
+Path = Mapping[str, Fraction]
+"""Share of the budget of the geounit at each geolevel, on a path from the root to a block."""
+
+
+def exact_curve(budget: Budget, paths: Sequence[Path] | None = None) -> PrivacyCurve | None:
+    """The curve of one changed record; `paths` are those of the spine, by default of no bypass.
+
+    None without noise, and where a person's change may change several records: their counts can
+    coincide in more ways than are covered here, and the figure by rho stands alone.
+    """
+    if budget.infinite or budget.charge != Norms():
+        return None
+    ends = [_moved(budget, path) for path in paths or [budget.geolevel_shares]]
+    return PrivacyCurve({}, (ends, ends))
+
+
+def exact_epsilon(
+    budget: Budget, delta: Fraction, paths: Sequence[Path] | None = None
+) -> float | None:
+    """The epsilon of one changed record at delta, an upper bound; None as `exact_curve`, and where
+    there are more pairs of paths than are compared.
+    """
+    if budget.is_pure and not budget.infinite and budget.charge == Norms():
+        return float(budget.total)
+    try:
+        curve = exact_curve(budget, paths)
+    except ValueError:
+        return None
+    return None if curve is None else curve.epsilon_upper(delta)
+
+
+def paths_of(spine: Spine) -> list[Path]:
+    """The distinct paths of a spine, in an order that depends on their shares alone."""
+    names = [level.name for level in spine.geolevels]
+    return [dict(zip(names, path, strict=True)) for path in sorted(distinct_paths(spine.geolevels))]
+
+
+def _moved(budget: Budget, path: Path) -> Counts:
+    """The counts that a record moves along one path: one of every query that is measured."""
+    found: dict[ChangedCount, int] = {}
+    for geolevel, share in path.items():
+        for query_share in budget.query_shares[geolevel].values() if share else ():
+            if query_share:
+                parameter = budget.noise_parameter(share, query_share)
+                count = ChangedCount(distribution_of(Noise(budget.mechanism, parameter)))
+                found[count] = found.get(count, 0) + 1
+    return found
