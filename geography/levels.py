@@ -112,7 +112,7 @@ def distinct_paths(geolevels: tuple[Geolevel, ...]) -> list[tuple[Fraction, ...]
 
     Paths are grouped geolevel by geolevel, so that the work is one pass over the geounits.
     """
-    paths = [(share,) for share in geolevels[0].plb_shares]
+    paths: list[tuple[Fraction, ...]] = [(share,) for share in geolevels[0].plb_shares]
     code = geolevels[0].plb_share_code.astype(np.int64)
     for level in geolevels[1:]:
         width = len(level.plb_shares)
