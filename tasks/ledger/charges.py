@@ -288,10 +288,17 @@ def _enter_inputs(
     connection: sqlite3.Connection, dataset: str, inputs: Iterable[InputDigest]
 ) -> None:
     inputs = list(inputs)
-    for other in sorted(datasets_of(connection, inputs) - {dataset}):
+    known = sorted(datasets_of(connection, inputs))
+    if len(known) > 1:
+        raise BudgetRefused(
+            f"the input of dataset {dataset!r} holds people that the ledger knows as several "
+            f"datasets, {', '.join(map(repr, known))}, which cannot be charged as one; leave out "
+            "the areas of all but one"
+        )
+    if known and known != [dataset]:
         raise BudgetRefused(
             f"the input of dataset {dataset!r} holds people that the ledger knows as dataset "
-            f'{other!r}; set [privacy] dataset = "{other}"'
+            f'{known[0]!r}; set [privacy] dataset = "{known[0]}"'
         )
     digests = {
         digest for item in inputs for digest in (item.whole, *item.parts, *item.weak, *item.filling)

@@ -108,3 +108,32 @@ def test_no_intervals_are_computed_on_edited_settings(tmp_path: Path, capsys) ->
     assert main(["intervals", str(run.root), "--query", "total"]) == 2
     assert "has been edited since the run began" in capsys.readouterr().err
     assert not (run.root / "intervals").exists()
+
+
+def test_ledgers_of_this_machine_are_listed_joined_and_forgotten(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPINEFLOW_LEDGERS", str(tmp_path / "ledgers"))
+    one, other, third = (tmp_path / f"{name}.db" for name in ("one", "other", "third"))
+    for path, cap in ((one, "town=5"), (other, "town=2"), (third, "city=1")):
+        assert main(["ledger", "init", "--ledger", str(path), "--cap", cap]) == 0
+
+    def listed() -> list[str]:
+        capsys.readouterr()
+        assert main(["ledger", "list"]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert listed() == [str(one), str(other), str(third)]
+    assert main(["ledger", "join", str(other), "--ledger", str(one)]) == 0
+    assert listed() == [str(one), str(third)]
+    for path in (one, other):
+        found = shown(["--ledger", str(path)], capsys)
+        assert found["ledger"] == str(one)
+        assert found["datasets"]["town"]["cap"] == "2"
+    assert main(["ledger", "join", str(other), "--ledger", str(one)]) == 2
+    third.unlink()
+    assert listed() == [str(one), f"{third} is missing"]
+    assert main(["ledger", "forget", str(third)]) == 0
+    assert listed() == [str(one)]
+    for action in ("join", "forget"):
+        assert main(["ledger", action, "--ledger", str(one)]) == 2

@@ -69,7 +69,7 @@ def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:
         ledger,
         dataset=dataset,
         product="topdown",
-        run_id=f"run on {dataset}",
+        run_id=f"{people.whole} as {dataset}",
         draws=[draw],
         inputs={"persons": people},
     )
@@ -196,3 +196,12 @@ def test_weak_digests_recognise_together(tmp_path: Path) -> None:
         charged(ledger, "them", InputDigest("dd", (), (*weak, "cc")))
     with reading(ledger) as connection:
         assert connection.execute("SELECT count(*) FROM inputs").fetchone()[0] == 7
+
+
+def test_people_of_two_datasets_are_refused_under_every_name(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "ledger.db")
+    for name in ("one", "two"):
+        charged(ledger, name, InputDigest(name))
+    for name in ("one", "both"):
+        with pytest.raises(BudgetRefused, match="several datasets, 'one', 'two'"):
+            charged(ledger, f"{name}", InputDigest("whole", ("one", "two")))
