@@ -1,0 +1,82 @@
+"""The loss of every neighbour of small inputs, over all levels of a plan, against its charge."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from spineflow.tasks.group_sizes.ingest.tables import count_sizes
+from spineflow.tasks.group_sizes.measurement.vectors import true_vector
+from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
+from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
+from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy, RegionLevel
+from spineflow.tasks.tables.tally import RuleTally
+
+from tests.tasks.group_sizes.workload.test_mechanisms import Dataset, datasets, joined, moved
+
+REGIONS = np.array(["a", "b"])
+HIERARCHY = RegionHierarchy(
+    (
+        RegionLevel("nation", np.array(["n"]), np.array([-1])),
+        RegionLevel("region", REGIONS, np.array([0, 0])),
+    )
+)
+LARGEST = 4
+
+
+def loss(plan: Plan, changes: list[np.ndarray]) -> Fraction:
+    """What the changes of all levels' vectors cost under the plan's noise."""
+    total = Fraction(0)
+    for level, change in zip(plan.levels, changes, strict=True):
+        if level.sigma_squared is not None:
+            total += int((change**2).sum()) / (2 * level.sigma_squared)
+        elif level.scale is not None:
+            total += int(np.abs(change).sum()) / level.scale
+    return total
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", VECTOR_OF)
+@pytest.mark.parametrize("bounded", [False, True], ids=["joins or leaves", "moves"])
+@pytest.mark.parametrize("quantity", [1, 2])
+def test_the_charge_is_the_largest_loss_of_a_neighbour(
+    mechanism: str, bounded: bool, quantity: int, tmp_path: Path
+) -> None:
+    """Tables of up to three groups, read as a run reads them."""
+    path = tmp_path / "sizes.csv"
+
+    @cache
+    def vectors(dataset: Dataset) -> list[np.ndarray]:
+        rows = "".join(f"{REGIONS[region]},{size},1\n" for region, size in dataset)
+        path.write_text(f"region,size,count\n{rows}", encoding="utf-8")
+        counts = count_sizes(str(path), path.name, REGIONS, (0, LARGEST), RuleTally({}))
+        levels = HIERARCHY.sum_up(counts.toarray())
+        return [true_vector(VECTOR_OF[mechanism], level) for level in levels]
+
+    plans = [
+        make_plan(
+            names=HIERARCHY.names,
+            n_regions=[1, 2],
+            sizes=(0, LARGEST),
+            groups=3,
+            shares=[Fraction(1, 3), Fraction(2, 3)],
+            mechanism=mechanism,
+            bounded=bounded,
+            quantity=quantity,
+            **{"epsilon": None, "rho": None} | {kind: Fraction(3, 2)},
+        )
+        for kind in ("epsilon", "rho")
+    ]
+    neighbours = moved if bounded else joined
+    most = [Fraction(0), Fraction(0)]
+    for n_groups, number in product((1, 2, 3), range(2)):
+        for one in datasets(n_groups, 2, LARGEST + 1):
+            for two in neighbours(one, LARGEST + 1, quantity):
+                pairs = zip(vectors(one), vectors(tuple(sorted(two))), strict=True)
+                found = loss(plans[number], [before - after for before, after in pairs])
+                most[number] = max(most[number], found)
+    assert most == [plan.loss for plan in plans]
