@@ -27,13 +27,14 @@ from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
 from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon
 from ..tasks.products.gate import warnings_of
-from ..tasks.products.product import Caution, CheckedInput, Product
+from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.products.spent import stated_sentence
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
+from ..tasks.tables.findings import InputCheck
 
 WIDTH_WHEN_PIPED = 160
 
@@ -201,7 +202,7 @@ def as_typed(program: str) -> str:
     return "spineflow" if is_on_path else shlex.quote(program)
 
 
-def print_rules(check: CheckedInput, *, with_counts: bool) -> None:
+def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
     """Pass or fail of every rule on the input, then what is wrong with it."""
     console = page()
     table = Table("table", "rule", "outcome", title="Rules on the input")

@@ -17,7 +17,7 @@ from scipy import sparse
 from ...validation.expectations import readable, run_suites
 from ...validation.outcome import Outcome
 from ..ledger.recognition import RecordColumn
-from ..tables.findings import Finding, UnreadableInput, refusal
+from ..tables.findings import InputCheck, UnreadableInput
 from ..tables.sources import input_files
 from .areas import Areas, load_areas
 from .census import Bound, Census, Universe
@@ -49,27 +49,9 @@ class DeclaredInput:
     outcomes: tuple[Outcome, ...]
 
 
-@dataclass(frozen=True)
-class DeclaredCheck:
-    """Outcome of checking an input; `result` is None if a rule failed.
-
-    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    findings: tuple[Finding, ...]
-    result: DeclaredInput | None
-
-    def accepted(self, *, with_counts: bool = False) -> DeclaredInput:
-        """The result, or InputRefused with the first finding; counts only if asked for."""
-        if self.result is None:
-            raise refusal(self.findings, with_counts=with_counts)
-        return self.result
-
-
 def check_declared_input(
     census: Census, schemas: Mapping[str, Schema], paths: Mapping[str, str]
-) -> DeclaredCheck:
+) -> InputCheck[DeclaredInput]:
     """Read the tables of a census, evaluate every rule and count the universes of `schemas`.
 
     `paths` are files, folders of partitions, globs or fsspec URLs, by the names of the tables.
@@ -95,7 +77,7 @@ def check_declared_input(
             read.append(readable(table, True))
     except UnreadableInput as error:
         read.append(readable(table, False))
-        return DeclaredCheck(tuple(read), (error.finding,), None)
+        return InputCheck(tuple(read), (error.finding,), None)
     multiples = _multiples(census, schemas, counts)
     _tally_constraints(census, schemas, counts, multiples, evidence)
     rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
@@ -103,14 +85,14 @@ def check_declared_input(
     findings = evidence.findings(rules, files, outcomes)
     outcomes = (*read, *outcomes)
     if findings:
-        return DeclaredCheck(outcomes, findings, None)
+        return InputCheck(outcomes, findings, None)
     histograms = {name: counts[name] for name in schemas}
     totals = {
         name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
         for name in schemas
     }
     columns = {name: raw[name].columns() for name in schemas}
-    return DeclaredCheck(
+    return InputCheck(
         outcomes, (), DeclaredInput(areas, histograms, multiples, totals, columns, outcomes)
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...geography.texts import TextIndex
-from ..runs.files import FileState, replacing, state_of_file
+from ..runs.files import replacing, while_unchanged
 from ..runs.stamps import stamp_at, stamped
 from ..tables.mapped import GrowingArray
 
@@ -267,13 +266,9 @@ class _Footer:
     row_groups: tuple[tuple[int, str | None, str | None], ...]
 
 
+@while_unchanged(lambda path: path, at_most=4)
 def _footer_of(path: Path) -> _Footer:
-    """Kept in memory while the file stands unchanged: shards ask for it by the thousand."""
-    return _read_footer(path, state_of_file(path))
-
-
-@lru_cache(maxsize=4)
-def _read_footer(path: Path, _state: FileState) -> _Footer:
+    """Shards ask for it by the thousand."""
     metadata = pq.read_metadata(path)
     row_groups = []
     for number in range(metadata.num_row_groups):

@@ -14,7 +14,7 @@ from scipy import sparse
 from ...validation.census.input_rules import applicable_rules
 from ...validation.expectations import readable, run_suites
 from ...validation.outcome import Outcome
-from ..tables.findings import Finding, UnreadableInput, refusal
+from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.sources import InputFile, input_files
 from .cef_2020 import PERSONS, UNITS
 from .histograms import HistogramSum
@@ -57,24 +57,6 @@ class IngestResult:
     outcomes: tuple[Outcome, ...]
 
 
-@dataclass(frozen=True)
-class InputCheck:
-    """Outcome of checking an input; `result` is None if a rule failed.
-
-    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    findings: tuple[Finding, ...]
-    result: IngestResult | None
-
-    def accepted(self, *, with_counts: bool = False) -> IngestResult:
-        """The result, or InputRefused with the first finding; counts only if asked for."""
-        if self.result is None:
-            raise refusal(self.findings, with_counts=with_counts)
-        return self.result
-
-
 def check_inputs(
     *,
     persons: str | os.PathLike[str],
@@ -84,7 +66,7 @@ def check_inputs(
     unit_schema: Schema | None = UNITS,
     names: Mapping[str, str] | None = None,
     scratch: Path | None = None,
-) -> InputCheck:
+) -> InputCheck[IngestResult]:
     """Read the three tables, evaluate every rule and build the result.
 
     A path is that of a file, of a folder of partitions, a glob, or an fsspec URL. `names` gives the
@@ -118,7 +100,7 @@ def check_inputs(
     return checked(evidence, files, frame, unit_table, sums, person_schema, unit_schema, scratch)
 
 
-def unreadable_input(table: str, finding: Finding) -> InputCheck:
+def unreadable_input(table: str, finding: Finding) -> InputCheck[IngestResult]:
     """The check that ended at a table that cannot be read; the tables before it could be."""
     before = _TABLES[: _TABLES.index(table)]
     read = (*(readable(name, True) for name in before), readable(table, False))
@@ -134,7 +116,7 @@ def checked(
     person_schema: Schema | None,
     unit_schema: Schema | None,
     scratch: Path | None,
-) -> InputCheck:
+) -> InputCheck[IngestResult]:
     """The check of tables that have been read: every rule is evaluated on the evidence."""
     outcomes, findings = _evaluate(evidence, files)
     outcomes = (*(readable(name, True) for name in _TABLES), *outcomes)

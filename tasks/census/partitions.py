@@ -26,13 +26,13 @@ from scipy import sparse
 from ..runs.files import replacing
 from ..runs.stamps import write_parquet
 from ..tables.columns import KeyIndex
-from ..tables.findings import Finding, UnreadableInput
+from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.mapped import zeros
 from ..tables.readers import Selection, read_partitions, refuse_empty
 from ..tables.sources import InputFile
 from .evidence import EvidenceTally
 from .histograms import joined
-from .inputs import InputCheck, checked, table_files, unreadable_input
+from .inputs import IngestResult, checked, table_files, unreadable_input
 from .schema import Schema
 from .tables import (
     PersonCounter,
@@ -176,7 +176,9 @@ def count_part(folder: Path, tables: ReadTables, part: int) -> None:
     _Part(evidence, unreadable, n_rows).keep(folder, part)
 
 
-def check_parts(folder: Path, tables: ReadTables, scratch: Path | None = None) -> InputCheck | None:
+def check_parts(
+    folder: Path, tables: ReadTables, scratch: Path | None = None
+) -> InputCheck[IngestResult] | None:
     """What `check_inputs` finds; None where not all of it has been kept."""
     numbers = range(len(tables.parts()))
     if not is_kept(folder):

@@ -17,14 +17,14 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..runs.files import FileState, state_of_file
+from ..runs.files import while_unchanged
 from .recognition import PeopleDigests
 
 DIGITS_BELOW_COUNTY = 11
@@ -163,13 +163,9 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
     return input_digest(kind, {name: rows[name].to_numpy() for name in rows}, key).whole
 
 
+@while_unchanged(lambda path, key: path, at_most=64)
 def file_digest(path: Path, key: bytes) -> str:
-    """Keyed digest of a file's bytes; kept in memory while the file stands unchanged."""
-    return _file_digest(path, key, state_of_file(path))
-
-
-@lru_cache(maxsize=64)
-def _file_digest(path: Path, key: bytes, _state: FileState) -> str:
+    """Keyed digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest()
 

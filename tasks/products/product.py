@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
@@ -24,7 +24,7 @@ from ..runs.errors import InputRefused
 from ..runs.files import write_page
 from ..runs.settings import ProductSettings, RunnerSettings
 from ..runs.settings_files import load_settings
-from ..tables.findings import Finding
+from ..tables.findings import InputCheck
 from .certificate import Facts
 from .comparison import Compared, errors_or_refused, write_comparison
 from .gate import accept
@@ -35,21 +35,6 @@ from .statement import Statement
 
 class Caution(str):
     """A sentence that a user must not miss; commands print it on standard error."""
-
-
-class CheckedInput(Protocol):
-    """What the check of an input tells."""
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """The public outcome of every rule."""
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, in sentences."""
-
-    def accepted(self, *, with_counts: bool = False) -> Any:
-        """The input; raises InputRefused if a rule is broken, with counts only if asked for."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +135,7 @@ class Product:
     costs: Callable[[Any], dict[str, Any]]
     costs_in_words: Callable[[Any], Iterable[Block | Section]] | None = None
     refuse: Callable[[Any], None] = lambda settings: None
-    check_input: Callable[[Any], CheckedInput] | None = None
+    check_input: Callable[[Any], InputCheck[Any]] | None = None
     fits: Callable[[Any, Any], Iterable[Block]] | None = None
     needed: Callable[[Any, str, int], str] | None = None
     needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None

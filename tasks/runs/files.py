@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import lru_cache, wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from ..pages.document import Document, to_html
 
@@ -27,6 +29,9 @@ TEMPORARY_SUFFIX = ".part"
 FileState = tuple[int, ...]
 """What tells that a file stands unchanged."""
 
+Arguments = ParamSpec("Arguments")
+Content = TypeVar("Content")
+
 
 def state_of_file(path: Path) -> FileState:
     """A file's inode number, size and times, as it is now.
@@ -35,6 +40,34 @@ def state_of_file(path: Path) -> FileState:
     """
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def while_unchanged(
+    files: Callable[Arguments, Path | Iterable[Path]], *, at_most: int
+) -> Callable[[Callable[Arguments, Content]], Callable[Arguments, Content]]:
+    """Have a reader keep in memory what it read for its last `at_most` different arguments, as long
+    as what `files` gives for the arguments stand unchanged. Its arguments must be hashable.
+
+    >>> @while_unchanged(lambda path: path, at_most=4)
+    ... def read_text(path: Path) -> str:
+    ...     return path.read_text(encoding="utf-8")
+    """
+
+    def decorated(read: Callable[Arguments, Content]) -> Callable[Arguments, Content]:
+        @lru_cache(maxsize=at_most)
+        def read_at(_states: object, *args: Any, **kwargs: Any) -> Content:
+            return read(*args, **kwargs)
+
+        @wraps(read)
+        def reader(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Content:
+            found = files(*args, **kwargs)
+            paths = [found] if isinstance(found, Path) else found
+            states = tuple((path, state_of_file(path)) for path in paths)
+            return read_at(states, *args, **kwargs)  # type: ignore[arg-type]  # Hashable, as asked.
+
+        return reader
+
+    return decorated
 
 
 @contextmanager

@@ -6,9 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
+from ...validation.outcome import Outcome
 from ..runs.errors import InputRefused
 from ..runs.files import replacing
+
+Accepted = TypeVar("Accepted", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -61,3 +65,21 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
             json.dumps([asdict(finding) for finding in findings], indent=2) + "\n",
             encoding="utf-8",
         )
+
+
+@dataclass(frozen=True)
+class InputCheck(Generic[Accepted]):
+    """Outcome of checking an input; `result` is None if a rule failed.
+
+    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    findings: tuple[Finding, ...]
+    result: Accepted | None
+
+    def accepted(self, *, with_counts: bool = False) -> Accepted:
+        """The result, or InputRefused with the first finding; counts only if asked for."""
+        if self.result is None:
+            raise refusal(self.findings, with_counts=with_counts)
+        return self.result

@@ -47,7 +47,8 @@ def main() -> None:
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.ingest.generate import generate_county
-    from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
+    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=20)

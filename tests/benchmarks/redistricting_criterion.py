@@ -91,7 +91,8 @@ def main() -> None:
     """Print the criterion by level for every rho tried; see the module's docstring."""
     from spineflow.tasks.runs.settings_files import load_settings
     from spineflow.tasks.topdown.checks.replicate import study, with_estimator
-    from spineflow.tasks.topdown.settings import ESTIMATORS, TopdownSettings
+    from spineflow.tasks.topdown.settings import TopdownSettings
+    from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=3)

@@ -95,7 +95,7 @@ def studies(
             {"input": own, "privacy": privacy, "mechanism": VARIANTS[name]}
         )
         if truth is None:
-            check = check_input(settings)
+            check = check_input(settings).accepted()
             truth = TrueTree(check.shape.tree, check.leaves)
         if name.endswith("rho/2"):
             half = {"dataset": data, "rho": settings.rho * Fraction(1, 2)}

@@ -80,7 +80,7 @@ def measure(rows: Rows, options: argparse.Namespace) -> None:
 
 def replicates_of(file: Path, wanted: list[tuple[str, str]]) -> Iterator[pd.DataFrame]:
     """One replicate each of mechanisms at some epsilon, on the table of a settings file."""
-    check = check_input(load_settings(TripsSettings, file, presets=file.parent))
+    check = check_input(load_settings(TripsSettings, file, presets=file.parent)).accepted()
     truth = TrueTree(check.shape.tree, check.leaves)
     for name, epsilon in wanted:
         overrides = (f"mechanism.name={name}", f'privacy.epsilon="{epsilon}"')

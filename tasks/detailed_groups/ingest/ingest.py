@@ -20,7 +20,9 @@ from ...ledger.identity import store_identity, whole_digests
 from ...ledger.recognition import people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
+from ...runs.files import while_unchanged
 from ...runs.stamps import write_parquet
+from ...tables.findings import InputCheck
 from ...tables.outcomes import write_input_outcomes
 from ..paths import (
     Shard,
@@ -54,7 +56,6 @@ from .counts import (
     write_persons,
 )
 from .inputs import (
-    GroupsCheck,
     GroupsInput,
     check_groups_input,
 )
@@ -83,10 +84,10 @@ def run_parameters(run: RunDirectory, settings: DetailedGroupsSettings) -> Mecha
     return parameters_of(settings, str(parameters_folder(run)))
 
 
+@while_unchanged(lambda run: parameters_folder(run) / MAPPING_FILE, at_most=2)
 def run_specification(run: RunDirectory) -> Specification:
     """The specification of a run that has ingested its input."""
-    folder = parameters_folder(run)
-    return _specification(str(folder), (folder / MAPPING_FILE).stat().st_mtime_ns)
+    return read_specification(str(parameters_folder(run)))
 
 
 def run_universe(run: RunDirectory, region_type: str, level: int) -> IterationUniverse:
@@ -117,7 +118,9 @@ def public_digests(run: RunDirectory) -> dict[str, str]:
     return whole_digests(run) | {PARAMETERS: parameters_digest(parameters_folder(run))}
 
 
-def check_input_of(settings: DetailedGroupsSettings, scratch: Path | None = None) -> GroupsCheck:
+def check_input_of(
+    settings: DetailedGroupsSettings, scratch: Path | None = None
+) -> InputCheck[GroupsInput]:
     """Read and check the input that the settings name; messages show its file names.
 
     `scratch` is the folder for temporary files of confidential rows.
@@ -190,18 +193,9 @@ def input_digests(result: GroupsInput, key: bytes) -> dict[str, InputDigest]:
     return {"persons": digest.recognised_by(people)}
 
 
+@while_unchanged(geography_file, at_most=2)
 def _areas(run: RunDirectory) -> pd.DataFrame:
-    return _areas_of_file(run, geography_file(run).stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=2)
-def _areas_of_file(run: RunDirectory, _modified: int) -> pd.DataFrame:
     return areas_of(read_geography(geography_file(run)))[1]
-
-
-@lru_cache(maxsize=2)
-def _specification(directory: str, _modified: int) -> Specification:
-    return read_specification(directory)
 
 
 @lru_cache(maxsize=8)

@@ -14,7 +14,7 @@ from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
 from ...census.tables import EvidenceTally
-from ...tables.findings import Finding, UnreadableInput, refusal
+from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.sources import InputFile, input_files
 from ..workload.mapping import code_positions
 from ..workload.mechanism import MechanismParameters
@@ -47,30 +47,12 @@ class GroupsInput:
     identity: Identity
 
 
-@dataclass(frozen=True)
-class GroupsCheck:
-    """Outcome of checking an input; `result` is None if a rule failed.
-
-    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    findings: tuple[Finding, ...]
-    result: GroupsInput | None
-
-    def accepted(self, *, with_counts: bool = False) -> GroupsInput:
-        """The result, or InputRefused with the first finding; counts only if asked for."""
-        if self.result is None:
-            raise refusal(self.findings, with_counts=with_counts)
-        return self.result
-
-
 def check_groups_input(
     tables: Mapping[str, str],
     specification: Specification,
     parameters: MechanismParameters,
     scratch: Path | None = None,
-) -> GroupsCheck:
+) -> InputCheck[GroupsInput]:
     """Read the tables, evaluate every rule and sum the persons.
 
     `tables` maps `data` to a folder in the production layout, or `persons`, `units` and
@@ -87,7 +69,7 @@ def check_groups_input(
         missing = _missing_passes(read.names["geography"], set(blocks["TABBLKST"]), parameters)
         if missing:
             outcomes, findings = _evaluate(read.rules(), evidence, read.files)
-            return GroupsCheck(outcomes, findings or missing, None)
+            return InputCheck(outcomes, findings or missing, None)
         area_of_block, _ = areas_of(blocks)
         tally = PersonTally(area_of_block, parameters.max_race_codes)
         states_seen: set[str] = set()
@@ -97,13 +79,13 @@ def check_groups_input(
                 tally.add(batch)
                 states_seen |= set(state_of_block[batch.block])
     except UnreadableInput as error:
-        return GroupsCheck((readable("files", False),), (error.finding,), None)
+        return InputCheck((readable("files", False),), (error.finding,), None)
     outcomes, findings = _evaluate(read.rules(), evidence, read.files)
     findings = findings or _missing_passes(read.names["persons"], states_seen, parameters)
     outcomes = (readable("files", True), *outcomes)
     if findings:
-        return GroupsCheck(outcomes, findings, None)
-    return GroupsCheck(outcomes, (), GroupsInput(blocks, invariants, *tally.finish()))
+        return InputCheck(outcomes, findings, None)
+    return InputCheck(outcomes, (), GroupsInput(blocks, invariants, *tally.finish()))
 
 
 def read_blocks(

@@ -22,7 +22,7 @@ from ...census.tables import EvidenceTally, load_geography
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests
 from ...runs.errors import InputRefused
-from ...tables.findings import Finding, UnreadableInput, refusal
+from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.sources import input_files
 from ...tables.tally import RuleTally
 from ..settings import GroupSizesSettings
@@ -90,25 +90,9 @@ class GroupInput:
         return people_digests([RecordColumn(counts, sizes)], levels, key)
 
 
-@dataclass(frozen=True)
-class GroupInputCheck:
-    """Outcome of checking an input; `result` is None if a rule failed.
-
-    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    findings: tuple[Finding, ...]
-    result: GroupInput | None
-
-    def accepted(self, *, with_counts: bool = False) -> GroupInput:
-        """The result, or InputRefused with the first finding; counts only if asked for."""
-        if self.result is None:
-            raise refusal(self.findings, with_counts=with_counts)
-        return self.result
-
-
-def check_groups(settings: GroupSizesSettings, scratch: Path | None = None) -> GroupInputCheck:
+def check_groups(
+    settings: GroupSizesSettings, scratch: Path | None = None
+) -> InputCheck[GroupInput]:
     """Read the input that the settings name, and check it against every rule.
 
     `scratch` is the folder for temporary files of confidential rows of census tables.
@@ -125,21 +109,21 @@ def check_groups(settings: GroupSizesSettings, scratch: Path | None = None) -> G
         hierarchy = read_hierarchy(paths[table], names[table], tally)
         read.append(readable(table, True))
         if hierarchy is None:
-            return GroupInputCheck((*read, *tally.outcomes()), tally.findings(), None)
+            return InputCheck((*read, *tally.outcomes()), tally.findings(), None)
         table = kind
         counts = _counts(settings, paths[table], names[table], hierarchy, tally)
         read.append(readable(table, True))
     except UnreadableInput as error:
         read.append(readable(table, False))
-        return GroupInputCheck((*read, *tally.outcomes()), (error.finding,), None)
+        return InputCheck((*read, *tally.outcomes()), (error.finding,), None)
     declared = settings.invariants.groups
     if tally.is_clean and not isinstance(declared, bool):
         tally.add(total_rule(kind), int(counts.sum() != declared))
     _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
     if findings := tally.findings(outcomes):
-        return GroupInputCheck(outcomes, findings, None)
-    return GroupInputCheck(
+        return InputCheck(outcomes, findings, None)
+    return InputCheck(
         outcomes, (), GroupInput(hierarchy, counts, smallest_size=settings.smallest_size)
     )
 
@@ -297,7 +281,7 @@ def _hold_to_numbers(
         tally.add(numbers_rule(table), int((found != numbers).sum()))
 
 
-def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> GroupInputCheck:
+def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:
     paths = settings.input.paths()
     names = {table: PurePosixPath(path).name for table, path in paths.items()}
     check = check_inputs(
@@ -310,7 +294,7 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> GroupIn
         scratch=scratch,
     )
     if check.result is None:
-        return GroupInputCheck(check.outcomes, check.findings, None)
+        return InputCheck(check.outcomes, check.findings, None)
     result = check.result
     largest = settings.mechanism.largest_size
     tally = RuleTally(names)
@@ -329,5 +313,5 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> GroupIn
     _hold_to_numbers(settings, hierarchy, counts, "units", tally, read)
     outcomes = (*check.outcomes, *read, *tally.outcomes())
     if findings := tally.findings(outcomes):
-        return GroupInputCheck(outcomes, findings, None)
-    return GroupInputCheck(outcomes, (), GroupInput(hierarchy, counts, result))
+        return InputCheck(outcomes, findings, None)
+    return InputCheck(outcomes, (), GroupInput(hierarchy, counts, result))

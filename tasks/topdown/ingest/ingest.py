@@ -14,14 +14,13 @@ import pyarrow as pa
 
 from ...census.census import Census
 from ...census.declared_input import (
-    DeclaredCheck,
     DeclaredInput,
     check_declared_input,
     multiples_frame,
 )
 from ...census.histograms import write_histogram
 from ...census.identity import input_digests
-from ...census.inputs import IngestResult, InputCheck, check_inputs, read_addresses
+from ...census.inputs import IngestResult, check_inputs, read_addresses
 from ...census.invariants import write_invariants, write_state_totals
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.identity import store_identity
@@ -30,6 +29,7 @@ from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_parquet
+from ...tables.findings import InputCheck
 from ...tables.outcomes import write_input_outcomes
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
@@ -50,7 +50,7 @@ def run_census(settings: TopdownSettings) -> Census:
 
 def check_input_of(
     settings: TopdownSettings, scratch: Path | None = None
-) -> InputCheck | DeclaredCheck:
+) -> InputCheck[IngestResult] | InputCheck[DeclaredInput]:
     """Read and check the tables that the settings name; messages show their file names.
 
     `scratch` is the folder for temporary files of confidential rows.
@@ -115,7 +115,9 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
 
 
 def _write_ingested(
-    run: RunDirectory, settings: TopdownSettings, check: InputCheck | DeclaredCheck
+    run: RunDirectory,
+    settings: TopdownSettings,
+    check: InputCheck[IngestResult] | InputCheck[DeclaredInput],
 ) -> None:
     """Write what a check of the input has found."""
     write_input_outcomes(run, check.outcomes, check.findings, stamp=settings.stamp)

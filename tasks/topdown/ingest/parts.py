@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...census.inputs import InputCheck
+from ...census.inputs import IngestResult
 from ...census.partitions import (
     ReadTables,
     check_parts,
@@ -26,6 +26,7 @@ from ...census.partitions import (
 from ...ledger.identity import local_files
 from ...runs.directory import RunDirectory, code_version
 from ...runs.stores import is_url
+from ...tables.findings import InputCheck
 from ...tables.sources import input_files
 from ..paths import state_totals_file
 from ..settings import TopdownSettings
@@ -74,7 +75,9 @@ def count_part_once(run: RunDirectory, settings: TopdownSettings, part: int) -> 
 
 
 @contextmanager
-def check_of_parts(run: RunDirectory, settings: TopdownSettings) -> Iterator[InputCheck | None]:
+def check_of_parts(
+    run: RunDirectory, settings: TopdownSettings
+) -> Iterator[InputCheck[IngestResult] | None]:
     """The check of the input from its parts, None where they are not all there; then they go."""
     parts = run.confidential / "ingest"
     if not parts.exists():

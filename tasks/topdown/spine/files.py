@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
 from ....geography.texts import texts_of
 from ...runs.conditions import digest_of, is_left_out
 from ...runs.errors import InputRefused
-from ...runs.files import replacing
+from ...runs.files import replacing, while_unchanged
 from ...runs.stamps import write_parquet
 
 GEOUNITS = "geounits.parquet"
@@ -58,24 +57,24 @@ def write_spine(spine: Spine, folder: Path) -> None:
         _write_arrays(spine, folder)
 
 
+def _files_of_spine(folder: Path) -> list[Path]:
+    """The files that the spine is read from; the arrays first where they count."""
+    has_arrays = (folder / ARRAYS).exists()
+    has_arrays &= not is_left_out(folder.parent, f"{folder.name}/{ARRAYS}")
+    return [folder / name for name in (*([ARRAYS] if has_arrays else []), GEOUNITS, BLOCKS)]
+
+
+@while_unchanged(_files_of_spine, at_most=4)
 def read_spine(folder: Path) -> Spine:
-    """Read what `write_spine` wrote; kept while the files do not change.
+    """Read what `write_spine` wrote.
 
     The arrays are mapped from `spine.arrow`, and read-only. Where that file is missing, as in runs
     of earlier versions, or is of other Parquet files, or a run was charged without it, the Parquet
     files are read into memory. Raises InputRefused where these do not describe one tree whose
     shares add to 1 on every path.
     """
-    names = (GEOUNITS, BLOCKS, ARRAYS)
-    paths = [folder / name for name in names if name != ARRAYS or (folder / name).exists()]
-    if (folder / ARRAYS).exists() and is_left_out(folder.parent, f"{folder.name}/{ARRAYS}"):
-        paths.pop()
-    return _read_spine(folder, tuple((path.name, path.stat().st_mtime_ns) for path in paths))
-
-
-@lru_cache(maxsize=4)
-def _read_spine(folder: Path, files: tuple[tuple[str, int], ...]) -> Spine:
-    if ARRAYS in dict(files) and (spine := _mapped(folder)) is not None:
+    has_arrays = _files_of_spine(folder)[0].name == ARRAYS
+    if has_arrays and (spine := _mapped(folder)) is not None:
         return spine
     try:
         return spine_from_tables(pq.read_table(folder / GEOUNITS), pq.read_table(folder / BLOCKS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from ....geography.levels import Spine
 from ...census.queries import marginal_query
 from ...census.schema import Schema
+from ...runs.files import while_unchanged
 from ...runs.stamps import write_parquet
 from ..workload.budget import Budget
 
@@ -105,9 +105,10 @@ def write_shards(shards: Sequence[Shard], folder: Path) -> None:
     write_parquet(folder / SHARDS, pa.table(columns))
 
 
+@while_unchanged(lambda folder: folder / SHARDS, at_most=4)
 def read_shards(folder: Path) -> tuple[Shard, ...]:
     """The cuts of the spine stored in `folder`, root first."""
-    return _read_shards(folder / SHARDS, (folder / SHARDS).stat().st_mtime_ns)
+    return tuple(Shard(**row) for row in pq.read_table(folder / SHARDS).to_pylist())
 
 
 def shards_by_geolevel(folder: Path) -> dict[str, list[Shard]]:
@@ -126,8 +127,3 @@ def n_geounits(shards: Sequence[Shard]) -> int:
 def shard_of(folder: Path, geolevel: str, name: str) -> Shard:
     """The stored shard of this geolevel and name; StopIteration if there is none."""
     return next(s for s in read_shards(folder) if (s.geolevel, s.name) == (geolevel, name))
-
-
-@lru_cache(maxsize=4)
-def _read_shards(path: Path, _modified: int) -> tuple[Shard, ...]:
-    return tuple(Shard(**row) for row in pq.read_table(path).to_pylist())

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import replacing, while_unchanged
 from ...runs.stamps import write_parquet
 from ..paths import areas_file, leaves_file, plan_file, tree_file
 from ..settings import TripsSettings
@@ -83,13 +83,9 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
         part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
+@while_unchanged(tree_file, at_most=2)
 def read_tree(run: RunDirectory) -> RunTree:
-    """The tree that ingest wrote; kept in memory while the file stands unchanged."""
-    return _read_tree(run, tree_file(run).stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=2)
-def _read_tree(run: RunDirectory, _modified: int) -> RunTree:
+    """The tree that ingest wrote."""
     facts = json.loads(tree_file(run).read_text(encoding="utf-8"))
     areas = pq.read_table(areas_file(run)).to_pandas()
     dimensions = []
@@ -117,13 +113,9 @@ def write_leaves(run: RunDirectory, leaves: TrueLevel) -> None:
     write_parquet(leaves_file(run), pa.table({"key": leaves.keys, COUNT: leaves.counts}))
 
 
+@while_unchanged(leaves_file, at_most=1)
 def read_truth(run: RunDirectory) -> TrueTree:
-    """The confidential tree; kept in memory while the file stands unchanged."""
-    return _read_truth(run, leaves_file(run).stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=1)
-def _read_truth(run: RunDirectory, _modified: int) -> TrueTree:
+    """The confidential tree."""
     table = pq.read_table(leaves_file(run))
     leaves = TrueLevel(table["key"].to_numpy(), table[COUNT].to_numpy())
     return TrueTree(read_tree(run).tree, leaves)

@@ -10,7 +10,6 @@ import numpy as np
 from scipy import sparse
 
 from ....validation.expectations import readable
-from ....validation.outcome import Outcome
 from ....validation.trips.input_rules import depth_rule, place_rule
 from ...ledger.charging import random_choice_source
 from ...ledger.digests import InputDigest, input_digest, unnamed_digest
@@ -18,7 +17,7 @@ from ...ledger.identity import store_identity
 from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests, raw_value
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
-from ...tables.findings import Finding, UnreadableInput, refusal
+from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.outcomes import write_input_outcomes
 from ...tables.tally import RuleTally
 from ..paths import UNIVERSE
@@ -53,47 +52,31 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class TripsCheck:
-    """Outcome of checking an input; `leaves` is None if a rule failed, `shape` if areas did.
+class AcceptedTrips:
+    """An input that breaks no rule.
 
     `leaves` are those that are measured, `whole` those of the table, with trips that are dropped:
-    by these the ledger recognises it, whichever are. `outcomes` are public. The counts in
-    `findings` are confidential unless the input is not.
+    by these the ledger recognises it, whichever are.
     """
-
-    outcomes: tuple[Outcome, ...]
-    findings: tuple[Finding, ...]
-    shape: Shape | None
-    leaves: TrueLevel | None
-    whole: TrueLevel | None
-
-    def accepted(self, *, with_counts: bool = False) -> AcceptedTrips:
-        """The input, or InputRefused with the first finding; counts only if asked for."""
-        if self.shape is None or self.leaves is None or self.whole is None:
-            raise refusal(self.findings, with_counts=with_counts)
-        return AcceptedTrips(self.shape, self.leaves, self.whole)
-
-
-@dataclass(frozen=True, eq=False)
-class AcceptedTrips:
-    """An input that breaks no rule; see `TripsCheck`."""
 
     shape: Shape
     leaves: TrueLevel
     whole: TrueLevel
 
 
-def check_input(settings: TripsSettings) -> TripsCheck:
+def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
     """Read and check the files that the settings name; messages show their names."""
     evidence = RuleTally(_file_names(settings.input))
     try:
         shape, leaves, whole = _read_all(settings, evidence)
     except UnreadableInput as error:
         outcomes = (readable("files", False), *evidence.outcomes())
-        return TripsCheck(outcomes, (error.finding,), None, None, None)
+        return InputCheck(outcomes, (error.finding,), None)
     outcomes = (readable("files", True), *evidence.outcomes())
     findings = evidence.findings(outcomes)
-    return TripsCheck(outcomes, findings, shape, None if findings else leaves, whole)
+    if findings or shape is None or leaves is None or whole is None:
+        return InputCheck(outcomes, findings, None)
+    return InputCheck(outcomes, findings, AcceptedTrips(shape, leaves, whole))
 
 
 def costs(settings: TripsSettings) -> dict[str, Any]:

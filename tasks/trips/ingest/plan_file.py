@@ -12,13 +12,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from fractions import Fraction
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from ...ledger.accounting import Guarantee
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
+from ...runs.files import replacing, while_unchanged
 from ..paths import plan_file
 from ..workload.budget import LevelBudget
 from ..workload.plan import Plan
@@ -39,15 +37,10 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
         part.write_text(json.dumps(facts, indent=2, default=str) + "\n", encoding="utf-8")
 
 
+@while_unchanged(lambda run, tree: plan_file(run), at_most=4)
 def read_plan(run: RunDirectory, tree: Tree) -> Plan:
-    """The plan of a run on its tree; kept in memory while the file stands unchanged."""
-    path = plan_file(run)
-    return _read_plan(path, path.stat().st_mtime_ns, tree)
-
-
-@lru_cache(maxsize=4)
-def _read_plan(path: Path, _modified: int, tree: Tree) -> Plan:
-    facts = json.loads(path.read_text(encoding="utf-8"))
+    """The plan of a run on its tree."""
+    facts = json.loads(plan_file(run).read_text(encoding="utf-8"))
     return Plan(
         facts["mechanism"],
         tree,

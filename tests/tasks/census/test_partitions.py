@@ -15,7 +15,7 @@ from spineflow.tasks.census import histograms, partitions
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.histograms import joined
 from spineflow.tasks.census.identity import input_digests
-from spineflow.tasks.census.inputs import InputCheck, check_inputs
+from spineflow.tasks.census.inputs import IngestResult, check_inputs
 from spineflow.tasks.census.partitions import (
     ReadTables,
     check_parts,
@@ -23,6 +23,7 @@ from spineflow.tasks.census.partitions import (
     is_kept,
     keep_addresses,
 )
+from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
 
@@ -43,7 +44,7 @@ def paths(tmp_path: Path) -> dict[str, str]:
     return found
 
 
-def in_parts(paths: dict[str, str], folder: Path) -> InputCheck:
+def in_parts(paths: dict[str, str], folder: Path) -> InputCheck[IngestResult]:
     tables = ReadTables.of(paths, {}, PERSONS, UNITS)
     folder.mkdir(exist_ok=True)
     keep_addresses(folder, tables)

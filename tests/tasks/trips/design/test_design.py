@@ -77,8 +77,8 @@ def load(file: Path, *overrides: str) -> TripsDesignSettings:
 def test_errors_of_replicates_are_those_designed(tmp_path: Path, overrides) -> None:
     """Where counts are large; noise a tenth wider would be noticed."""
     found, settings = designed(load(write(tmp_path), *overrides))
-    check = check_input(settings)
-    truth = TrueTree(check.shape.tree, check.leaves)
+    found_input = check_input(settings).accepted()
+    truth = TrueTree(found_input.shape.tree, found_input.leaves)
     plan = make_plan(settings, truth.tree)
     assert plan.level_budget.rho == found.total
     assert tuple(plan.level_budget.shares.values()) == settings.mechanism.shares

@@ -17,9 +17,10 @@ def test_generated_country_is_accepted_whole(tmp_path: Path) -> None:
     file = generate_country(tmp_path, SMALL, seed=2)
     check = check_input(load_settings(TripsSettings, file, presets=tmp_path))
     assert not check.findings
-    assert check.leaves.total == SMALL.commuters
-    assert 800 < check.leaves.keys.size <= SMALL.pairs
-    tree = check.shape.tree
+    found = check.accepted()
+    assert found.leaves.total == SMALL.commuters
+    assert 800 < found.leaves.keys.size <= SMALL.pairs
+    tree = found.shape.tree
     assert [tree.n_nodes(level) for level in (2, 4, 6)] == [3**2, 8**2, 60**2]
 
 

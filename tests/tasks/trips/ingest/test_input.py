@@ -55,10 +55,11 @@ def counts(settings: TripsSettings) -> dict[tuple[str, ...], int]:
     """Counts of the accepted leaves by the codes of their areas."""
     check = check_input(settings)
     assert not check.findings and all(outcome.passed for outcome in check.outcomes)
-    tree = check.shape.tree
-    positions = tree.positions(tree.depth, check.leaves.keys)
+    found = check.accepted()
+    tree = found.shape.tree
+    positions = tree.positions(tree.depth, found.leaves.keys)
     codes = [d.levels[-1].codes[p] for d, p in zip(tree.dimensions, positions, strict=True)]
-    return dict(zip(zip(*codes, strict=True), check.leaves.counts.tolist(), strict=True))
+    return dict(zip(zip(*codes, strict=True), found.leaves.counts.tolist(), strict=True))
 
 
 @pytest.mark.slow
@@ -146,7 +147,7 @@ def test_what_breaks_a_rule_is_refused(case: str, tmp_path: Path) -> None:
     make, message = BREAKS[case]
     write(tmp_path, **make())
     check = check_input(settings_in(tmp_path))
-    assert check.leaves is None
+    assert check.result is None
     assert message in check.findings[0].sentence()
     assert not all(outcome.passed for outcome in check.outcomes)
 
@@ -299,8 +300,8 @@ def test_settings_that_contradict_themselves_are_refused(
 
 
 def people(settings: TripsSettings) -> InputDigest:
-    check = check_input(settings)
-    return input_digests(check.shape.tree, check.leaves, b"key")["trips"]
+    found = check_input(settings).accepted()
+    return input_digests(found.shape.tree, found.leaves, b"key")["trips"]
 
 
 def test_people_are_known_under_other_names_of_columns(tmp_path: Path) -> None:
