@@ -512,7 +512,7 @@ class LargestGroupDeclaration(Part):
 
 
 class SentenceDeclaration(Part):
-    """Words of the certificate, in place of those that are made from the other declarations."""
+    """Words of the certificate, beside those that are made from the other declarations."""
 
     about: Literal["exact", "plain", "protected", "change"]
     """What they tell: an exact fact, the same for every reader, whose records are protected, or
@@ -527,6 +527,9 @@ class SentenceDeclaration(Part):
     """Invariants that must be held, and attributes that the schema must have."""
     lacks: tuple[str, ...] = ()
     """Invariants and attributes of which there must be none."""
+    tells: tuple[str, ...] = ()
+    """Facts that an exact one tells in place of the words made for them: `total of dwellings at
+    section` for answers, `bound NAME of UNIVERSE per UNIVERSE`, or `areas`."""
 
 
 class CensusDeclaration(Part):
@@ -555,7 +558,7 @@ class CensusDeclaration(Part):
     redistricting: LargestGroupDeclaration | None = None
     """The criterion of redistricting, where there is one."""
     certificate: tuple[SentenceDeclaration, ...] = ()
-    """Words of the certificate; left out, they are made from the declarations."""
+    """Words of the certificate; what is exact is named in any case."""
 
     @model_validator(mode="after")
     def _says_where(self) -> CensusDeclaration:

@@ -6,7 +6,7 @@ derived from the settings that ran: a sentence stands only where they make it tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def certificate(
             Section("In plain words", (facts.public if settings.is_private else PUBLIC_WHY_NOT,)),
             guarantee_section(facts.statement),
             spent_section(settings, own),
-            _exact_section(facts),
+            exact_section(facts.exact),
             *facts.sections,
             _checks(run),
             files_section(folder),
@@ -97,10 +97,11 @@ def write_pages(document: Document, folder: Path) -> None:
             part.write_text(text, encoding="utf-8")
 
 
-def _exact_section(facts: Facts) -> Section:
-    if not facts.exact:
+def exact_section(exact: Sequence[Exact]) -> Section:
+    """What leaves without noise, for certificate and report."""
+    if not exact:
         return Section("What is exact", ("Nothing is stated without noise.",))
-    rows = tuple((item.name, item.meaning) for item in facts.exact)
+    rows = tuple((item.name, item.meaning) for item in exact)
     return Section(
         "What is exact",
         (

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...geography.rules import GEOLEVELS
 from ..census.contradictions import refuse_contradictions
+from ..census.exact_answers import refuse_protected_answers, refuse_unknown_facts
 from ..census.queries import (
     marginal_query,
     queries_are_nested,
@@ -62,6 +63,9 @@ class TopdownSettings(TopdownSections):
             refuse("run.universes must name a universe, or budget must have a section for one")
         for universe in self.run.universes:
             _refuse_universe(self, universe, refuse)
+        census, universes = self.compiled_census, self.run.universes
+        refuse_protected_answers(census, universes, {*universes, *self.budget}, refuse)
+        refuse_unknown_facts(census, refuse)
         if self.is_declared:
             _refuse_declared(self, refuse)
         if self.input.geometry is not None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,11 @@ def test_the_certificates_of_all_products_add_up_what_was_charged(office: Office
         assert run_id in text and PEOPLE in text
         assert f"rho {spent}" in text
         assert "FAILED" not in text and "NOT PRIVATE" not in text
+        settings = frozen_settings(product(name).settings, run.settings)
+        exact = product(name).facts(run, settings).exact
+        report = run.report.read_text(encoding="utf-8")
+        for fact in exact:
+            assert fact.meaning in text and escape(fact.meaning) in report
 
 
 def delete_draws(ledger: Path, run_id: str | None, at_most: int) -> None:

@@ -98,14 +98,14 @@ def exact_of(settings: DetailedGroupsSettings) -> tuple[Exact, ...]:
     exact = [
         Exact("groups and regions", "which groups and regions there are is public, not their size")
     ]
-    mechanism = settings.mechanism
-    if mechanism.coterminous and mechanism.units_are_invariant:
-        exact.append(
-            Exact(
-                "inhabited blocks",
-                "which blocks have a housing unit or a facility decides which regions are the same",
-            )
+    if settings.mechanism.units_are_invariant:
+        meaning = (
+            "the numbers of housing units and of facilities by type in every block are kept as "
+            "they are in the run's public files"
         )
+        if settings.mechanism.coterminous:
+            meaning += "; which blocks have any decides which regions are the same"
+        exact.append(Exact("addresses", meaning))
     return tuple(exact)
 
 

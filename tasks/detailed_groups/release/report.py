@@ -16,6 +16,7 @@ import pandas as pd
 from ...noise.distributions import IntegerDistribution
 from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
+from ...products.certificate import exact_section
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
@@ -31,6 +32,7 @@ from .budget import (
     guarantee_of_pass,
     level_figures,
 )
+from .certificate import exact_of
 from .front_page import overview, shown_level
 from .margins_of_error import margins_section
 from .relative_errors import populations_table
@@ -71,6 +73,7 @@ def report(
         found = budget_report(parameters, specification, settings.explorer)
         levels = [level for report in found.values() for level in report["levels"]]
         sections.append(populations_section(levels))
+    sections.append(exact_section(exact_of(settings)))
     sections.append(_shares(run, settings))
     if settings.mechanism.coterminous:
         sections.append(_coterminous(run, settings, parameters))

@@ -13,12 +13,14 @@ import pandas as pd
 from ....validation.group_sizes.run_checks import count_violations, released_counts
 from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
+from ...products.certificate import exact_section
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import epsilons, guarantee_of, guarantees
 from ..workload.plan import Plan
+from .certificate import exact_of
 from .front_page import overview
 from .noise import noise_section
 
@@ -36,7 +38,7 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     plan = read_plan(run)
-    sections = [_release(plan), noise_section(plan)]
+    sections = [_release(plan), exact_section(exact_of(plan)), noise_section(plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     front = overview(settings, plan, accuracy)

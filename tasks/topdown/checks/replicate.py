@@ -49,6 +49,7 @@ from ..settings import TopdownSettings
 from ..spine.build import write_universe_spine
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards, shards_by_geolevel
+from ..workload.state_totals import declares_state_totals
 from .accuracy.queries import errors_of_universe
 
 
@@ -98,8 +99,9 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     names = [path.relative_to(dataset.root).as_posix() for path in public]
     run = linked(dataset, folder, "confidential", *names)
     if not settings.is_declared:
-        totals = read_state_totals(state_totals_file(dataset))
-        write_state_totals(state_totals_file(run), {} if settings.blocks_only else totals)
+        is_declared = declares_state_totals(settings)
+        totals = read_state_totals(state_totals_file(dataset)) if is_declared else {}
+        write_state_totals(state_totals_file(run), totals)
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
         constrain_universe(run, settings, universe)

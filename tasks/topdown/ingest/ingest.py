@@ -33,6 +33,7 @@ from ...tables.findings import InputCheck
 from ...tables.outcomes import write_input_outcomes
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
+from ..workload.state_totals import declares_state_totals
 from ..workload.tables import CensusTables
 from .earlier import HeldAnswers, held_answers, write_held
 from .parts import check_of_parts
@@ -134,7 +135,8 @@ def _write_ingested(
         written.result()
     write_parquet(geography_file(run), pa.Table.from_pandas(result.geography, preserve_index=False))
     write_invariants(invariants_file(run), result.invariants)
-    write_state_totals(state_totals_file(run), {} if settings.blocks_only else result.state_totals)
+    totals = result.state_totals if declares_state_totals(settings) else {}
+    write_state_totals(state_totals_file(run), totals)
 
 
 def _write_histograms(run: RunDirectory, result: IngestResult) -> None:

@@ -20,7 +20,7 @@ from ..spine.files import read_spine
 from ..workload.costs import budget_report, guarantee_of
 from ..workload.exact_loss import exact_epsilon, paths_of
 from ..workload.privacy_curve import privacy_curve
-from .declared_statements import declared_statements, zero_statements
+from .declared_statements import declared_statements
 from .protected_tables import per_person, protected_tables
 
 _METHODS = {
@@ -139,19 +139,15 @@ def statement_of(
 
 
 def exact_of(settings: TopdownSettings) -> tuple[Exact, ...]:
-    """The declared facts of the universes that ran, and what the release shows of them."""
-    if not settings.compiled_census.certificate:
-        return tuple(Exact(*statement) for statement in declared_statements(settings))
-    universes = settings.run.universes
-    exact = [
-        Exact(sentence.name, _text(settings, sentence))
-        for sentence in _sentences(settings, "exact")
-    ]
-    exact += [
-        Exact(*statement)
-        for universe in universes
-        for statement in zero_statements(settings, universe)
-    ]
+    """The declared facts of the universes that ran, and what else leaves them exactly.
+
+    Sentences of the census tell facts in its own words; every other fact is told in words that are
+    made from the declaration.
+    """
+    sentences = list(_sentences(settings, "exact"))
+    told = {key for sentence in sentences for key in sentence.tells}
+    exact = [Exact(sentence.name, _text(settings, sentence)) for sentence in sentences]
+    exact += [fact for key, fact in declared_statements(settings) if key not in told]
     return tuple(exact)
 
 
@@ -207,7 +203,9 @@ def _change(settings: TopdownSettings, universe: str) -> str:
 
 def _in_plain_words(settings: TopdownSettings) -> str:
     exact = [_text(settings, sentence) for sentence in _sentences(settings, "plain")]
-    told = f" Exact are only {' and '.join(exact)}." if exact else ""
+    told = ""
+    if exact:
+        told = f" Exact are {' and '.join(exact)}, and nothing but what stands under What is exact."
     return (
         f"{BLURRED}{told} Numbers of small places, single blocks above all, are mostly noise: add "
         "them up before you use them. Rows of these files are not persons or homes; they are made "

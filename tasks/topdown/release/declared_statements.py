@@ -4,60 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...census.census import Held
+from ...census.census import Bound, Held, Zero
 from ...census.declarations import (
     LabelOrPosition,
     RelationDeclaration,
     Term,
     Where,
 )
+from ...census.exact_answers import AREAS, ExactAnswers, bound_key, exact_answers
+from ...census.queries import TOTAL
+from ...products.certificate import Exact
 from ..settings import TopdownSettings
 
 
-def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, str], ...]:
-    """Name and meaning of everything that a run states without noise."""
-    rows = []
-    for name in settings.run.universes:
-        universe = settings.compiled_census.universes[name]
-        rows += [
-            (
-                f"{name}: {invariant.name}",
-                f"{invariant.query} of {name} in every geounit of {invariant.geolevel} is released "
-                "without noise",
-            )
-            for invariant in universe.invariants
-        ]
-        for bound in universe.bounds:
-            limits = [
-                f"{words} {factor:,}"
-                for words, factor in (("at least", bound.at_least), ("at most", bound.at_most))
-                if factor is not None
-            ]
-            rows.append(
-                (
-                    f"{name}: {bound.name}",
-                    f"in every area, {bound.query} of {name} is {' and '.join(limits)} for each "
-                    f"record of {bound.per}, whose number is public",
-                )
-            )
-        rows += [(f"{name}: {held.name}", _held(settings, name, held)) for held in universe.held]
-        rows += [
-            (f"{name}: {relation.name}", _relation(settings, name, relation))
-            for relation in universe.declared.relations
-        ]
-        rows += zero_statements(settings, name)
-    return tuple(rows)
+def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, Exact], ...]:
+    """Everything that a run states without noise: a key, by which a sentence of the certificate may
+    tell it in its own words, and the fact.
 
-
-def zero_statements(settings: TopdownSettings, name: str) -> list[tuple[str, str]]:
-    """Name and meaning of the structural zeros of a universe."""
-    return [
-        (
-            f"{name}: {zero.name}",
-            f"there are no {name} with {levels_in_words(settings, name, zero.where)}",
-        )
-        for zero in settings.zeros_of(name)
+    That is what leaves exactly as the input has it (`exact_answers`, and the areas), and what is
+    said of every input that is accepted.
+    """
+    census, universes = settings.compiled_census, settings.run.universes
+    facts = [
+        (answers.key, Exact(f"{answers.of}: {_subject(answers)}", _meaning(answers)))
+        for answers in exact_answers(census, universes, areas_alone=settings.blocks_only)
     ]
+    for name in universes:
+        universe = census.universes[name]
+        facts += [
+            (bound_key(name, bound), Exact(f"{name}: {bound.name}", _bound(settings, name, bound)))
+            for bound in universe.bounds
+        ]
+        said = [(held.name, _held(settings, name, held)) for held in universe.held]
+        said += [(r.name, _relation(settings, name, r)) for r in universe.declared.relations]
+        said += [(zero.name, _zero(settings, name, zero)) for zero in settings.zeros_of(name)]
+        facts += [("", Exact(f"{name}: {one}", meaning)) for one, meaning in said]
+    columns = "with all columns that the table has, such as codes, names and points"
+    meaning = f"which areas there are in {census.areas.table}, {columns}, is used as it is"
+    return (*facts, (AREAS, Exact("areas", meaning)))
+
+
+def _subject(answers: ExactAnswers) -> str:
+    """What names the fact that answers are exact."""
+    return answers.key if answers.invariant is None else answers.invariant
+
+
+def _meaning(answers: ExactAnswers) -> str:
+    """That answers are exact, of whom, where, and why, as a clause."""
+    if answers.invariant is not None:
+        return (
+            f"{answers.query} of {answers.universe} in every geounit of {answers.geolevel} is "
+            "released without noise"
+        )
+    what = f"the number of {answers.universe}"
+    if answers.query != TOTAL:
+        what = f"the numbers of {answers.universe} by {answers.query}"
+    return (
+        f"{what} in every geounit of {answers.geolevel} leave without noise, exactly as the input "
+        f"has them, since {answers.reason} of {answers.of} needs them; nothing protects them"
+    )
+
+
+def _bound(settings: TopdownSettings, name: str, bound: Bound) -> str:
+    """A bound as a clause."""
+    limits = [
+        f"{words} {factor:,}"
+        for words, factor in (("at least", bound.at_least), ("at most", bound.at_most))
+        if factor is not None
+    ]
+    among = f" with {levels_in_words(settings, name, bound.where)}" if bound.where else ""
+    public = "whose number is public"
+    if bound.by is not None:
+        public = f"whose numbers by {bound.by} are public"
+    return (
+        f"in every area, {bound.query} of {name}{among} is {' and '.join(limits)} for each record "
+        f"of {bound.per}, {public}"
+    )
+
+
+def _zero(settings: TopdownSettings, name: str, zero: Zero) -> str:
+    """That some cells hold nobody, as a clause."""
+    return f"there are no {name} with {levels_in_words(settings, name, zero.where)}"
 
 
 SIGNS = {"=": "as many as", "<=": "at most as many as", ">=": "at least as many as"}

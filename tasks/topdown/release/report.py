@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Document, Section, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ...products.certificate import exact_section
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report
-from .declared_statements import declared_statements
+from .certificate import exact_of
 from .front_page import overview
 from .map_section import map_section
 from .margin_section import margin_section
@@ -34,7 +35,7 @@ def report(
     truth: Mapping[str, pd.Series] | None = None,
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    sections = [_release(run, settings)]
+    sections = [_release(run, settings), exact_section(exact_of(settings))]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     sections.append(_noise(settings))
@@ -64,16 +65,11 @@ def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
                 shown_rho(cost["rho"]),
             )
         )
-    exact = "housing units and group-quarters facilities"
-    if not settings.blocks_only:
-        exact = f"state totals, {exact}"
-    if settings.is_declared:
-        exact = ", ".join(what for what, _ in declared_statements(settings)) or "none"
     return Section(
         "The release",
         (
-            f"Microdata that reproduce the block estimates row by row. The invariants ({exact}) "
-            "are exact; everything else carries noise.",
+            "Microdata that reproduce the block estimates row by row. What is exact is listed "
+            "below; everything else carries noise.",
             Table(("universe", "rows", "epsilon", "delta", "rho"), tuple(rows), "epsilon"),
         ),
     )

@@ -69,10 +69,9 @@ def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None
 def exact_of(plan: Plan, total: int | None) -> tuple[Exact, ...]:
     """The declared facts: the areas, and the number of trips where neighbours have the same."""
     exact = [Exact("areas", "which areas, or values of the levels, there are")]
-    if total is not None and plan.is_top_down:
-        exact.append(
-            Exact("number of trips", f"there are {total:,} in all, released without noise")
-        )
+    if total is not None:
+        where = "released" if plan.is_top_down else "told by the run's public files"
+        exact.append(Exact("number of trips", f"there are {total:,} in all, {where} without noise"))
     return tuple(exact)
 
 

@@ -12,12 +12,14 @@ import pandas as pd
 from ...ledger.accounting import rho_from_epsilon_simple, rho_from_epsilon_tight
 from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import line_chart
+from ...products.certificate import exact_section
 from ...products.reports import report_document
 from ...runs.directory import RunDirectory
-from ..ingest.files import plan_of
+from ..ingest.files import plan_of, read_tree
 from ..settings import TripsSettings
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan
+from .certificate import exact_of
 from .error_bound import BETA, theorem_4
 from .false_cells import false_cells
 from .front_page import overview
@@ -35,7 +37,8 @@ from .table import n_released, n_trips
 def report(run: RunDirectory, settings: TripsSettings, accuracy: pd.DataFrame | None) -> Document:
     """The report as a document."""
     plan = plan_of(run, settings)
-    sections = [_release(run, settings, plan), _levels(run, plan)]
+    exact = exact_section(exact_of(plan, read_tree(run).total))
+    sections = [_release(run, settings, plan), exact, _levels(run, plan)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     sections.append(noise_section(settings, plan))

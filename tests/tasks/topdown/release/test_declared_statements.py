@@ -43,7 +43,7 @@ def country(tmp_path: Path) -> TopdownSettings:
 
 
 def test_structural_zeros_and_relations_are_sentences(country: TopdownSettings) -> None:
-    found = dict(declared_statements(country))
+    found = {fact.name: fact.meaning for _, fact in declared_statements(country)}
     assert found["persons: children_marry"] == (
         "there are no persons with age 0-5 or 6-14 and marital married or formerly married"
     )
