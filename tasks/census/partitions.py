@@ -45,7 +45,7 @@ from .tables import (
 )
 
 MOST_PARTS = 64
-"""Parts of a table; more files than that share them. The number tells nothing but that of files."""
+"""Parts of a table; more files than that share them."""
 
 _ADDRESSES, _COUNTED = "addresses", "counted"
 _UNIT_ARRAYS = tuple(field.name for field in fields(UnitsTable) if field.name != "index")

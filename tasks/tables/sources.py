@@ -56,6 +56,14 @@ class InputFile:
         return UnreadableInput(Finding(self.name, column, rule, remedy, count))
 
 
+def names_several_files(path: str) -> bool:
+    """Whether a path names files together: a folder, or a glob; neither does one of a store."""
+    if is_url(path):
+        return False
+    is_glob = not os.path.exists(path) and any(character in path for character in "*?[")
+    return is_glob or os.path.isdir(path)
+
+
 def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFile, ...]:
     """The files that a path stands for: itself, those of a folder, or those that match a glob.
 
@@ -64,11 +72,11 @@ def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFi
     holds all of them.
     """
     found: Sequence[str] = ()
-    if not is_url(path):
+    if names_several_files(path):
         if os.path.isdir(path):
             entries = sorted(Path(path).rglob("*"))
             found = [str(p) for p in entries if p.suffix in FILE_ENDINGS and p.is_file()]
-        elif not os.path.exists(path) and any(character in path for character in "*?["):
+        else:
             found = [p for p in sorted(glob.glob(path, recursive=True)) if os.path.isfile(p)]
     if not found:
         return (InputFile(table, path, name or path.rpartition("/")[2]),)

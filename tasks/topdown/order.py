@@ -32,7 +32,7 @@ from .checks.pieces import pieces_apart
 from .checks.steps import check_piece
 from .estimation.estimators import COMBINE, ESTIMATE, estimation_order
 from .estimation.steps import combine, estimate
-from .ingest.parts import n_parts
+from .ingest.parts import n_counting_tasks
 from .ingest.steps import count_persons, ingest, read_addresses
 from .measurement.steps import constrain, measure
 from .paths import spine_folder
@@ -105,12 +105,12 @@ def order(run: RunDirectory, settings: TopdownSettings) -> Order:
 
 
 def ingest_of(run: RunDirectory, settings: TopdownSettings) -> Wave:
-    """The steps that read the input; persons in many large files are counted side by side."""
-    parts = range(n_parts(run, settings))
-    if not parts:
+    """The steps that read the input; persons in several files are counted side by side."""
+    tasks = range(n_counting_tasks(run, settings))
+    if not tasks:
         return {"ingest": [call(ingest)]}
     addresses = call(read_addresses)
-    counted = [call(count_persons, part, after=[addresses]) for part in parts]
+    counted = [call(count_persons, number, after=[addresses]) for number in tasks]
     return {
         "ingest addresses": [addresses],
         "ingest persons": counted,

@@ -47,7 +47,6 @@ from spineflow.flows.cli import main
 from spineflow.flows.registry import MODULES
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
-from spineflow.tasks.topdown.ingest import parts
 
 name, sound, broken, root, quoted = sys.argv[1:]
 flow = importlib.import_module(MODULES[name])
@@ -76,8 +75,8 @@ def failing_flow(*arguments):
     raise ValueError(quoted)
 
 outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
-# As of a nation: with persons counted, results checked and compared by tasks of their own.
-parts.PARTED_BYTES, pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES = 0, 16, 2
+# As of a nation: with results checked and compared by tasks of their own.
+pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES = 16, 2
 if hasattr(flow, "universes_in_pieces"):
     flow.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.opened, flow.show_outcome = opened, failing_flow

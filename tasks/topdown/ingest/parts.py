@@ -1,4 +1,4 @@
-"""Ingest in parts: a large table of persons in several files is counted by several tasks.
+"""Ingest in parts: a table of persons in a folder or a glob is counted by several tasks.
 
 What the tasks leave for each other lies in `confidential/ingest/`, in a folder named after the
 files as they are now and the version of the code: a run that was killed goes on with what is there,
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,32 +24,24 @@ from ...census.partitions import (
 )
 from ...ledger.identity import local_files
 from ...runs.directory import RunDirectory, code_version
-from ...runs.stores import is_url
 from ...tables.findings import InputCheck
-from ...tables.sources import input_files
+from ...tables.sources import names_several_files
 from ..paths import state_totals_file
 from ..settings import TopdownSettings
 
-PARTED_BYTES = 1 << 26
-"""Bytes of the files of persons from which they are counted in parts: some 20 million persons in
-Parquet, and less than a minute of work before."""
+COUNTING_TASKS = 16
+"""Tasks that count the persons of a folder or of a glob, whatever is in it."""
 
 
-def n_parts(run: RunDirectory, settings: TopdownSettings) -> int:
+def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
     """How many tasks count persons; 0 where one task reads the input as a whole.
 
-    That is a single file, little data, what lies in a store, a declared census, and what has been
-    read.
+    That is what the settings name as one file or in a store, a declared census, and what has been
+    read. The server sees the number: neither how many files there are nor their sizes decide it.
     """
     if settings.is_declared or state_totals_file(run).exists():
         return 0
-    path = settings.input.paths()["persons"]
-    if is_url(path):
-        return 0
-    files = [file.path for file in input_files("persons", path) if os.path.isfile(file.path)]
-    if len(files) < 2 or sum(map(os.path.getsize, files)) < PARTED_BYTES:
-        return 0
-    return len(_tables(settings).parts())
+    return COUNTING_TASKS if names_several_files(settings.input.paths()["persons"]) else 0
 
 
 def read_addresses_once(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -65,13 +56,16 @@ def read_addresses_once(run: RunDirectory, settings: TopdownSettings) -> bool:
     return True
 
 
-def count_part_once(run: RunDirectory, settings: TopdownSettings, part: int) -> bool:
-    """Count the persons of a part; False if that was done before."""
-    folder = _folder(run, settings)
-    if is_kept(folder, part):
-        return False
-    count_part(folder, _tables(settings), part)
-    return True
+def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) -> bool:
+    """Count the persons of every part that falls to a task, one after the other; False if all of
+    that was done before.
+    """
+    folder, tables = _folder(run, settings), _tables(settings)
+    own = range(task, len(tables.parts()), COUNTING_TASKS)
+    new = [part for part in own if not is_kept(folder, part)]
+    for part in new:
+        count_part(folder, tables, part)
+    return bool(new)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
 from .ingest import ingest_input
-from .parts import count_part_once, read_addresses_once
+from .parts import count_parts_once, read_addresses_once
 
 
 @step("read addresses", TopdownSettings, run_name="ingest-addresses")
@@ -19,10 +19,10 @@ def read_addresses(run: RunDirectory, settings: TopdownSettings) -> Made:
     return (made if is_new else found)(run.confidential / "ingest")
 
 
-@step("count persons", TopdownSettings, run_name="ingest-persons-{part}")
-def count_persons(run: RunDirectory, settings: TopdownSettings, part: int) -> Made:
-    """Count the persons of some files."""
-    is_new = count_part_once(run, settings, part)
+@step("count persons", TopdownSettings, run_name="ingest-persons-{number}")
+def count_persons(run: RunDirectory, settings: TopdownSettings, number: int) -> Made:
+    """Count the persons of some files, or of none where there are fewer files than tasks."""
+    is_new = count_parts_once(run, settings, number)
     return (made if is_new else found)(run.confidential / "ingest")
 
 

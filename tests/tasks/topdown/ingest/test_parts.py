@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import parts as ingest_parts
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.parts import n_parts
+from spineflow.tasks.topdown.ingest.parts import n_counting_tasks
 from spineflow.tasks.topdown.order import ingest_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -37,10 +38,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(folder: Path, name: str) -> tuple[RunDirectory, TopdownSettings]:
+def started(
+    folder: Path, name: str, persons: str = "persons"
+) -> tuple[RunDirectory, TopdownSettings]:
     file = folder / "settings.toml"
     file.write_text(
-        'preset = "pl94_2020_us"\n[input]\npersons = "persons"\nunits = "units.parquet"\n'
+        f'preset = "pl94_2020_us"\n[input]\npersons = "{persons}"\nunits = "units.parquet"\n'
         'geography = "grfc.txt"\n[privacy]\ndataset = "county"\n'
     )
     settings = load_settings(TopdownSettings, file, presets=PRESETS)
@@ -61,30 +64,50 @@ def test_a_run_in_parts_writes_what_one_piece_does(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, settings = started(folder, "whole")
-    assert n_parts(run, settings) == 0
-    for call in ingest_of(run, settings)["ingest"]:
-        call_here(run, call)
+    with monkeypatch.context() as patched:
+        patched.setattr(ingest_parts, "COUNTING_TASKS", 0)
+        (calls,) = ingest_of(run, settings).values()
+        for call in calls:
+            call_here(run, call)
     whole = contents(run)
 
-    monkeypatch.setattr(ingest_parts, "PARTED_BYTES", 0)
+    monkeypatch.setattr(ingest_parts, "COUNTING_TASKS", 2)
     run, settings = started(folder, "parts")
     wave = ingest_of(run, settings)
-    assert [len(calls) for calls in wave.values()] == [1, 3, 1]
+    assert [len(calls) for calls in wave.values()] == [1, 2, 1]
     steps = [call for calls in wave.values() for call in calls]
     # A killed run has the addresses and a part; what it left counts nobody twice.
     for call in steps[:2]:
         assert not call_here(run, call).reused
     run, settings = started(folder, "parts")
-    assert [call_here(run, call).reused for call in steps] == [True, True, False, False, False]
+    assert [call_here(run, call).reused for call in steps] == [True, True, False, False]
     assert contents(run) == whole
     assert not (run.confidential / "ingest").exists()
-    assert n_parts(run, settings) == 0
+    assert n_counting_tasks(run, settings) == 0
 
 
-def test_parts_of_files_that_have_changed_are_not_used(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ingest_parts, "PARTED_BYTES", 0)
+def test_the_number_of_tasks_tells_nothing_of_the_files(folder: Path) -> None:
+    """Neither how many there are nor how large: the same for one, three and a hundred files."""
+    run, settings = started(folder, "run")
+    seen = [[len(calls) for calls in ingest_of(run, settings).values()]]
+    rows = pd.read_parquet(folder / "persons" / "0.parquet")
+    for number in range(3, 100):
+        rows[:1].to_parquet(folder / "persons" / f"{number}.parquet", index=False)
+    seen.append([len(calls) for calls in ingest_of(run, settings).values()])
+    for number in range(1, 100):
+        (folder / "persons" / f"{number}.parquet").unlink()
+    (folder / "persons" / "0.parquet").write_bytes(bytes(1 << 27))
+    seen.append([len(calls) for calls in ingest_of(run, settings).values()])
+    assert seen == [[1, ingest_parts.COUNTING_TASKS, 1]] * 3
+    shutil.copy(folder / "persons.parquet", folder / "single.parquet")
+    for n_bytes in (0, 1 << 27):
+        with (folder / "single.parquet").open("ab") as file:
+            file.write(bytes(n_bytes))
+        run, settings = started(folder, f"single {n_bytes}", persons="single.parquet")
+        assert [len(calls) for calls in ingest_of(run, settings).values()] == [1]
+
+
+def test_parts_of_files_that_have_changed_are_not_used(folder: Path) -> None:
     run, settings = started(folder, "parts")
     wave = ingest_of(run, settings)
     for call in (*wave["ingest addresses"], *wave["ingest persons"]):
