@@ -24,7 +24,6 @@ import tomli_w
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from spineflow.flows.presets import PRESETS
 from spineflow.tasks.census.areas import load_areas
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.declared_rules import declared_rules
@@ -33,6 +32,7 @@ from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.raw_columns import RawColumns
 from spineflow.tasks.census.records import count_universe
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.release.certificate import facts_of
