@@ -45,6 +45,8 @@ def test_budget_as_json(settings: Path, capsys) -> None:
     assert report["persons"]["rho"] == "293764/114921"
     assert round(report["persons"]["epsilon"]["tight"], 2) == 17.14
     assert round(report["units"]["epsilon"]["tight"], 2) == 2.47
+    assert round(report["persons"]["epsilon"]["exact"], 2) == 16.47
+    assert round(report["units"]["epsilon"]["exact"], 2) == 2.36
     total = next(
         query
         for query in report["persons"]["queries"]

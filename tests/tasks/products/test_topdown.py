@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.release.certificate import facts_of
+from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import check_spine_settings
 from spineflow.tasks.topdown.workload.state_totals import holds_state_totals
@@ -165,3 +166,17 @@ def test_noise_is_told_before_bypassing_only_where_that_is_done(tmp_path, bypass
     settings = load(tmp_path, f"geography.bypass={str(bypass).lower()}")
     blocks = [block for section in facts_of(settings).sections for block in section.blocks]
     assert ("bypassed" in str(blocks)) == bypass
+
+
+@pytest.mark.slow
+def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> None:
+    run, seeded = cut_county
+    privacy = seeded.privacy.model_copy(update={"seed": None})
+    settings = seeded.model_copy(update={"privacy": privacy})
+    assert settings.is_private
+    older, whole = text_of(settings), said(facts_of_run(run, settings))
+    first, told, rest = whole.partition("The epsilon above follows from rho alone.")
+    assert told and older.startswith(first) and rest.endswith(older.removeprefix(first))
+    rows = re.findall(r"\| (persons|units) \| (16\.47|2\.36\d*) \| 1e-10 \| \d+ \|", rest)
+    assert [row[0] for row in rows] == ["persons", "units"]
+    assert "16.47" not in older

@@ -1,0 +1,127 @@
+"""The exact curve of topdown's measurements: every pair of paths, and where it is not known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from spineflow.geography.levels import Geolevel, Spine
+from spineflow.tasks.census.sensitivity import Norms
+from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.ledger.exact_curve import PrivacyCurve
+from spineflow.tasks.ledger.loss_laws import ChangedCount
+from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.exact_loss import exact_curve, exact_epsilon, paths_of
+
+DELTA = Fraction(1, 10**6)
+HALF, NONE = Fraction(1, 2), Fraction(0)
+BUDGET = Budget(
+    "persons",
+    DISCRETE_GAUSSIAN,
+    Fraction(3, 2),
+    DELTA,
+    {"US": Fraction(1, 4), "State": Fraction(1, 4), "Block": HALF},
+    {
+        "US": {"total": Fraction(1)},
+        "State": {"total": Fraction(1, 3), "sex": Fraction(2, 3)},
+        "Block": {"total": HALF, "detailed": HALF},
+    },
+)
+
+
+def spine_of(parents: list[list[int]], shares: list[list[Fraction]]) -> Spine:
+    levels = []
+    for name, parent, own in zip(BUDGET.geolevel_shares, parents, shares, strict=True):
+        distinct = tuple(sorted(set(own)))
+        n = len(parent)
+        levels.append(
+            Geolevel(
+                name,
+                np.array([str(i) for i in range(n)], dtype=object),
+                np.array(parent),
+                distinct,
+                np.array([distinct.index(share) for share in own], dtype=np.int32),
+                np.zeros(n, dtype=bool),
+                np.array([share == 0 for share in own]),
+                np.ones(n, dtype=np.int64),
+            )
+        )
+    n = len(parents[-1])
+    return Spine("conventional", tuple(levels), np.arange(n).astype(str), np.arange(n))
+
+
+# The second state is bypassed, and its blocks have its share; the last block has all but the root.
+BYPASSED = spine_of(
+    [[-1], [0, 0, 0], [0, 0, 1, 1, 2]],
+    [
+        [Fraction(1, 4)],
+        [Fraction(1, 4), NONE, NONE],
+        [HALF, HALF, Fraction(3, 4), Fraction(3, 4), Fraction(3, 4)],
+    ],
+)
+
+
+def counts(shares: dict[str, Fraction]) -> Counter[ChangedCount]:
+    """By the formula: sigma^2 = 1 / (rho share(g) share(q))."""
+    return Counter(
+        ChangedCount(IntegerDistribution(BUDGET.total * share * own / 2, 2))
+        for geolevel, share in shares.items()
+        for own in BUDGET.query_shares[geolevel].values()
+        if share
+    )
+
+
+def test_paths_are_those_of_the_bypassed_spine() -> None:
+    assert paths_of(BYPASSED) == [
+        {"US": Fraction(1, 4), "State": NONE, "Block": Fraction(3, 4)},
+        {"US": Fraction(1, 4), "State": Fraction(1, 4), "Block": HALF},
+    ]
+
+
+def test_the_curve_is_that_of_the_worst_pair_of_paths() -> None:
+    paths = paths_of(BYPASSED)
+    curve = exact_curve(BUDGET, paths)
+    assert curve.rho == BUDGET.total
+    pairs = [PrivacyCurve(counts(a) + counts(b)) for a in paths for b in paths]
+    for epsilon in (1.0, 4.0, 9.0):
+        worst = max(pair.delta_upper(epsilon) for pair in pairs)
+        assert curve.delta_upper(epsilon) == pytest.approx(worst, rel=1e-4)
+        assert curve.delta_upper(epsilon) >= max(pair.delta_lower(epsilon) for pair in pairs)
+    exact = exact_epsilon(BUDGET, DELTA, paths)
+    assert exact == pytest.approx(max(pair.epsilon_upper(DELTA) for pair in pairs), abs=1e-5)
+    assert exact < epsilon_tight(BUDGET.total, DELTA)
+
+
+def test_without_paths_nothing_is_bypassed() -> None:
+    alone = exact_epsilon(BUDGET, DELTA)
+    assert alone == exact_epsilon(BUDGET, DELTA, [BUDGET.geolevel_shares])
+    assert alone == PrivacyCurve(
+        {count: 2 * n for count, n in counts(BUDGET.geolevel_shares).items()}
+    ).epsilon_upper(DELTA)
+
+
+def test_pure_noise_has_its_own_epsilon() -> None:
+    pure = replace(BUDGET, mechanism=DISCRETE_LAPLACE, delta=None)
+    assert exact_epsilon(pure, DELTA) == 1.5
+
+
+@pytest.mark.parametrize(
+    "other", [{"infinite": True}, {"charge": Norms.of_records(2)}], ids=["no noise", "two records"]
+)
+@pytest.mark.parametrize("mechanism", [DISCRETE_GAUSSIAN, DISCRETE_LAPLACE])
+def test_where_it_is_not_known(mechanism: str, other: dict) -> None:
+    budget = replace(BUDGET, mechanism=mechanism, **other)
+    assert exact_curve(budget) is None and exact_epsilon(budget, DELTA) is None
+
+
+def test_more_pairs_of_paths_than_are_compared_have_none() -> None:
+    paths = [
+        {"US": Fraction(1, 4), "State": Fraction(n, 1000), "Block": Fraction(3, 4)}
+        for n in range(1, 110)
+    ]
+    assert exact_epsilon(BUDGET, DELTA, paths) is None
