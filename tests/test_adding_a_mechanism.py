@@ -103,13 +103,11 @@ def test_settings_that_do_not_fit_are_refused(page, privacy, message) -> None:
 @pytest.mark.parametrize(
     ("name", "place"),
     [
-        ("charge_draws", "tasks/ledger/charging.py"),
         ("single_draw", "tasks/ledger/charging.py"),
-        ("is_settled", "tasks/ledger/charging.py"),
         ("step", "tasks/runs/steps.py"),
-        ("accept", "tasks/products/gate.py"),
         ("Outcome", "validation/outcome.py"),
         ("Product", "tasks/products/product.py"),
+        ("Charge", "tasks/products/product.py"),
         ("MODULES", "flows/registry.py"),
         ("PRODUCTS", "tasks/products/registry.py"),
         ("PRODUCTS", "tests/test_architecture.py"),
