@@ -12,8 +12,8 @@ from ...ledger.accounting import (
     ZCDP,
     Guarantee,
 )
-from ...ledger.charges import Draw, NoiseTerm
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...products.levels import MeasuredLevel, NoisePlan
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
@@ -77,17 +77,21 @@ def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge:
     parameters = run_parameters(run, settings)
     if not settings.privacy.infinite:
         refuse_missed_margins(parameters, run_specification(run))
-    terms: set[NoiseTerm] = set()
+    levels: list[MeasuredLevel] = []
     for item in parameters.budgets:
         noise = noise_of(run, settings, parameters, item.region_type, item.level)
         universe = run_universe(run, item.region_type, item.level)
         check_loss(noise, exact_stability(universe, parameters.max_race_codes), item.budget)
-        if not settings.privacy.infinite:
-            terms |= {NoiseTerm(stage.part, stage.noise) for stage in noise.stages}
-    guarantee = guarantee_of(parameters)
+        levels += [
+            MeasuredLevel(stage.part, stage.part, stage.loss / parameters.total, stage.noise)
+            for stage in noise.stages
+            if stage.loss is not None
+        ]
     mechanism = DISCRETE_LAPLACE if parameters.is_pure else DISCRETE_GAUSSIAN
+    guarantee = guarantee_of(parameters)
+    plan = NoisePlan(CHARGED_AS, mechanism, parameters.total, guarantee, tuple(levels))
     return Charge(
-        [Draw(CHARGED_AS, mechanism, guarantee, frozenset(terms))],
+        [plan.draw],
         decided_by=deciding_files(run, settings),
         truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
     )

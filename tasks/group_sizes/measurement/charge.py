@@ -7,14 +7,13 @@ from pathlib import Path
 from ....validation.group_sizes.privacy_loss import check_plan
 from ....validation.outcome import Failures
 from ....validation.run_files import UnusableRunFile
-from ...ledger.charges import Draw, NoiseTerm
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
 from ..ingest.files import read_plan
 from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
 from ..settings import GroupSizesSettings
-from ..workload.costs import guarantee_of
+from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from ..workload.promise import promise_of
 
@@ -22,18 +21,6 @@ from ..workload.promise import promise_of
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:
     """The files of noisy measurements that the run publishes, there yet or not."""
     return [measurement_file(run, level.level) for level in plan.measured_levels]
-
-
-def draw_of(plan: Plan) -> Draw:
-    """What measuring all levels is charged as: its guarantee, every noise, how many values."""
-    levels = plan.measured_levels
-    terms = frozenset(
-        NoiseTerm(level.level, noise)
-        for level in levels
-        if (noise := level.noise_of(plan.noise)) is not None
-    )
-    n_values = sum(level.n_regions for level in levels) * plan.n_sizes
-    return Draw(UNIVERSE, plan.noise, guarantee_of(plan), terms, n_values)
 
 
 def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
@@ -52,7 +39,7 @@ def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
     if not settings.is_private:
         return None
     return Charge(
-        [draw_of(read_plan(run))],
+        [noise_plan(read_plan(run)).draw],
         decided_by=[regions_file(run), plan_file(run)],
         truth=[run.histogram(UNIVERSE)],
     )

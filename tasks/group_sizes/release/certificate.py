@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.statement import Loss, Statement
+from ...products.statement import Statement
 from ..settings import GroupSizesSettings
-from ..workload.costs import guarantee_of
+from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from .noise import noise_section
 
@@ -50,7 +50,7 @@ def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
         None,
         ("Protected is every person: of which size the person's group is.",),
         (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
-        (Loss("groups", plan.noise, guarantee_of(plan)),),
+        (noise_plan(plan).stated,),
     )
 
 

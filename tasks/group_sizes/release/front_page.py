@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
-from ...noise.sampler import noise_variance
 from ...pages.document import Section
 from ...products.reports import Overview, bars_panel
 from ...products.statement import in_one_sentence
 from ..settings import GroupSizesSettings
+from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from .certificate import statement_of
 
 
 def overview(settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None) -> Overview:
     """The front page; `accuracy` is given for inputs that are not confidential."""
-    budget = bars_panel(
-        "The budget",
-        "Part of the loss that each level's measurements cost.",
-        [level.level for level in plan.levels],
-        {"budget": [100 * float(level.share) for level in plan.levels]},
-        value_label="% of the loss",
-    )
+    noise = noise_plan(plan)
+    implied = f"Noise in each value of the measured vector, {plan.vector.replace('_', ' ')}."
     return Overview(
         f"Numbers of groups by size of the dataset {settings.privacy.dataset}, by the mechanism "
         f"{plan.mechanism.replace('_', ' ')}",
         in_one_sentence(statement_of(settings, plan)),
-        (budget, _implied(plan) if accuracy is None else _errors(accuracy)),
+        (
+            noise.budget_panel("Part of the loss that each level's measurements cost."),
+            noise.noise_panel(implied) if accuracy is None else _errors(accuracy),
+        ),
     )
 
 
@@ -42,24 +38,4 @@ def _errors(accuracy: pd.DataFrame) -> Section:
         [str(level) for level in totals.index],
         {"error": (totals["error"] / totals["regions"]).tolist()},
         value_label="L1 error of a region, mean",
-    )
-
-
-def _implied(plan: Plan) -> Section:
-    noisy = [level for level in plan.levels if level.noise_parameter is not None]
-    title = "What the budget implies"
-    if not noisy:
-        return Section(title, ("No noise was drawn.",))
-    return bars_panel(
-        title,
-        f"Noise in each value of the measured vector, {plan.vector.replace('_', ' ')}.",
-        [level.level for level in noisy],
-        {
-            "noise": [
-                math.sqrt(noise_variance(plan.noise, level.noise_parameter))
-                for level in noisy
-                if level.noise_parameter is not None
-            ]
-        },
-        value_label="standard deviation of the noise",
     )

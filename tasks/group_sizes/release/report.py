@@ -18,7 +18,7 @@ from ...products.reports import report_document
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
-from ..workload.costs import epsilons, guarantee_of, guarantees
+from ..workload.costs import guarantee_of, guarantees, noise_plan
 from ..workload.plan import Plan
 from .certificate import exact_of
 from .front_page import overview
@@ -89,14 +89,14 @@ def loss_text(plan: Plan) -> str:
     """What the run costs, in its own terms."""
     if plan.rho is None:
         return f"epsilon {'infinite' if plan.epsilon is None else plan.epsilon}"
-    tight, simple = epsilons(plan)
+    tight, simple = noise_plan(plan).epsilons().values()
     return f"rho {plan.rho} (epsilon {tight:.4g} at delta 1e-10; simple conversion {simple:.4g})"
 
 
 def _loss_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     if plan.rho is None:
         return (("epsilon", "infinite" if plan.epsilon is None else str(plan.epsilon)),)
-    tight, simple = epsilons(plan)
+    tight, simple = noise_plan(plan).epsilons().values()
     return (
         ("rho of zCDP", str(plan.rho)),
         ("epsilon at delta 1e-10, tight and simple", f"{tight:.4g}, {simple:.4g}"),

@@ -12,10 +12,9 @@ from ...ledger.accounting import (
     UNBOUNDED,
     ZCDP,
     Guarantee,
-    epsilon_simple,
-    epsilon_tight,
 )
-from ...noise.margins import loss_for_margin
+from ...ledger.summary import REPORT_DELTA
+from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
 from ...solvers.level_split import (
@@ -25,6 +24,7 @@ from ...solvers.level_split import (
     together,
     variance_of_margin,
 )
+from ..paths import UNIVERSE
 from .mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
@@ -33,9 +33,6 @@ from .mechanisms import (
     TOPDOWN,
 )
 from .plan import Plan
-
-REPORT_DELTA = Fraction(1, 10**10)
-"""Delta at which the epsilon of a rho is shown."""
 
 
 def guarantees(plan: Plan) -> bool:
@@ -72,9 +69,9 @@ def budget_report(plan: Plan) -> dict[str, Any]:
         "noise": plan.noise,
         "calibration": plan.calibration,
         "neighbors": BOUNDED if plan.bounded else UNBOUNDED,
-        "rho": str(guarantee_of(plan).bounded_rho) if guarantees(plan) else "inf",
+        "rho": noise_plan(plan).bounded_rho,
         "delta": None if plan.rho is None else str(REPORT_DELTA),
-        "epsilon": dict(zip(("tight", "simple"), epsilons(plan), strict=True)),
+        "epsilon": noise_plan(plan).epsilons(),
         "attributes": {},
         "block_within": {},
         "queries": [
@@ -94,43 +91,42 @@ def budget_report(plan: Plan) -> dict[str, Any]:
     }
 
 
-def epsilons(plan: Plan) -> tuple[float | str, float | str]:
-    """The plan's epsilon, by the tight and by the simple conversion where it spends rho."""
-    if plan.loss is None:
-        return "inf", "inf"
-    if plan.rho is None:
-        return float(plan.loss), float(plan.loss)
-    return epsilon_tight(plan.rho, REPORT_DELTA), epsilon_simple(plan.rho, REPORT_DELTA)
+def noise_plan(plan: Plan) -> NoisePlan:
+    """What all levels are measured with."""
+    return NoisePlan(
+        UNIVERSE,
+        plan.noise,
+        plan.loss,
+        guarantee_of(plan) if guarantees(plan) else None,
+        tuple(
+            MeasuredLevel(
+                level.level,
+                level.level,
+                level.share,
+                level.noise_of(plan.noise),
+                level.n_regions * plan.n_sizes,
+            )
+            for level in plan.levels
+        ),
+    )
 
 
 def needed_budget(plan: Plan, target: str, margin: int) -> str:
     """A sentence: the budget at which the measured counts of a level have a margin of error.
 
     Counts are of the groups of any size, or, where cumulative vectors are measured, of those up to
-    any size. Raises InputRefused for a level that is not measured, a plan without noise, and a
-    margin that cannot be met.
+    any size. Raises InputRefused for a level that is not measured, and as `NoisePlan.needed`.
     """
-    levels = {level.level: level for level in plan.measured_levels}
+    noise = noise_plan(plan)
+    levels = {level.name: level for level in noise.levels if level.share}
     if target not in levels:
         raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
-    noise = levels[target].noise_of(plan.noise)
-    if noise is None or plan.loss is None:
-        raise InputRefused(f"--target {target}: without noise every margin is 0.")
-    try:
-        total = loss_for_margin(noise, plan.loss, margin)
-    except ValueError as error:
-        raise InputRefused(f"--target {target}: {error}.") from None
     what = {
         GROUP_SIZES: "groups of any size in a region",
         CUMULATIVE_GROUP_SIZES: "groups up to any size in a region",
         CHAINED_CUMULATIVE_GROUP_SIZES: "groups before any place of the chain",
     }[plan.vector]
-    symbol = "epsilon" if plan.rho is None else "rho"
-    return (
-        f"The number of {what} of {target} is within {margin} of the truth, but for "
-        f"post-processing, with a probability of 95 % at {symbol} {float(total):.6g} and these "
-        f"shares (now {float(plan.loss):.4g})"
-    )
+    return noise.needed(levels[target], target, margin, f"The number of {what} of {target}")
 
 
 def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:

@@ -8,22 +8,20 @@ from ....validation.outcome import Failures
 from ....validation.run_files import UnusableRunFile
 from ....validation.trips.privacy_loss import check_noise
 from ....validation.trips.run_files import read_tree as read_public_tree
-from ...ledger.charges import Draw, NoiseTerm
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused
 from ..ingest.files import plan_of
 from ..paths import (
-    UNIVERSE,
     areas_file,
     cuts_file,
     leaves_file,
-    level_folder,
     measured_file,
     plan_file,
     tree_file,
 )
 from ..settings import TripsSettings
+from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from ..workload.promise import expected_of
 from .files import read_cuts
@@ -46,22 +44,10 @@ def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
     if plan.guarantee is None:
         return None
     return Charge(
-        [draw_of(plan)],
+        [noise_plan(plan).draw],
         decided_by=[tree_file(run), areas_file(run), plan_file(run)],
         truth=[leaves_file(run)],
     )
-
-
-def draw_of(plan: Plan) -> Draw:
-    """What measuring all levels is charged as: its guarantee, and every noise."""
-    terms = frozenset(
-        NoiseTerm(level_folder(level), plan.noise_of(level))
-        for level, parameter in plan.noise.items()
-        if parameter
-    )
-    if plan.guarantee is None:
-        raise ValueError("a plan without noise guarantees nothing")
-    return Draw(UNIVERSE, plan.noise_mechanism, plan.guarantee, terms)
 
 
 def measurement_files(run: RunDirectory, plan: Plan) -> list[Path]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
-from ...products.statement import Loss, Statement
+from ...products.statement import Statement
 from ..settings import TripsSettings
+from ..workload.costs import noise_plan
 from ..workload.plan import Plan
 from .statements import (
     METHODS,
@@ -54,14 +54,7 @@ def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None
         None,
         (f"Protected is every person with all trips. {contribution_text(settings)}",),
         tuple(change),
-        (
-            Loss(
-                "trips",
-                DISCRETE_LAPLACE if is_stability else DISCRETE_GAUSSIAN,
-                plan.guarantee,
-                settings.report_delta,
-            ),
-        ),
+        (noise_plan(plan, settings.report_delta).stated,),
         warnings=() if warning is None else (warning,),
     )
 

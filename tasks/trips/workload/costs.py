@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from ...ledger.accounting import (
-    BOUNDED,
-    epsilon_simple,
-    epsilon_tight,
-)
-from ...noise.margins import loss_for_margin
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...ledger.accounting import BOUNDED
+from ...ledger.summary import REPORT_DELTA
+from ...products.levels import MeasuredLevel, NoisePlan
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
 from ...solvers.level_split import (
@@ -21,6 +17,7 @@ from ...solvers.level_split import (
     together,
     variance_of_margin,
 )
+from ..paths import UNIVERSE, level_folder
 from .mechanisms import FULL_INFORMATION
 from .optimal_shares import mean_fanouts
 from .plan import Plan
@@ -35,27 +32,37 @@ def budget_report(plan: Plan, delta: Fraction) -> dict:
     guarantee, budget = plan.guarantee, plan.budget
     return {
         "universe": "trips",
-        "mechanism": DISCRETE_LAPLACE if budget is None else DISCRETE_GAUSSIAN,
+        "mechanism": plan.noise_mechanism,
         "neighbors": BOUNDED if guarantee is None else guarantee.neighbors,
-        "rho": "inf" if guarantee is None else str(guarantee.bounded_rho),
+        "rho": noise_plan(plan).bounded_rho,
         "native_rho": None if guarantee is None or budget is None else str(guarantee.parameter),
         "delta": str(delta if guarantee is None or not guarantee.delta else guarantee.delta),
-        "epsilon": _epsilons(plan, Fraction(1), delta),
+        "epsilon": noise_plan(plan, delta).epsilons(),
         "attributes": {},
         "block_within": _within(plan, delta),
         "queries": _queries(plan),
     }
 
 
-def _epsilons(plan: Plan, share: Fraction, delta: Fraction) -> dict[str, float | str]:
-    """Epsilon of a share of the budget, in the terms of the plan's own neighbours."""
-    if plan.guarantee is None:
-        return {"tight": "inf", "simple": "inf"}
-    if plan.budget is None:
-        epsilon = float(plan.guarantee.parameter)
-        return {"tight": epsilon, "simple": epsilon}
-    rho = plan.guarantee.parameter * share
-    return {"tight": epsilon_tight(rho, delta), "simple": epsilon_simple(rho, delta)}
+def noise_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> NoisePlan:
+    """What all levels are measured with; epsilons of a rho are told at `delta`."""
+    shares = {plan.tree.depth: Fraction(1)} if plan.budget is None else plan.budget.shares
+    return NoisePlan(
+        UNIVERSE,
+        plan.noise_mechanism,
+        None if plan.guarantee is None else plan.guarantee.parameter,
+        plan.guarantee,
+        tuple(
+            MeasuredLevel(
+                f"level {level}",
+                level_folder(level),
+                shares[level],
+                plan.noise_of(level) if plan.noise[level] else None,
+            )
+            for level in plan.levels
+        ),
+        delta,
+    )
 
 
 def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
@@ -64,8 +71,8 @@ def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
         return {}
     shares = plan.budget.shares
     return {
-        plan.tree.level_name(level): _epsilons(
-            plan, sum((shares[below] for below in plan.levels if below > level), Fraction(0)), delta
+        plan.tree.level_name(level): noise_plan(plan, delta).epsilons(
+            sum((shares[below] for below in plan.levels if below > level), Fraction(0))
         )["tight"]
         for level in plan.levels[:-1]
     }
@@ -103,20 +110,9 @@ def needed_budget(plan: Plan, target: str, margin: int) -> str:
     `target` is the number of a level or its name. Raises InputRefused for another level, a plan
     without noise, and a margin that cannot be met.
     """
-    level = level_of(plan, target)
-    if plan.guarantee is None:
-        raise InputRefused(f"--target {target}: without noise every margin is 0.")
-    loss = plan.guarantee.parameter
-    try:
-        total = loss_for_margin(plan.noise_of(level), loss, margin)
-    except ValueError as error:
-        raise InputRefused(f"--target {target}: {error}.") from None
-    symbol = "epsilon" if plan.budget is None else "rho"
-    return (
-        f"A count of level {level} ({plan.tree.level_name(level)}) is within {margin} of the "
-        f"truth, but for post-processing, with a probability of 95 % at {symbol} "
-        f"{float(total):.6g} and these shares (now {float(loss):.4g})"
-    )
+    level, noise = level_of(plan, target), noise_plan(plan)
+    what = f"A count of level {level} ({plan.tree.level_name(level)})"
+    return noise.needed(noise.levels[plan.levels.index(level)], target, margin, what)
 
 
 def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
