@@ -71,14 +71,22 @@ def refuse_known_elsewhere(
     """The digests of a run's people under all keys of its ledger, if no other ledger knows them.
 
     The caller holds the list until the run is charged. Raises BudgetRefused for people whom another
-    ledger knows, and where that cannot be told since a ledger was made or joined after the input
-    was read.
+    ledger knows, for a ledger that was joined to another and put back, and where it cannot be told
+    since a ledger was made or joined after the input was read.
     """
     digests = digests_by_key(run, ledger, own)
     for path, other in _others(ledger, settings):
         if other is None:
             continue  # It is told of by `unasked_ledgers`.
         with reading(other) as connection:
+            if connection.execute(
+                "SELECT 1 FROM joined WHERE key_fingerprint = ?",
+                [read_key(ledger.key_path).fingerprint],
+            ).fetchone():
+                raise BudgetRefused(
+                    f"the ledger {ledger.path} was joined to {path}, and is an older copy; set "
+                    "[privacy] ledger to that one"
+                )
             is_empty = not connection.execute("SELECT 1 FROM inputs LIMIT 1").fetchone()
             asked = [] if is_empty else _under_keys_of(other, digests)
             known = sorted(datasets_of(connection, asked))

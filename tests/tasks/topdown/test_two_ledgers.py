@@ -144,6 +144,19 @@ def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) ->
     assert sorted(len(rho_of(folder.ledger)) for folder in folders) == [0, 1]
 
 
+def test_a_joined_ledger_that_is_put_back_is_refused(tmp_path: Path) -> None:
+    known, other = Folder(tmp_path / "known", office()), Folder(tmp_path / "other", office(2))
+    for folder in (known, other):
+        init_ledger(folder.ledger, [], [])
+    files = [known.ledger, Path(f"{known.ledger}.key")]
+    kept = [file.read_bytes() for file in files]
+    join_ledgers(other.ledger, known.ledger)
+    for file, content in zip(files, kept, strict=True):
+        file.write_bytes(content)
+    with pytest.raises(BudgetRefused, match=f"was joined to {other.ledger}"):
+        known.charged()
+
+
 def test_ledgers_that_cannot_be_asked_are_told_of(tmp_path: Path) -> None:
     known, other = Folder(tmp_path / "known", office()), Folder(tmp_path / "other", office(2))
     known.charged()
