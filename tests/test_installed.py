@@ -57,7 +57,7 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1800,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -143,6 +143,23 @@ def test_the_demo_runs_beside_decoys(python: Path, elsewhere: Path) -> None:
     (root / "report" / "report.html").unlink()
     run(python, "-m", "spineflow.flows.cli", "report", root, folder=elsewhere, **home)
     assert (root / "report" / "report.html").exists()
+
+
+@pytest.mark.soak
+def test_the_demo_runs_with_what_pip_resolves_by_itself(wheel: Path, tmp_path: Path) -> None:
+    """Without `constraints.txt`: the newest packages that the wheel allows."""
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    probe = (*pip, "download", "--no-deps", "--dest", tmp_path / "asked", "tomli-w")
+    if subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("no package index answers")
+    folder = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=tmp_path)
+    python = folder / "bin" / "python"
+    run(*pip, "--python", python, "install", "--quiet", wheel, folder=tmp_path)
+    home = {"PREFECT_HOME": str(tmp_path / "prefect")}
+    run(folder / "bin" / "spineflow", "demo", folder=tmp_path, **home)
+    manifest = tmp_path / "spineflow-demo" / "run" / "manifest.json"
+    assert json.loads(manifest.read_text())["status"] == "complete"
 
 
 def test_a_notebook_imports_beside_decoys(python: Path, elsewhere: Path) -> None:
