@@ -35,8 +35,7 @@ import sys
 from fractions import Fraction
 
 from spineflow import __version__
-from spineflow.tasks.products.registry import product
-from spineflow.flows.registry import MODULES
+from spineflow.flows.registry import MODULES, flow_of
 from spineflow.geography.levels import Spine
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.noise.sampler import discrete_gaussian
@@ -44,7 +43,7 @@ from spineflow.validation.expectations import run_suites
 
 noise = discrete_gaussian(Fraction(4), 1000, SeededRandom(1, "notebook"))
 assert 2 < noise.var() < 8
-assert all(product(name).flow.name == name for name in MODULES)
+assert all(flow_of(name).name == name for name in MODULES)
 print(__version__, sys.modules["spineflow"].__file__)
 """
 

@@ -91,6 +91,7 @@ def make_export(folder: Path, n_counties: int) -> None:
 
 def step(folder: Path, name: str) -> None:
     """One step of a run of estimate, on what the steps before it have left."""
+    from spineflow.flows.console import check_input
     from spineflow.flows.order import called
     from spineflow.flows.running import prepare
     from spineflow.tasks.runs.directory import RunDirectory
@@ -99,7 +100,7 @@ def step(folder: Path, name: str) -> None:
 
     settings = ESTIMATE.load(folder / "estimate.toml")
     if name == "check":
-        ESTIMATE.check(settings)
+        check_input(ESTIMATE, settings)
         return
     if name == "intervals":
         asked = ["total", "hispanic * cenrace"]

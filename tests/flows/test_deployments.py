@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
 from spineflow.flows.form import SettingsForm, TopdownForm
-from spineflow.flows.registry import MODULES, TITLES
+from spineflow.flows.registry import MODULES, TITLES, flow_of
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
@@ -210,7 +210,7 @@ def test_prefect_yaml_names_every_flow() -> None:
     """The descriptions are the flows' own, so that both ways of deploying say the same."""
     declared = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text(encoding="utf-8"))
     found = {deployment["entrypoint"]: deployment for deployment in declared["deployments"]}
-    flows = {name: product(name).flow for name in MODULES}
+    flows = {name: flow_of(name) for name in MODULES}
     assert {entrypoint: one["name"] for entrypoint, one in found.items()} == {
         f"{flow.fn.__module__}.{flow.fn.__name__}": TITLES[name] for name, flow in flows.items()
     }
@@ -221,7 +221,7 @@ def test_prefect_yaml_names_every_flow() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
-    flow = product(name).flow
+    flow = flow_of(name)
     assert flow.name == name
     schema = flow.to_deployment("form")._parameter_openapi_schema
     assert set(schema.properties) == {"settings_file", "run_directory", "overrides", "settings"}
@@ -234,7 +234,7 @@ def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
 
 
 def form_of(name: str) -> type[SettingsForm]:
-    return get_type_hints(product(name).flow.fn)["settings"]
+    return get_type_hints(flow_of(name).fn)["settings"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -370,7 +370,7 @@ def test_registering_again_keeps_what_people_set(unregistered: str) -> None:
     assert kept["parameters"] == theirs["parameters"]
     assert kept["global_concurrency_limit"]["limit"] == 1
     assert [one["schedule"]["cron"] for one in kept["schedules"]] == ["0 3 * * *"]
-    assert kept["description"] == product("topdown").flow.description
+    assert kept["description"] == flow_of("topdown").description
 
     # What cannot be is refused before a run is created.
     for settings in ({"rho_persons": "lots"}, {"persons": "persons.parquet"}, {"preset": "none"}):
