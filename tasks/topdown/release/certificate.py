@@ -121,8 +121,8 @@ def statement_of(
     if person is not None:
         together += (
             f" One person's change of all records that follow from it has rho {person} (about "
-            f"{float(person):.4g}) over {' and '.join(universes)}, which is more than the ledger "
-            "counts, one record of each."
+            f"{float(person):.4g}) over {' and '.join(universes)}; the ledger counts one record "
+            "of each."
         )
     further: list[Block] = [] if curve is None else [curve]
     return Statement(

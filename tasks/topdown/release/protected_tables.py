@@ -50,8 +50,8 @@ def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
     if reach.records is None:
         taken = ", ".join(_taken(universe, table))
         return (
-            f"Records of {name} take {taken} from {table}: what they take stays the same in both, "
-            f"and a record of {table} that changes it for them is not protected by this guarantee."
+            f"Records of {name} take {taken} from {table}: in this, the records of {table} are the "
+            "same in both, and a change of one of them is not protected by this guarantee."
         )
     told = universe.contributions.get(table)
     whose = "" if told is None else f"or all {told.records_per_person} of a person there, "
@@ -66,8 +66,8 @@ def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
     sentence += f", and has {_times(factor)} as large {'an' if is_pure else 'a'} {loss} from them"
     if not reach.is_charged:
         sentence += (
-            f"; the ledger counts a record of {name}, and what is said of a person below counts "
-            "all of it"
+            f"; the ledger counts one record of {name}, and the loss of one person that stands "
+            "below counts all of them"
         )
     return f"{sentence}."
 

@@ -624,7 +624,8 @@ def test_a_table_on_the_way_is_not_protected_without_a_bound(tmp_path: Path) -> 
     change = facts_of(case.settings(GAUSSIAN)).statement.change[0]
     assert protected_tables(case) == ["people"]
     assert "Records of u take their area, homes.tenure from homes" in change
-    assert "a record of homes that changes it for them is not protected" in change
+    assert "in this, the records of homes are the same in both" in change
+    assert "a change of one of them is not protected by this guarantee" in change
     _, tables, _ = REACHED["the way to the area"]
     assert charged(case) == true_norms(case, tables, tmp_path) == (2, 2)
 
@@ -643,6 +644,15 @@ def test_one_reference_does_not_decide_how_the_others_are_compared(tmp_path: Pat
     }
     found = true_norms(case, tables, tmp_path)
     assert found <= charged(case) == (4, 8)
+
+
+def test_an_attribute_may_read_a_column_that_is_an_identifier(tmp_path: Path) -> None:
+    home = {"column": "home", "levels": {"first": ["1"], "second": ["2"]}}
+    case = Case(THROUGH.own, {"home": home}, THROUGH.columns)
+    _, tables, _ = REACHED["the way to the area"]
+    found = Reader(case, tmp_path).histogram(tables)
+    assert found is not None
+    assert found.tolist() == [[2, 0], [0, 0]]
 
 
 def test_the_certificate_says_what_a_row_of_records_protects() -> None:
