@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from ...geography.rules import GEOLEVELS
 from ..census.contradictions import refuse_contradictions
@@ -13,6 +13,7 @@ from ..census.queries import (
     queries_are_nested,
 )
 from ..census.schema import Schema
+from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.settings import (
     Refuse,
@@ -23,6 +24,7 @@ from ..runs.settings import (
 from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
 from .workload.estimators import refuse_other_estimators
+from .workload.exact_loss import exact_rho
 from .workload.idle import refuse_idle_settings
 from .workload.sections import MEASURED_TABLES, STATE_TOTALS_TABLE, BudgetSettings, TopdownSections
 from .workload.tables import refuse_tables
@@ -50,6 +52,19 @@ class TopdownSettings(TopdownSections):
             for section, key in replaced:
                 preset.get(section, {}).get(universe, {}).pop(key, None)
         return preset
+
+    def settled(self) -> Self:
+        """These settings with the rho that epsilon and delta allow under exact accounting.
+
+        It is frozen with the run. Where there is no noise, there is none to find.
+        """
+        budgets = dict(self.budget)
+        for universe in self.run.universes if not self.privacy.infinite else ():
+            section = self.budget[universe]
+            if section.follows_epsilon and section.epsilon and section.delta:
+                rho = exact_rho(self.budget_of(universe), section.epsilon, section.delta)
+                budgets[universe] = section.model_copy(update={"rho": rho})
+        return self if budgets == self.budget else self.model_copy(update={"budget": budgets})
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""
@@ -158,6 +173,11 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
     has_own = settings.is_declared and settings.geography.spine != "dhc"
     known = own if has_own else (*GEOLEVELS, *own)
     _refuse_budget(settings.budget[universe], f"budget.{universe}", known, refuse)
+    if settings.budget[universe].accounting and census.universes[universe].charge != Norms():
+        refuse(
+            f"budget.{universe}.accounting: a person's change may change several records of "
+            f"{universe}, of which the exact curve is not known; give rho"
+        )
     last = own[-1] if own else "Block"
     if next(reversed(settings.budget[universe].geolevels), None) != last:
         refuse(f"budget.{universe}.geolevels must end with {last}")
@@ -180,8 +200,15 @@ def _refuse_budget(
     given = [name for name in ("rho", "epsilon") if getattr(budget, name) is not None]
     if budget.mechanism == DISCRETE_LAPLACE and given != ["epsilon"]:
         refuse(f"{where} needs epsilon and no rho under the discrete Laplace mechanism")
+    if budget.accounting is not None and (
+        budget.mechanism != DISCRETE_GAUSSIAN or budget.epsilon is None
+    ):
+        refuse(
+            f"{where}.accounting = {budget.accounting!r} needs epsilon and delta, and the discrete "
+            "Gaussian mechanism"
+        )
     if budget.mechanism == DISCRETE_GAUSSIAN:
-        if len(given) != 1:
+        if len(given) != 1 and budget.accounting is None:
             refuse(f"{where} needs either rho, or epsilon together with delta")
         if budget.delta is None:
             refuse(f"{where} needs delta, at which epsilon is reported")

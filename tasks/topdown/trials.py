@@ -132,7 +132,7 @@ class TopdownTrials:
     ) -> TopdownSettings:
         """The settings with these losses: rho, or epsilon under the discrete Laplace."""
         total = sum(losses.values(), Fraction(0))
-        budget = settings.budget[universe]
+        budget = settings.budget[universe].by_its_total
         is_pure = budget.mechanism == DISCRETE_LAPLACE
         shares = {geolevel: loss / total for geolevel, loss in losses.items()}
         spent = budget.model_copy(
@@ -261,7 +261,7 @@ def _with_queries(
     universe: str,
     changed: Callable[[Mapping[str, Fraction]], dict[str, Fraction]],
 ) -> TopdownSettings:
-    budget = settings.budget[universe]
+    budget = settings.budget[universe].by_its_total
     queries = {geolevel: changed(shares) for geolevel, shares in budget.queries.items()}
     asked = budget.model_copy(update={"queries": queries})
     return settings.model_copy(update={"budget": {**settings.budget, universe: asked}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
@@ -62,11 +63,23 @@ def test_budget_as_json(settings: Path, capsys) -> None:
     }
 
 
+def test_an_epsilon_under_exact_accounting_allows_more_rho(settings: Path, capsys) -> None:
+    exact = [
+        "--set=run.universes=['units']",
+        '--set=budget.units.epsilon="2.475"',
+        "--set=budget.units.accounting=exact",
+    ]
+    assert main(["budget", "topdown", str(settings), *exact, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["units"]
+    assert Fraction(11417641, 152349649) * 1.09 < Fraction(report["rho"]) < 0.0819
+    assert 2.4749 < report["epsilon"]["exact"] <= 2.475 < report["epsilon"]["tight"]
+
+
 def test_budget_as_tables_and_as_a_curve(settings: Path, capsys) -> None:
     curve = settings.parent / "curve.svg"
     assert main(["budget", "topdown", str(settings), "--curve", str(curve)]) == 0
     shown = capsys.readouterr().out
-    assert "epsilon 17.14" in shown and "hhinstlevels" in shown
+    assert "epsilon 16.47 exactly, 17.14 at delta 1e-10 by rho" in shown and "hhinstlevels" in shown
     labels = "".join(ElementTree.parse(curve).getroot().itertext())
     assert "together, rho 2.631" in labels and "delta" in labels
 
@@ -107,6 +120,8 @@ def test_no_curve_without_noise(settings: Path, capsys) -> None:
         ),
         (['workload.units.attributes=["hispanic"]'], ["budget.units.queries", "missing"]),
         (['budget.persons.delta="2"'], ["budget.persons.delta", "below 1"]),
+        (["budget.persons.accounting=exact"], ["budget.persons.accounting", "epsilon and delta"]),
+        (["budget.persons.accounting=tight"], ["budget.persons.accounting", "exact"]),
         (["budget.persons.mechanism=gaussian"], ["budget.persons.mechanism"]),
         (["budget.persons.mechanism=discrete_laplace"], ["budget.persons", "epsilon"]),
         (['budget.persons.geolevels.US="104001/4099000"'], ["budget.persons.geolevels", "sum"]),

@@ -165,6 +165,7 @@ def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -
         changed = {
             "rho": found.total,
             "epsilon": None,
+            "accounting": None,
             "geolevels": dict(found.geolevel_shares),
             "queries": {name: dict(shares) for name, shares in found.query_shares.items()},
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from ...ledger.charges import Draw, NoiseTerm
 from ...noise.draws import Noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
-from ...runs.errors import BudgetRefused
+from ...runs.errors import BudgetRefused, InputRefused
 from ..paths import (
     demanded_file,
     geography_file,
@@ -31,6 +32,7 @@ from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine
 from ..spine.shards import SHARDS, Shard, read_shards
 from ..workload.budget import Budget
 from ..workload.costs import check_budget, guarantee_of
+from ..workload.exact_loss import exact_epsilon, paths_of
 from .constrain_declared import refuse_unheld_invariants
 from .measure import part_of
 
@@ -57,7 +59,8 @@ def charge_of(run: RunDirectory, settings: TopdownSettings) -> Charge:
 
     The shares are recomputed along every path from the stored spines, and every record is found to
     be counted once in each geolevel. Raises BudgetRefused before
-    any noise is drawn.
+    any noise is drawn, and InputRefused where bypassed geounits make the exact epsilon larger than
+    one that is declared.
     """
     if settings.is_declared:
         refuse_unheld_invariants(run, settings)
@@ -67,6 +70,7 @@ def charge_of(run: RunDirectory, settings: TopdownSettings) -> Charge:
         check_budget(budget)
         check_shares_of_spine(spine, universe)
         check_cuts_of_spine(spine, read_shards(spine_folder(run, universe)), universe)
+        refuse_larger_epsilon(settings, universe, spine)
         draws.append(draw_of(budget, settings.schema_of(universe), spine))
     return Charge(
         draws,
@@ -88,6 +92,29 @@ def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     ]
     held = [held_file(run)] if settings.is_held else []
     return [geography_file(run), invariants_file(run), state_totals_file(run), *held, *spines]
+
+
+def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine) -> None:
+    """Raise InputRefused if a declared epsilon under exact accounting is not met on every path."""
+    section, budget = settings.budget[universe], settings.budget_of(universe)
+    if section.accounting is None or section.epsilon is None or section.delta is None:
+        return
+    if budget.infinite:
+        return
+    found = exact_epsilon(budget, section.delta, paths_of(spine))
+    remedy = (
+        f"set geography.bypass = false, or add budget.{universe}.rho, smaller than {budget.total}"
+    )
+    if found is None:
+        raise InputRefused(
+            f"budget.{universe}.accounting: the spine has more kinds of paths than are compared; "
+            "set geography.bypass = false, or give rho alone."
+        )
+    if Fraction(found) > section.epsilon:
+        raise InputRefused(
+            f"budget.{universe}.epsilon is {float(section.epsilon)}, but on the paths of this "
+            f"spine the exact epsilon is {found}; {remedy}."
+        )
 
 
 def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:

@@ -93,11 +93,18 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
     if not rows:
         return ()
     headers = ("universe", "exact epsilon", "at delta", "kinds of paths")
+    declared = [
+        f"The rho of {universe} was chosen by this exact figure, as the largest for which it is at "
+        f"most {shown_epsilon(float(section.epsilon))}."
+        for universe, section in settings.budget.items()
+        if section.accounting is not None and section.epsilon and universe in settings.run.universes
+    ]
     return (
         "The epsilon above follows from rho alone. The noise itself gives less, exactly: the "
         "largest loss over all changes of one record, from every kind of path through the spine to "
         "every other, as an upper bound whose numerical errors are all on the safe side.",
         Table(headers, tuple(rows), "exact epsilon"),
+        *declared,
     )
 
 

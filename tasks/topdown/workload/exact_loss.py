@@ -14,16 +14,33 @@ that was drawn before, but its parameters do not, and answers that are not drawn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+
+from scipy.optimize import brentq
 
 from ....geography.levels import Spine, distinct_paths
 from ...census.sensitivity import Norms
+from ...ledger.accounting import rho_from_epsilon_tight
 from ...ledger.exact_curve import Counts, PrivacyCurve
 from ...ledger.loss_laws import ChangedCount
 from ...noise.draws import Noise
 from ...noise.margins import distribution_of
+from ...runs.errors import InputRefused
 from .budget import Budget
+
+MARGIN = Fraction(1, 10**5)
+"""Share of an epsilon that is left for pairs of paths where geounits are bypassed: their curves
+differ by far less."""
+
+DIGITS = 7
+"""Significant digits of a rho that is found: so few that rounding errors, which differ between
+machines, do not decide them."""
+
+LOG_STRIDE, LARGEST_LOG = 0.25, 1e3
+"""Steps of log rho by which the root is enclosed, and the logarithm of no excess at all."""
 
 Path = Mapping[str, Fraction]
 """Share of the budget of the geounit at each geolevel, on a path from the root to a block."""
@@ -54,6 +71,45 @@ def exact_epsilon(
     except ValueError:
         return None
     return None if curve is None else curve.epsilon_upper(delta)
+
+
+def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest rho at which the exact epsilon at delta is at most epsilon, without bypass.
+
+    It has `DIGITS` significant digits, is found to the last of them or one more, and is decided by
+    the upper bound at that very rho. `MARGIN` is left for paths of other shares. The rest of the
+    budget, its shares, stays.
+
+    Raises InputRefused for a budget without an exact curve, for an epsilon or delta out of range,
+    and where the curve is not known so far out.
+    """
+    least = rho_from_epsilon_tight(epsilon, delta)
+    at, target = float(epsilon * (1 - MARGIN)), math.nextafter(float(delta), 0.0)
+
+    def excess(log_rho: float) -> float:
+        found = bound(Fraction(math.exp(log_rho)))
+        return math.log(found / target) if found else -LARGEST_LOG
+
+    def bound(rho: Fraction) -> float:
+        curve = exact_curve(replace(budget, total=rho))
+        if curve is None:
+            raise InputRefused(
+                f"[budget.{budget.universe}] has no exact curve; give rho in place of epsilon"
+            )
+        return curve.delta_upper(at)
+
+    low = math.log(least) - LOG_STRIDE
+    high = low + 2 * LOG_STRIDE
+    while excess(high) <= 0:
+        low, high = high, high + LOG_STRIDE
+    while excess(low) > 0:
+        low, high = low - LOG_STRIDE, low
+    rho = math.exp(brentq(excess, low, high, xtol=1e-9, rtol=1e-9))
+    unit = Fraction(10) ** (math.floor(math.log10(rho)) + 1 - DIGITS)
+    steps = math.floor(Fraction(rho) / unit)
+    while bound(steps * unit) > target:
+        steps -= 1
+    return steps * unit
 
 
 def paths_of(spine: Spine) -> list[Path]:

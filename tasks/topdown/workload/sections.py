@@ -93,6 +93,9 @@ class BudgetSettings(Section):
     rho: ExactFraction | None = None
     epsilon: ExactFraction | None = None
     delta: ExactFraction | None = None
+    accounting: Literal["exact"] | None = None
+    """exact: rho follows from epsilon and delta by the exact curve of the noise, once the settings
+    are settled. Left out, by the simple bound."""
     geolevels: dict[str, ExactFraction]
     queries: dict[str, dict[str, ExactFraction]]
 
@@ -100,7 +103,8 @@ class BudgetSettings(Section):
     def total(self) -> Fraction:
         """What the universe costs: epsilon under the discrete Laplace, or else rho.
 
-        Rho may follow from epsilon and delta. Raises ValueError for settings that do not tell.
+        Rho may follow from epsilon and delta: by the simple bound, also under exact accounting
+        as long as the settings are not settled. Raises ValueError for settings that do not tell.
         """
         total = self.epsilon if self.mechanism == DISCRETE_LAPLACE else self.rho
         if total is not None:
@@ -108,6 +112,18 @@ class BudgetSettings(Section):
         if self.mechanism == DISCRETE_LAPLACE or self.epsilon is None or self.delta is None:
             raise ValueError("a budget needs rho, or epsilon and delta")
         return rho_from_epsilon_simple(self.epsilon, self.delta)
+
+    @property
+    def follows_epsilon(self) -> bool:
+        """Whether rho is still to be found from epsilon and delta by the exact curve."""
+        return self.accounting is not None and self.rho is None
+
+    @property
+    def by_its_total(self) -> Self:
+        """The same budget, told by rho, or epsilon of pure differential privacy, alone."""
+        if self.accounting is None:
+            return self
+        return self.model_copy(update={"epsilon": None, "accounting": None})
 
     @field_validator("geolevels")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,6 @@ def without(settings: TopdownSettings, geolevel: str) -> TopdownSettings:
     shares = {name: share for name, share in SHARES.items() if name != geolevel}
     n = len(shares)
     budget = settings.budget["persons"]
-    from fractions import Fraction
-
     changed = budget.model_copy(update={"geolevels": dict.fromkeys(shares, Fraction(1, n))})
     return settings.model_copy(update={"budget": {**settings.budget, "persons": changed}})
 
@@ -180,3 +179,10 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     rows = re.findall(r"\| (persons|units) \| (16\.47|2\.36\d*) \| 1e-10 \| \d+ \|", rest)
     assert [row[0] for row in rows] == ["persons", "units"]
     assert "16.47" not in older
+    assert "was chosen by this exact figure" not in whole
+    section = settings.budget["units"].model_copy(
+        update={"epsilon": Fraction("2.47"), "accounting": "exact"}
+    )
+    declared = settings.model_copy(update={"budget": {**settings.budget, "units": section}})
+    sentence = "The rho of units was chosen by this exact figure, as the largest for which it is "
+    assert f"{sentence}at most 2.47." in said(facts_of_run(run, declared))

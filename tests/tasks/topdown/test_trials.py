@@ -13,6 +13,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import TRIALS
 from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 from spineflow.tasks.topdown.workload.strategies import STRATEGIES, strategy_shares
@@ -162,3 +163,21 @@ def test_a_search_refuses_a_universe_that_is_held_to_another(tmp_path: Path) -> 
     census["universes"]["persons"]["relations"] = [relation]
     with pytest.raises(InputRefused, match="persons cannot be measured alone"):
         declared(tmp_path, census=census)
+
+
+def test_tried_budgets_are_told_by_rho_alone(tmp_path: Path) -> None:
+    """What is tried differs in shares, for which the rho of an epsilon would be another."""
+    file = tmp_path / "settings.toml"
+    tables = 'persons = "p"\nunits = "u"\ngeography = "g"'
+    exact = 'rho = "2"\nepsilon = "17"\ndelta = "1e-10"\naccounting = "exact"'
+    file.write_text(
+        f'preset = "pl94_2020_us"\n[input]\n{tables}\n[privacy]\ndataset = "d"\n'
+        f"[budget.persons]\n{exact}\n"
+    )
+    settings = load_settings(TopdownSettings, file, presets=PRESETS)
+    losses = TRIALS.losses(settings, "persons")
+    assert sum(losses.values()) == 2
+    tried = TRIALS.with_losses(settings, "persons", {k: 2 * v for k, v in losses.items()})
+    section = tried.budget["persons"]
+    assert (section.rho, section.epsilon, section.accounting) == (4, None, None)
+    assert tried.settled() == tried

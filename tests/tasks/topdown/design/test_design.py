@@ -235,6 +235,13 @@ def test_what_cannot_be_designed_is_refused_in_one_sentence(
     assert not (county / "refused-designed.toml").exists()
 
 
+def test_an_epsilon_whose_rho_depends_on_the_split_is_refused(county: Path, capsys) -> None:
+    path = written(county, "exact", HEAD + TARGETS)
+    exact = ["--set=budget.persons.accounting=exact", '--set=budget.persons.epsilon="17.14"']
+    assert main(["design", "topdown", str(path), *exact]) == 2
+    assert "design.persons needs rho" in capsys.readouterr().err
+
+
 def test_pure_differential_privacy_is_refused(county: Path, capsys) -> None:
     path = written(county, "pure", HEAD + TARGETS)
     pure = ['budget.persons.mechanism="discrete_laplace"', 'budget.persons.epsilon="1"']

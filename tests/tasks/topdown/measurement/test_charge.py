@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.census.invariants import FACILITY_COLUMNS, read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import BudgetRefused
-from spineflow.tasks.topdown.measurement.charge import check_cuts_of_spine
+from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
+from spineflow.tasks.runs.settings_files import dump_settings, settings_tree
+from spineflow.tasks.topdown.measurement.charge import charge_of, check_cuts_of_spine
 from spineflow.tasks.topdown.measurement.constraints import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import constraints_file, invariants_file, spine_folder
+from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 
@@ -145,3 +148,30 @@ def test_what_would_be_measured_twice_is_refused(cut_county) -> None:
     ):
         with pytest.raises(BudgetRefused, match="persons spine .* twice, or lack one"):
             check_cuts_of_spine(wrong, cuts, "persons")
+
+
+@pytest.mark.slow
+def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_county) -> None:
+    """Rho is found without bypass, and held to the paths of the spine before it is charged."""
+    run, settings = cut_county
+
+    def with_budget(**changed: object) -> TopdownSettings:
+        section = settings.budget["units"].model_copy(
+            update={"rho": None, "epsilon": Fraction("2.47"), "accounting": "exact", **changed}
+        )
+        return settings.model_copy(update={"budget": {**settings.budget, "units": section}})
+
+    settled = with_budget().settled()
+    rho = settled.budget["units"].rho
+    assert rho > settings.budget["units"].rho
+    assert frozen(settled) == settled
+    charge = charge_of(run, settled)
+    assert [draw.guarantee.parameter for draw in charge.draws][1] == rho
+    larger = with_budget(rho=rho * Fraction("1.001"))
+    assert larger.settled() == larger
+    with pytest.raises(InputRefused, match="the exact epsilon is 2.47.*set geography.bypass"):
+        charge_of(run, larger)
+
+
+def frozen(settings: TopdownSettings) -> TopdownSettings:
+    return TopdownSettings.model_validate(settings_tree(dump_settings(settings)))

@@ -10,13 +10,19 @@ import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.sensitivity import Norms
-from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.ledger.accounting import epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.exact_loss import exact_curve, exact_epsilon, paths_of
+from spineflow.tasks.topdown.workload.exact_loss import (
+    exact_curve,
+    exact_epsilon,
+    exact_rho,
+    paths_of,
+)
 
 DELTA = Fraction(1, 10**6)
 HALF, NONE = Fraction(1, 2), Fraction(0)
@@ -125,3 +131,21 @@ def test_more_pairs_of_paths_than_are_compared_have_none() -> None:
         for n in range(1, 110)
     ]
     assert exact_epsilon(BUDGET, DELTA, paths) is None
+
+
+@pytest.mark.parametrize("epsilon", ["1/10", "3", "17"])
+def test_the_rho_of_an_epsilon_is_the_largest_that_meets_it(epsilon: str) -> None:
+    asked = Fraction(epsilon)
+    rho = exact_rho(BUDGET, asked, DELTA)
+    assert rho > rho_from_epsilon_tight(asked, DELTA)
+    assert exact_epsilon(replace(BUDGET, total=rho), DELTA) <= asked
+    assert exact_epsilon(replace(BUDGET, total=rho), DELTA, paths_of(BYPASSED)) > 0
+    more = rho * Fraction("1.0001")
+    assert exact_epsilon(replace(BUDGET, total=more), DELTA) > asked
+    assert len(str(rho.numerator * 10**12 // rho.denominator).rstrip("0")) <= 7
+    assert exact_rho(replace(BUDGET, total=Fraction(9)), asked, DELTA) == rho
+
+
+def test_no_rho_follows_from_an_epsilon_without_a_curve() -> None:
+    with pytest.raises(InputRefused, match="give rho in place of epsilon"):
+        exact_rho(replace(BUDGET, charge=Norms.of_records(2)), Fraction(3), DELTA)
