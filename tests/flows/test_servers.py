@@ -121,7 +121,8 @@ def test_stages_begin_once_there_is_a_server(monkeypatch: pytest.MonkeyPatch) ->
 
     stages = SimpleNamespace(with_options=lambda **_: begin, fn=begin)
     settings = SimpleNamespace(privacy=SimpleNamespace(dataset="d"), run=RunnerSettings())
-    product = cast(Any, SimpleNamespace(name="p", stages=stages))
+    monkeypatch.setattr(running, "stages_of", lambda name: stages)
+    product = cast(Any, SimpleNamespace(name="p"))
     run = RunDirectory(Path("run"))
     assert running.run_stages(product, run, cast(Any, settings)) == "run"
     assert done == ["server", "workers", "stages"]
