@@ -89,8 +89,8 @@ def test_resume_changes_the_runner_alone(file: Path) -> None:
     [
         ("run.estimator=full_information", "only run.runner, run.workers, run.dask_address may"),
         ("geography.spine=aian", "a run that has begun keeps its settings"),
-        ("run.workers=0", "--set run.workers:"),
-        ("run.runner=abacus", "--set run.runner:"),
+        ("run.workers=0", "--set run.workers must be"),
+        ("run.runner=abacus", "--set run.runner must be"),
         ("run.workers", "section.key=value"),
     ],
 )
