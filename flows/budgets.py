@@ -67,7 +67,8 @@ def draw_curve(settings: ProductSettings, file: Path) -> None:
     """Draw epsilon against delta into an SVG file; raises InputRefused where there is no curve."""
     if not isinstance(settings, TopdownSettings):
         raise InputRefused("The curve of epsilon against delta is drawn for topdown only.")
-    curve = privacy_curve([settings.budget_of(u) for u in settings.run.universes])
+    budgets = [settings.budget_of(universe) for universe in settings.run.universes]
+    curve = privacy_curve(budgets, is_exact=True)
     if curve is None:
         raise InputRefused("Without noise there is no curve to draw; leave --curve out.")
     file.write_text(curve.svg, encoding="utf-8")

@@ -75,6 +75,7 @@ def test_an_epsilon_under_exact_accounting_allows_more_rho(settings: Path, capsy
     assert 2.4749 < report["epsilon"]["exact"] <= 2.475 < report["epsilon"]["tight"]
 
 
+@pytest.mark.slow
 def test_budget_as_tables_and_as_a_curve(settings: Path, capsys) -> None:
     curve = settings.parent / "curve.svg"
     assert main(["budget", "topdown", str(settings), "--curve", str(curve)]) == 0
@@ -82,6 +83,7 @@ def test_budget_as_tables_and_as_a_curve(settings: Path, capsys) -> None:
     assert "epsilon 16.47 exactly, 17.14 at delta 1e-10 by rho" in shown and "hhinstlevels" in shown
     labels = "".join(ElementTree.parse(curve).getroot().itertext())
     assert "together, rho 2.631" in labels and "delta" in labels
+    assert "persons, exact" in labels and "units, exact" in labels
 
 
 def test_no_curve_without_noise(settings: Path, capsys) -> None:

@@ -19,7 +19,7 @@ from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..workload.costs import budget_report, guarantee_of
 from ..workload.exact_loss import exact_epsilon, paths_of
-from ..workload.privacy_curve import privacy_curve
+from ..workload.privacy_curve import privacy_curve, trade_offs
 from .declared_statements import declared_statements
 from .protected_tables import per_person, protected_tables
 
@@ -105,6 +105,7 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         "every other, as an upper bound whose numerical errors are all on the safe side.",
         Table(headers, tuple(rows), "exact epsilon"),
         *declared,
+        *(trade_offs([settings.budget_of(universe) for universe, *_ in rows]) or ()),
     )
 
 

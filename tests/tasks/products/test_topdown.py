@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from scipy.special import ndtr, ndtri
 from spineflow.tasks.pages.document import Document, to_markdown
 from spineflow.tasks.products.certificate import Facts
 from spineflow.tasks.products.presets import PRESETS
@@ -186,3 +188,8 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     declared = settings.model_copy(update={"budget": {**settings.budget, "units": section}})
     sentence = "The rho of units was chosen by this exact figure, as the largest for which it is "
     assert f"{sentence}at most 2.47." in said(facts_of_run(run, declared))
+    found = re.search(r"true in at most (\d+) of 100 for persons and in at most (\d+) of", whole)
+    # Of continuous Gaussians: P(Z > z_0.95 - sqrt(2 rho)).
+    limit = [float(ndtr(ndtri(0.05) + math.sqrt(2 * rho))) for rho in (2.55623, 0.0749437)]
+    for percent, least in zip(map(int, found.groups()), limit, strict=True):
+        assert 100 * least <= percent < 100 * least + 4
