@@ -209,6 +209,7 @@ TOPDOWN_SEARCH = Search(
         "budget.persons.rho": ("3",),
         "budget.persons.epsilon": ("3",),
         "budget.persons.delta": ("1/1000000",),
+        "budget.persons.accounting": ("exact",),
         "budget.persons.mechanism": ("discrete_laplace", "discrete_gaussian"),
         "budget.persons.geolevels": (
             {"US": "1/6", "State": "1/6", "County": "1/6", "Tract": "1/6", "Block_Group": "1/6"}

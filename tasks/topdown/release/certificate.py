@@ -83,13 +83,14 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
 
     Nothing without noise, and where it is not known for any universe.
     """
-    rows = []
+    rows, known = [], {}
     for universe in settings.run.universes if settings.is_private else ():
         budget = settings.budget_of(universe)
         paths, delta = paths_of(read_spine(spine_folder(run, universe))), _delta(budget.delta)
         epsilon = exact_epsilon(budget, delta, paths)
         if epsilon is not None:
             rows.append((universe, shown_epsilon(epsilon), shown_delta(delta), len(paths)))
+            known[universe] = paths
     if not rows:
         return ()
     headers = ("universe", "exact epsilon", "at delta", "kinds of paths")
@@ -105,7 +106,7 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
         "every other, as an upper bound whose numerical errors are all on the safe side.",
         Table(headers, tuple(rows), "exact epsilon"),
         *declared,
-        *(trade_offs([settings.budget_of(universe) for universe, *_ in rows]) or ()),
+        *(trade_offs([settings.budget_of(universe) for universe in known], known) or ()),
     )
 
 

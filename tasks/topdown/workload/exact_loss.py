@@ -39,6 +39,9 @@ DIGITS = 7
 """Significant digits of a rho that is found: so few that rounding errors, which differ between
 machines, do not decide them."""
 
+LEAST_C = Fraction(1, 10**10)
+"""Least c of noise of P(x) proportional to exp(-c |x|^power) whose outcomes are listed."""
+
 LOG_STRIDE, LARGEST_LOG = 0.25, 1e3
 """Steps of log rho by which the root is enclosed, and the logarithm of no excess at all."""
 
@@ -50,11 +53,14 @@ def exact_curve(budget: Budget, paths: Sequence[Path] | None = None) -> PrivacyC
     """The curve of one changed record; `paths` are those of the spine, by default of no bypass.
 
     None without noise, and where a person's change may change several records: their counts can
-    coincide in more ways than are covered here, and the figure by rho stands alone.
+    coincide in more ways than are covered here, and the figure by rho stands alone. So it does
+    where noise is wider than any that is of use.
     """
     if budget.infinite or budget.charge != Norms():
         return None
     ends = [_moved(budget, path) for path in paths or [budget.geolevel_shares]]
+    if any(count.noise.c < LEAST_C for end in ends for count in end):
+        return None
     return PrivacyCurve({}, (ends, ends))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ...pages.document import Figure
 from ...pages.figures import line_chart
 from .budget import Budget
 from .costs import guarantee_of
-from .exact_loss import exact_curve
+from .exact_loss import Path, exact_curve
 
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 """Values of delta at which the curve is computed."""
@@ -24,26 +24,29 @@ tenths of a second."""
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
 """Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
 
+LARGEST_EPSILON = 500.0
+"""Epsilon whose exponential is still a double; no trade-off tells anything so far out."""
+
 FALSE_POSITIVES = np.linspace(0.0, 1.0, 201)
 
 FEW = 0.05
 """The share of false positives for which a sentence tells the true ones."""
 
 
-def trade_off(budget: Budget) -> np.ndarray | None:
+def trade_off(budget: Budget, paths: Sequence[Path] | None = None) -> np.ndarray | None:
     """The smallest share of false negatives of any test at each of `FALSE_POSITIVES`.
 
     The test decides from everything that is released whether one record is the one or another. By
-    the exact upper bounds, on a path without bypass, f(alpha) is the largest over epsilon of
-    max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)) ([DiscreteGaussian2020] has
-    delta); fewer epsilons only make it smaller. None where there is no exact curve.
+    the exact upper bounds over `paths`, by default one without bypass, f(alpha) is the largest over
+    epsilon of max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)); fewer epsilons
+    only make it smaller. None where there is no exact curve.
     """
-    curve = exact_curve(budget)
+    curve = exact_curve(budget, paths)
     if curve is None:
         return None
     least = np.zeros_like(FALSE_POSITIVES)
     for slope in SLOPES:
-        epsilon = slope * math.sqrt(2 * float(curve.rho))
+        epsilon = min(slope * math.sqrt(2 * float(curve.rho)), LARGEST_EPSILON)
         delta = curve.delta_upper(epsilon)
         for line in (
             1 - delta - math.exp(epsilon) * FALSE_POSITIVES,
@@ -53,11 +56,13 @@ def trade_off(budget: Budget) -> np.ndarray | None:
     return least
 
 
-def trade_offs(budgets: Sequence[Budget]) -> tuple[str, Figure] | None:
-    """What a test can tell of one record, as a sentence and a picture; None where no universe has
-    an exact curve.
+def trade_offs(
+    budgets: Sequence[Budget], paths: Mapping[str, Sequence[Path]]
+) -> tuple[str, Figure] | None:
+    """What a test can tell of one record, as a sentence and a picture, over the paths of every
+    universe's spine; None where no universe has an exact curve.
     """
-    found = {budget.universe: trade_off(budget) for budget in budgets}
+    found = {budget.universe: trade_off(budget, paths[budget.universe]) for budget in budgets}
     known = {universe: least for universe, least in found.items() if least is not None}
     if not known:
         return None
@@ -79,7 +84,7 @@ def trade_offs(budgets: Sequence[Budget]) -> tuple[str, Figure] | None:
     title = "Errors of the best test of one record"
     x_label, y_label = "false positives", "false negatives, at least"
     svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
-    return sentence, Figure(svg, f"{title}, by the exact curve, before geounits were bypassed.")
+    return sentence, Figure(svg, f"{title}, by the exact curve.")
 
 
 def privacy_curve(budgets: Sequence[Budget], *, is_exact: bool = False) -> Figure | None:

@@ -125,6 +125,11 @@ def test_where_it_is_not_known(mechanism: str, other: dict) -> None:
     assert exact_curve(budget) is None and exact_epsilon(budget, DELTA) is None
 
 
+def test_noise_of_no_use_has_none() -> None:
+    wide = replace(BUDGET, total=Fraction(1, 10**12))
+    assert exact_curve(wide) is None and exact_epsilon(wide, DELTA) is None
+
+
 def test_more_pairs_of_paths_than_are_compared_have_none() -> None:
     paths = [
         {"US": Fraction(1, 4), "State": Fraction(n, 1000), "Block": Fraction(3, 4)}

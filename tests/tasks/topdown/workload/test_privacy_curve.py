@@ -19,6 +19,8 @@ BUDGET = Budget(
     {"Block": {"total": Fraction(1)}},
 )
 
+PATHS = dict.fromkeys(("persons", "units"), [BUDGET.geolevel_shares])
+
 
 def most_powerful(sigma_squared: float) -> np.ndarray:
     """False negatives of the best test of two counts that move: Neyman and Pearson's lemma."""
@@ -45,6 +47,6 @@ def test_no_test_is_better_than_the_trade_off_and_the_best_is_near() -> None:
 
 def test_without_noise_there_is_no_trade_off() -> None:
     bare = replace(BUDGET, universe="units", infinite=True)
-    assert trade_off(bare) is None and trade_offs([bare]) is None
-    sentence, figure = trade_offs([BUDGET, bare])
+    assert trade_off(bare) is None and trade_offs([bare], PATHS) is None
+    sentence, figure = trade_offs([BUDGET, bare], PATHS)
     assert "for persons" in sentence and "by guessing" in figure.svg

@@ -1,0 +1,41 @@
+"""A run whose rho follows from an epsilon by the exact curve, through the whole DAG."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from spineflow.flows.running import prepare, run_stages_here
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.topdown.product import TOPDOWN
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(
+    county: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.toml"
+    tables = {"persons": "persons.parquet", "units": "units.parquet", "geography": "grfc.txt"}
+    lines = [f'{name} = "{county / table}"' for name, table in tables.items()]
+    file.write_text(
+        'preset = "pl94_2020_us"\n[input]\n' + "\n".join(lines) + '\n[privacy]\ndataset = "d"\n'
+        'ledger = "ledger.db"\n[release]\nmargins = false\n[budget.persons]\nepsilon = "17.14"\n'
+        'delta = "1e-10"\naccounting = "exact"\n'
+    )
+    settings = TOPDOWN.load(file)
+    rho = settings.budget["persons"].rho
+    assert Fraction("2.7373") < rho < Fraction("2.7375"), "the preset has 2.556"
+    run = prepare(settings, tmp_path / "run")
+    assert frozen_settings(TopdownSettings, run.settings) == settings
+    run_stages_here(TOPDOWN, run, settings)
+    spent = summary(open_ledger(tmp_path / "ledger.db", must_exist=True))
+    draws = spent["datasets"]["d"]["products"]["topdown"]["draws"]
+    assert [draw["parameter"] for draw in draws] == [str(rho), "11417641/152349649"]
+    text = (run.release / "certificate.md").read_text(encoding="utf-8")
+    assert "The rho of persons was chosen by this exact figure" in text
+    assert prepare(TOPDOWN.load(file), tmp_path / "run").settings == run.settings
