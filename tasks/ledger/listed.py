@@ -35,25 +35,23 @@ def list_file() -> Path | None:
 def listed_ledgers() -> list[Path]:
     """The paths in the list, in the order in which they were entered.
 
-    Raises BudgetRefused for a list that others can write, or that cannot be read.
+    Raises BudgetRefused for a list that others can write or take away, or that cannot be read.
     """
     file = list_file()
     if file is None:
         return []
     try:
-        status = file.stat()
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
+        places = [place.stat() for place in (file.parent, file) if place.exists()]
+        lines = file.read_text(encoding="utf-8").splitlines() if len(places) == 2 else []
     except (OSError, ValueError) as error:
         raise BudgetRefused(
             f"the list of this machine's ledgers {file} cannot be read; correct it, or name "
             f"another with {LIST_VARIABLE}"
         ) from error
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    if any(place.st_uid != os.geteuid() or place.st_mode & 0o022 for place in places):
         raise BudgetRefused(
-            f"the list of this machine's ledgers {file} can be written by another user; see that "
-            "it is yours, and chmod it to 0600"
+            f"the list of this machine's ledgers {file}, or its folder, can be written by another "
+            "user; see that both are yours, and chmod the list to 0600 and the folder to 0700"
         )
     return [Path(line) for line in lines if line]
 

@@ -23,6 +23,7 @@ from typing import TypeVar
 from .directory import RunDirectory
 from .errors import InputRefused
 from .files import FileState, replacing, sha256_of_file, state_of_file
+from .names import below
 
 Digest = TypeVar("Digest", str, str | None)
 _known: dict[Path, tuple[FileState, str]] = {}
@@ -73,7 +74,7 @@ def _is_known(path: Path) -> bool:
 def hash_ahead(run: RunDirectory) -> None:
     """Begin to hash what a charged run is held against, in threads that end with the process."""
     measured = sorted((run.root / "measurements").rglob("*.parquet"))
-    paths = iter([*(run.root / name for name in _charged(run)), *measured])
+    paths = iter([*(_path_of(run, name) for name in _charged(run)), *measured])
 
     def work() -> None:
         for path in paths:
@@ -115,7 +116,7 @@ def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = Non
     been charged has none.
     """
     charged = _charged(run) if conditions is None else conditions
-    paths = [run.root / name for name in charged]
+    paths = [_path_of(run, name) for name in charged]
     found = _of_each(_digest_if_there, paths)
     for path, digest, wanted in zip(paths, found, charged.values(), strict=True):
         if digest is None:
@@ -139,9 +140,17 @@ def is_left_out(spines: Path, name: str) -> bool:
     return bool(charged) and f"{spines.name}/{name}" not in charged
 
 
+def _path_of(run: RunDirectory, name: str) -> Path:
+    """The path of a file of a run, as `conditions_of` names it; raises ValueError for another."""
+    return below(run.root, *name.split("/"))
+
+
 def _charged(run: RunDirectory) -> dict[str, str]:
     try:
-        return json.loads(_charged_file(run).read_text(encoding="utf-8"))
+        charged = json.loads(_charged_file(run).read_text(encoding="utf-8"))
+        for name in charged:
+            _path_of(run, name)
+        return charged
     except FileNotFoundError:
         return {}
     except (ValueError, OSError):

@@ -35,7 +35,7 @@ from .published.settings import EstimateSettings
 from .release.certificate import facts_of, facts_of_run
 from .release.report import report, solves_table
 from .settings import TopdownSettings
-from .spine.build import check_spine_settings, universe_spine
+from .spine.build import universe_spine
 from .spine.files import read_spine
 from .spine.redundant import (
     redundant_spending,
@@ -62,13 +62,13 @@ def order_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Order:
 
 
 def refuse_estimate(settings: TopdownSettings) -> None:
-    """Refuse what cannot be estimated or found, and settings of a spine that make none."""
+    """Refuse what cannot be estimated or found, and what a topdown run refuses."""
     if settings.is_declared:
         raise InputRefused(
             "The measurements are of a declared census; estimate reads those of the census of 2020 "
             "alone, so continue the run that measured instead."
         )
-    check_spine_settings(settings)
+    refuse_settings(settings)
     refuse_missing_folder(settings)
 
 

@@ -721,3 +721,17 @@ def test_certificate_and_ledger_tell_a_record_from_a_person(tmp_path: Path) -> N
     assert f"has rho {whole} (about" in statement.together
     assert "One changed record of persons changes at most 2 records of units" in statement.change[1]
     assert "One changed record of persons changes one record of persons" in statement.change[0]
+
+
+def test_a_preset_with_a_column_computed_from_persons_says_so(tmp_path: Path) -> None:
+    """Persons of the characteristics product take the size of their unit from its record."""
+    tree = {
+        "preset": "dhc_persons_2020_us",
+        "input": {"persons": "p", "units": "u", "geography": "g", "redistricting": "r"},
+        "privacy": {"dataset": "d"},
+    }
+    (tmp_path / "settings.toml").write_text(tomli_w.dumps(tree), encoding="utf-8")
+    loaded = load_settings(TopdownSettings, tmp_path / "settings.toml", presets=PRESETS)
+    (change,) = facts_of(loaded).statement.change
+    assert "One changed record of persons changes one record of persons." in change
+    assert "take their area, units.FINAL_POP from units: in this, the records of units" in change

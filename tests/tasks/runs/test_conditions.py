@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs import conditions
-from spineflow.tasks.runs.conditions import digest_of, digests_of, hash_ahead, known_digests
+from spineflow.tasks.runs.conditions import (
+    digest_of,
+    digests_of,
+    hash_ahead,
+    known_digests,
+    refuse_altered,
+)
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import sha256_of_file
 
 
@@ -66,3 +73,17 @@ def test_another_process_is_told_what_is_known(tmp_path: Path, read: list[str]) 
     assert read == ["file"]
     path.write_bytes(b"second")
     assert digest_of(path) == hashlib.sha256(b"second").hexdigest()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "spine/../../outside", ""])
+def test_names_that_lead_out_of_a_run_are_not_opened(
+    tmp_path: Path, read: list[str], name: str
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    (run.root / "spine").mkdir(parents=True)
+    (tmp_path / "outside").write_bytes(b"outside")
+    (run.root / "spine" / "charged.json").write_text(json.dumps({name: "00"}))
+    for opened in (hash_ahead, refuse_altered):
+        with pytest.raises(InputRefused, match=r"charged\.json cannot be read"):
+            opened(run)
+    assert not read

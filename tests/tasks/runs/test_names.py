@@ -19,7 +19,17 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import below, is_file_name
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.paths import (
+    combined_file,
+    constraints_file,
+    demanded_file,
+    solves_file,
+    spine_folder,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.shards import Shard, read_shards, write_shards
+from spineflow.tasks.trips.measurement.files import Cuts, NodeShard, read_cuts, write_cuts
+from spineflow.tasks.trips.paths import estimates_file, measured_file
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PRESETS = REPOSITORY / "flows" / "settings"
@@ -205,6 +215,25 @@ def test_paths_of_a_run_do_not_leave_it(tmp_path: Path, name: str) -> None:
         with pytest.raises(ValueError, match="would lead out of"):
             path()
     assert run.measurements("u", "root") == tmp_path / "measurements" / "u" / "root"
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a\0b"])
+def test_shards_of_a_folder_from_elsewhere_do_not_leave_it(tmp_path: Path, name: str) -> None:
+    run = RunDirectory(tmp_path)
+    spine_folder(run, "u").mkdir(parents=True)
+    write_shards([Shard("root", name, 0, 0, 0, 1)], spine_folder(run, "u"))
+    (shard,) = read_shards(spine_folder(run, "u"))
+    places = (constraints_file, demanded_file, combined_file, solves_file)
+    write_cuts(run, 1, Cuts([NodeShard(name, 0, 1)], ""))
+    (cut,) = read_cuts(run, 1).shards
+    for path in (
+        *(lambda place=place: place(run, "u", shard.geolevel, shard.name) for place in places),
+        lambda: run.dpqueries("u", shard.geolevel, shard.name),
+        lambda: measured_file(run, 1, cut.name),
+        lambda: estimates_file(run, 1, cut.name),
+    ):
+        with pytest.raises(ValueError, match="would lead out of"):
+            path()
 
 
 def town_with_universe(name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.geometry import read_layers, refuse_unfit_geometry
+from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 
 geopandas = pytest.importorskip("geopandas")
 shapely = pytest.importorskip("shapely")
@@ -58,6 +59,22 @@ def test_geometry_that_is_not_there_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "none.parquet"):
         with pytest.raises(InputRefused, match="neither a file of areas nor a folder"):
             refuse_unfit_geometry(str(place))
+
+
+@pytest.mark.parametrize("product", [TOPDOWN, ESTIMATE], ids=lambda product: product.name)
+def test_every_flow_with_maps_refuses_it_before_it_reads_anything(tmp_path: Path, product) -> None:
+    files = {
+        "topdown": {"persons": "p", "units": "u", "geography": "g"},
+        "estimate": {"measurements": "m", "geography": "g"},
+    }[product.name]
+    paths = {name: str(tmp_path / path) for name, path in files.items()}
+    given = {
+        "preset": "pl94_2020_us",
+        "input": {**paths, "geometry": str(tmp_path / "none.parquet")},
+        "privacy": {"dataset": "people"},
+    }
+    with pytest.raises(InputRefused, match="neither a file of areas nor a folder"):
+        product.load(given)
 
 
 def test_files_that_hold_no_areas_are_refused_by_name(tmp_path: Path) -> None:

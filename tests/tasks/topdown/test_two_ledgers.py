@@ -173,7 +173,19 @@ def test_ledgers_that_cannot_be_asked_are_told_of(tmp_path: Path) -> None:
 def test_a_list_that_others_can_write_is_refused(tmp_path: Path, machine: Path) -> None:
     known = Folder(tmp_path / "known", office())
     init_ledger(known.ledger, [], [])
+    for place, mode in ((machine, 0o620), (machine.parent, 0o770)):
+        before = place.stat().st_mode
+        place.chmod(mode)
+        with pytest.raises(BudgetRefused, match="can be written by another user"):
+            listed_ledgers()
+        place.chmod(before)
+    assert listed_ledgers() == [known.ledger]
     machine.chmod(0o620)
+    with pytest.raises(BudgetRefused, match="can be written by another user"):
+        known.charged()
+    machine.unlink()
+    assert listed_ledgers() == []
+    machine.parent.chmod(0o770)
     with pytest.raises(BudgetRefused, match="can be written by another user"):
         known.charged()
 
