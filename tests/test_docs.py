@@ -264,8 +264,9 @@ def test_links_and_paths_in_the_pages_lead_somewhere(page: Path) -> None:
         assert (ROOT / path).exists(), path
 
 
-def test_the_threat_model_names_tests_that_there_are() -> None:
-    page = (ROOT / "docs" / "threat_model.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["threat_model", "ledger"])
+def test_pages_of_promises_name_tests_that_there_are(name: str) -> None:
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", page))
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
     assert len(named) > 30
