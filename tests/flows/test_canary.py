@@ -42,20 +42,20 @@ CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,19
 FAILING_IN_TURN = """
 import importlib, json, sys, traceback
 import prefect
-from spineflow.flows import running
+from spineflow.flows import entry, running
 from spineflow.flows.cli import main
-from spineflow.flows.registry import MODULES
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
 
 name, sound, broken, root, quoted = sys.argv[1:]
-flow = importlib.import_module(MODULES[name])
+order = importlib.import_module(f"spineflow.tasks.{name.replace('-', '_')}.order")
 run = ("run", name, sound, "--run-dir", root)
-further = [*getattr(flow, "STEPS", {}).values(), running.copy_checked_release]
-named = [*vars(flow).values(), *further]
+tables = [named for named in vars(order).values() if isinstance(named, dict)]
+further = [step for table in tables for step in table.values()]
+named = [*vars(order).values(), *further, running.copy_checked_release]
 unfailed = {task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)}
 outcomes = dict.fromkeys((step.__name__ for step in unfailed), "not called")
-original, show_outcome = frame.opened, flow.show_outcome
+original, show_outcome = frame.opened, entry.show_outcome
 
 def ended(*arguments):
     try:
@@ -77,9 +77,9 @@ def failing_flow(*arguments):
 outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
 # As of a nation: with results checked and compared by tasks of their own.
 pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES = 16, 2
-if hasattr(flow, "universes_in_pieces"):
-    flow.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
-frame.opened, flow.show_outcome = opened, failing_flow
+if hasattr(order, "universes_in_pieces"):
+    order.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
+frame.opened, entry.show_outcome = opened, failing_flow
 failing, rounds = set(), 0
 
 def outcome_of_last_round():
@@ -93,7 +93,7 @@ def outcome_of_last_round():
             return outcome
 
 outcomes["flow"] = outcome_of_last_round()
-flow.show_outcome = show_outcome
+entry.show_outcome = show_outcome
 outcomes["nothing"] = outcome_of_last_round()
 print(json.dumps([rounds, outcomes]))
 """
