@@ -222,8 +222,16 @@ def texts_of(database: Path) -> str:
         )
 
 
+OF_MEASUREMENTS = {
+    "read_measurements",
+    "read_geounits",
+    "read_geography_file",
+    "read_told_invariants",
+}
+"""Steps of `estimate`, whose order stands beside that of topdown."""
+
 INPUTS = {
-    "topdown": (write_census, {"combine"}),
+    "topdown": (write_census, {"combine"} | OF_MEASUREMENTS),
     "detailed-groups": (write_groups, {"suppress_alone"}),
     "group-sizes": (write_sizes, set()),
     "trips": (write_trips, {"combine"}),
