@@ -6,9 +6,9 @@ A file of noisy measurements goes through these states, each a committed transac
     claimed   -> published   by `record_publication`, with its digest, before it gets its name
     published                for good
 
-Until a file is recorded, its noise is in memory or in an unpublished file that no reader looks
-for: unseen. If its maker dies there, the file may be claimed again and is drawn anew under the same
-charge. Each claim has a token, and only the last claim's maker can record: one that was taken for
+Until a file is recorded, its noise is in memory, in a file without a name, or in one that is closed
+to other accounts (`runs.writing`): unseen. If its maker dies there, the file may be claimed again
+and is drawn anew under the same charge. Each claim has a token, and only the last claim's maker can record: one that was taken for
 dead, or a second worker, is refused, and what it drew is dropped.
 
 Once a file is recorded its noise may have been seen, and nothing else is ever drawn in its place.
