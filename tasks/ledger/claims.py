@@ -8,8 +8,8 @@ A file of noisy measurements goes through these states, each a committed transac
 
 Until a file is recorded, its noise is in memory, in a file without a name, or in one that is closed
 to other accounts (`runs.writing`): unseen. If its maker dies there, the file may be claimed again
-and is drawn anew under the same charge. Each claim has a token, and only the last claim's maker can record: one that was taken for
-dead, or a second worker, is refused, and what it drew is dropped.
+and is drawn anew under the same charge. Each claim has a token, and only the last claim's maker can
+record: one that was taken for dead, or a second worker, is refused, and what it drew is dropped.
 
 Once a file is recorded its noise may have been seen, and nothing else is ever drawn in its place.
 Who dies between recording and naming the file leaves it, flushed to disk, for the next to name.
