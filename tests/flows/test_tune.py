@@ -116,6 +116,7 @@ def test_geolevels_get_losses_of_their_own(prefect_server, small_county, tmp_pat
         tmp_path,
         small_county,
         method='"geolevels"',
+        at_most="2",
         replicates="1",
         step='"8"',
         lowest='"1"',

@@ -165,6 +165,15 @@ def test_a_run_of_several_products_has_parts(town_folder: Path, tmp_path: Path) 
         whole.measurements()
 
 
+def test_all_problems_of_settings_are_told_at_once() -> None:
+    with pytest.raises(spineflow.SpineflowError) as refused:
+        spineflow.budget("topdown", {"budgt": {}})
+    first, *problems = str(refused.value).splitlines()
+    assert first == "the settings: 4 problems:"
+    assert problems[0].startswith("  unknown setting 'budgt' (did you mean 'budget'?)")
+    assert len(problems) == 4
+
+
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
@@ -177,7 +186,6 @@ def test_a_run_of_several_products_has_parts(town_folder: Path, tmp_path: Path) 
         (lambda run: run.make_intervals("tenure", "region"), "tenure"),
         (lambda run: spineflow.open_run(run.path / "release"), "holds no run"),
         (lambda run: spineflow.budget("topdwn", {}), "unknown product 'topdwn'"),
-        (lambda run: spineflow.budget("topdown", {"budgt": {}}), "unknown setting 'budgt'"),
     ],
 )
 def test_what_is_not_there_is_refused_in_a_sentence(town_folder: Path, ask, told: str) -> None:

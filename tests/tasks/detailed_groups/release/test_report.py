@@ -38,6 +38,7 @@ def test_sections(finished) -> None:
         "Margins of error",
         "Suppression",
         "Populations from which tables are accurate",
+        "What is exact",
         "Groups at each table",
         "Coterminous regions",
         "Checks",

@@ -191,6 +191,8 @@ def country(tmp_path_factory: pytest.TempPathFactory):
     table = 'name = "TOTAL"\nuniverse = "dwellings"\nlevels = ["municipality"]'
     shapes = f'[[census.tables]]\n{table}\n[input]\ngeometry = "shapes"\n'
     text = text.replace("[input]\n", shapes, 1)
+    (folder / "shapes").mkdir()
+    (folder / "shapes" / "later.parquet").touch()
     (folder / "settings.toml").write_text(text, encoding="utf-8")
     settings = load(folder / "settings.toml")
     run, _ = run_declared(settings, folder / "run")
