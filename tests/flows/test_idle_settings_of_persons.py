@@ -274,6 +274,9 @@ TOPDOWN_BASES: dict[str, Tree] = {
     "own categories": merged(TOPDOWN_BASE, {"geography": {"categories": ["group_quarters"]}}),
     "dhc": {**TOPDOWN_BASE, "preset": "dhc_equal"},
     "on demand": merged(TOPDOWN_BASE, {"workload": {"persons": {"on_demand": True}}}),
+    "by epsilon": merged(
+        TOPDOWN_BASE, {"budget": {"persons": {"epsilon": "17", "delta": "1/10000000000"}}}
+    ),
 }
 
 
