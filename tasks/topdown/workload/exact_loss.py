@@ -71,7 +71,8 @@ def exact_epsilon(
     there are more pairs of paths than are compared.
     """
     if budget.is_pure and not budget.infinite and budget.charge == Norms():
-        return float(budget.total)
+        total = float(budget.total)
+        return total if Fraction(total) >= budget.total else math.nextafter(total, math.inf)
     try:
         curve = exact_curve(budget, paths)
     except ValueError:

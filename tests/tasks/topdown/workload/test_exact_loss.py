@@ -114,6 +114,8 @@ def test_without_paths_nothing_is_bypassed() -> None:
 def test_pure_noise_has_its_own_epsilon() -> None:
     pure = replace(BUDGET, mechanism=DISCRETE_LAPLACE, delta=None)
     assert exact_epsilon(pure, DELTA) == 1.5
+    for total in (Fraction(1, 10), Fraction(1, 3), Fraction(2, 3)):
+        assert total <= Fraction(exact_epsilon(replace(pure, total=total), DELTA))
 
 
 @pytest.mark.parametrize(
