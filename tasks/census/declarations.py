@@ -406,7 +406,7 @@ class CensusGeography(Part):
     """Off-spine entities by name."""
     branch: BranchDeclaration | None = None
     """Areas that form a branch of their own."""
-    entities: dict[str, EntityColumns] = {}
+    entities: dict[Label, EntityColumns] = {}
     """Names and points of entities, by the geolevel, or another column that tables have as a
     level."""
 

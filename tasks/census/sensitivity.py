@@ -15,7 +15,8 @@ declaration, for every table that tells something of the universe:
   guarantee is then for the other tables, while what the records take from this one stays the same;
 - a table from whose records columns were computed before the input was read: as declared.
 
-Where a person may have several records in a table (`contributions`), all of them may change.
+Where a person may have several records in a table (`contributions`), all of them may change. Two
+such tables in one universe are refused, since a person may have records in both.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ class Norms:
     def of_records(cls, records: int, *, opposite: bool = False) -> Norms:
         """Of some changed records; `opposite` if as many take one way as the other.
 
+        The two halves of opposite ones add up at most each for itself, in areas of its own.
+
         >>> Norms.of_records(2), Norms.of_records(2, opposite=True)
         (Norms(l1=4, squared_l2=8), Norms(l1=4, squared_l2=4))
         """
-        return cls(2 * records, 2 * records * (1 if opposite else records))
+        half = records // 2 if opposite else 0
+        return cls(2 * records, 2 * (half**2 + (records - half) ** 2))
 
     @property
     def rho_factor(self) -> Fraction:
@@ -149,7 +153,15 @@ def refuse_unbounded(
                 f"most records with one {occupant.key}, or a universe with one record for each "
                 f"{occupant.key}"
             )
-    for reach in reaches(universe, contributions):
+    found = reaches(universe, contributions)
+    of_persons = sorted({reach.table for reach in found} & contributions.keys())
+    if len(of_persons) > 1:
+        raise ValueError(
+            f"{where} is told by {' and '.join(map(repr, of_persons))}, in each of which a person "
+            "may have several records, so that one person changes those of all; put them in one "
+            "table, with records_per_person for all of them"
+        )
+    for reach in found:
         if reach.records is None and reach.table in own:
             raise ValueError(
                 f"{where} finds areas or columns through {reach.table!r}, whose records it also "

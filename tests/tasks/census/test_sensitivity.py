@@ -32,6 +32,7 @@ from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.raw_columns import RawColumns
 from spineflow.tasks.census.records import count_universe
+from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.sources import input_files
@@ -577,6 +578,15 @@ def without(case: Case, **changed: Any) -> Case:
             Case(OWN.own, OWN.attributes, OWN.columns, JOBS.contributions),
             "contributions names 'jobs', which no universe reads",
         ),
+        (
+            Case(
+                CARS.own,
+                CARS.attributes,
+                CARS.columns,
+                {name: {"person": "home", "records_per_person": 2} for name in ("people", "cars")},
+            ),
+            "told by 'cars' and 'people', in each of which a person may have several records",
+        ),
     ],
 )
 def test_a_declaration_without_a_bound_is_refused(case: Case, message: str) -> None:
@@ -677,6 +687,19 @@ def test_columns_computed_from_others_are_charged_or_said() -> None:
     assert (guarantee.bounded_rho, guarantee.stated_rho) == (1, 4)
     pure = guarantee_of(said.settings(PURE).budget_of("u"))
     assert (pure.bounded_rho, pure.stated_rho) == (Fraction(1, 2), 2)
+
+
+@pytest.mark.parametrize("records", range(1, 7))
+def test_opposite_changes_add_up_in_areas_of_their_own(records: int) -> None:
+    """All ways to place records in two areas: half go from a to b, the others back."""
+    half, most = records // 2, (0, 0)
+    for places in product(range(2), repeat=records):
+        moved = np.zeros((2, 2), dtype=int)
+        for n, place in enumerate(places):
+            moved[place] += (-1, 1) if n < half else (1, -1)
+        most = max(most[0], int(abs(moved).sum())), max(most[1], int((moved**2).sum()))
+    norms = Norms.of_records(records, opposite=True)
+    assert (norms.l1, norms.squared_l2) == most
 
 
 @pytest.mark.slow

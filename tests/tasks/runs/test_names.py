@@ -91,6 +91,7 @@ def tree() -> dict[str, Any]:
     universe["occupants"] = {"guests": {"table": "guests", "column": "a", "key": "b"}}
     universe["through"] = {"column": "a", "table": "homes", "key": "b"}
     own["census"]["geography"]["categories"] = {"place": {"column": "place"}}
+    own["census"]["geography"]["entities"] = {"region": {"name": "name"}}
     own["census"]["quantities"] = [{"name": "all", "universe": "residents"}]
     own["census"]["summary_levels"] = [{"code": "1", "name": "region", "parts": ["r"]}]
     return own
@@ -141,6 +142,7 @@ SHOWN = {
     "relation": renamed(*UNIVERSE, "relations", 0, "name", "="),
     "held": renamed(*UNIVERSE, "held_to", 0, "name", "="),
     "quantity": renamed("census", "quantities", 0, "name", "="),
+    "entities with names": renamed("census", "geography", "entities", "region"),
 }
 
 
