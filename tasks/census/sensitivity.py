@@ -39,7 +39,7 @@ class Norms:
     def of_records(cls, records: int, *, opposite: bool = False) -> Norms:
         """Of some changed records; `opposite` if as many take one way as the other.
 
-        The two halves of opposite ones add up at most each for itself, in areas of its own.
+        In one area opposite records cancel; the worst is either half in an area of its own.
 
         >>> Norms.of_records(2), Norms.of_records(2, opposite=True)
         (Norms(l1=4, squared_l2=8), Norms(l1=4, squared_l2=4))
