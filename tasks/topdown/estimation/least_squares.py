@@ -24,7 +24,9 @@ import numpy as np
 from ...census.queries import MarginalQuery
 from ...solvers import highs
 from ...solvers.highs import LinearProgram, SolveStatus
-from . import active_set, admm, interior_point
+from . import active_set, admm, dual_newton, interior_point
+from .dual_newton import DualProblem
+from .dual_rows import StackedRows, add_linear_rows, proportional_fill
 from .exact_weights import ExactWeights
 from .inverse_covariance import InverseCovariance
 from .problem import (
@@ -52,6 +54,10 @@ EXACT = 1e-9
 ROUNDING = 1e-12
 """Allowance for rounding error, relative to the largest count."""
 ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
+MANY, MANY_UNTOLD = 2500, 300
+"""Cells above which a pass is wide: in any case, and where no query tells all of them apart."""
+NEARLY = 1e-6
+"""Suboptimality, relative to the objective (plus one), that is taken should iterations run out."""
 HIGHS_ITERATIONS = 5000
 """Most iterations of HiGHS's quadratic solver for a pass with linear rows, where another way is
 left: on some of them it makes no progress for as long as it is allowed to."""
@@ -61,7 +67,7 @@ left: on some of them it makes no progress for as long as it is allowed to."""
 class PassRecord:
     """How one pass ended.
 
-    solver : "active set", "interior point" or "highs".
+    solver : "active set", "interior point", "dual newton" or "highs".
     primal : largest violation of a constraint, in records.
     dual : largest violation of a multiplier's sign or of stationarity, relative to the largest
         gradient term.
@@ -272,9 +278,12 @@ class PassProblem:
         """The active-set method first, then the interior-point method, at last HiGHS: its quadratic
         solver, or should that give up, the point nearest to the first guess that is feasible.
 
-        HiGHS alone where there are linear rows.
+        Of many cells, or with linear rows, Newton's method on the rows' multipliers; see `is_wide`.
         """
-        if self.problem.rows:
+        if self.problem.rows or self.is_wide:
+            x, record = self._solve_by_rows()
+            if x is not None or not self.problem.rows:
+                return x, record
             return self._solve_with_rows()
         form = self.form
         guess, penalty = admm.first_point(*form)
@@ -305,6 +314,69 @@ class PassProblem:
         return x, PassRecord(
             "highs", SolveStatus.OPTIMAL, iterations, self.violation(x), np.nan, np.nan
         )
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether the pass has too many cells for matrices of cells by cells, or so many that no
+        query tells apart that these would be singular."""
+        k = self.shape[1]
+        if self.covariance.rest.size or k <= MANY_UNTOLD:
+            return False
+        sizes = [np.unique(label).size for label in self.labels]
+        return k > MANY or max(sizes, default=0) < k
+
+    def _solve_by_rows(self) -> tuple[np.ndarray | None, PassRecord]:
+        """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""
+        found = dual_newton.solve(self._by_rows())
+        status = SolveStatus.OPTIMAL if found.converged else SolveStatus.LIMIT
+        objective = self.objective(found.x)
+        record = PassRecord(
+            "dual newton",
+            status,
+            found.iterations,
+            self.violation(found.x),
+            found.dual,
+            found.gap / (1.0 + objective),
+        )
+        is_met = record.primal <= TOLERANCE + ROUNDING * self._size
+        return (found.x if is_met and record.gap <= NEARLY else None), record
+
+    def _by_rows(self) -> DualProblem:
+        """The pass as `dual_newton` takes it."""
+        c, k = self.shape
+        problem, stacked, everyone = self.problem, StackedRows(self.shape[0]), np.arange(k)
+        margins = []
+        for q, label in enumerate(self.labels):
+            first, stop = int(label.min()), int(label.max()) + 1
+            answers = self.answers[:, first:stop]
+            stacked.measure(label - first, answers, self.scale * self.weights[self.profile, q])
+            margins.append((label - first, answers))
+        for label in self.pin_rows:
+            first, stop = int(label.min()), int(label.max()) + 1
+            held = self.targets[:, first:stop]
+            stacked.hold((everyone, label - first, np.ones(k)), self.group_of_child, held, held)
+        lower, upper = self._constraints.lower, self._constraints.upper
+        most = np.full(lower.shape[1], NO_BOUND)
+        if problem.parent_counts is not None:
+            most = np.bincount(problem.type_of_cell, problem.parent_counts, lower.shape[1])
+        stacked.hold(
+            (everyone, problem.type_of_cell, np.ones(k)),
+            np.arange(c),
+            np.where(lower > 0.0, lower, -np.inf),
+            np.where(upper >= most, np.inf, upper),
+        )
+        for rows in problem.rows:
+            add_linear_rows(stacked, rows)
+        allowed = np.ascontiguousarray(self._allowed.T)
+        coarsest = min(margins, key=lambda margin: margin[1].shape[1], default=None)
+        totals = np.ones(c) if coarsest is None else coarsest[1].sum(axis=1)
+        if self.is_pinned:
+            label = self.pin_rows[0]
+            totals = self.targets[:, label.min() : label.max() + 1].sum(axis=1)
+        elif self.targets.shape[0] == c and self.targets.shape[1]:
+            totals = self.targets[self.group_of_child, 0]
+        fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
+        return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, self.scale)
 
     def _solve_with_rows(self) -> tuple[np.ndarray | None, PassRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the

@@ -80,7 +80,7 @@ class SolveRecord:
     """How one solve ended, as it is kept with the estimates.
 
     stage : "least squares 1", ..., "rounder", or "settled" where nothing was left to estimate.
-    solver : "active set", "flow", "highs" as the fallback of either, or "none".
+    solver : "active set", "dual newton", "flow", "highs" as the fallback of either, or "none".
     iterations : of all methods together; of the flow, augmenting paths.
     primal_residual : largest violation of a constraint, in records.
     dual_residual : largest violation of a multiplier's sign or of stationarity, relative to the

@@ -1,0 +1,636 @@
+"""Least squares of siblings on many cells, by Newton's method on the multipliers of rows.
+
+A pass of the least squares (`least_squares.PassProblem`), on k cells and c children, is
+
+    minimise  sum over measured rows of 1/2 w (s - m)^2   over x >= 0 with
+    sum_i x[i, j] = X[j],    s = h for rows that are held,    l <= s <= u for rows between bounds,
+
+where s is a row's sum: of cells of one child, or of a group of children. There are far fewer rows
+than cells, so that nothing here is as large as cells x cells. And where no query tells all cells
+apart there are many optima, of which the one near a given histogram f is taken (`fill`), so that
+queries that were not asked come out as there.
+
+**Proximal point** [ProximalPoint1976]. A round minimises the objective and 1/2 sum g (x - t)^2,
+g = gamma s / f with the child's precision s. Its minimum is unique and the next round's centre t;
+the first is f. This is the chi-square distance of survey calibration [Calibration1992]. Rounds go on
+until the centre stays, which is then an optimum without the term. Large gamma make easy rounds and
+small ones make few, so that gamma falls as long as rounds are easy. A row between bounds gets a
+slack v, s - v = 0, a cell with bounds of its own; a row that must hold gets the same term on its
+multiplier.
+
+**Dual.** Given multipliers y of the rows, with R the matrix of the rows, a round's cells are
+
+    x[i, j] = max(0, t + ((R'y)[i, j] + nu[j]) / g),   nu[j] such that the children's sum is X[j]:
+
+a projection, cell by cell. The round's y maximises a concave function, whose gradient is
+m - y / w - R x(y). It is piecewise quadratic, so that Newton's method (semismooth, as in
+[ActiveSet2002]), with a line search, ends after finitely many steps. Its matrix is R H R' + 1 / w,
+where H is diagonal but for the children's sums and has the positive cells alone: a product with it
+costs as much as these cells times the queries that count each.
+
+**Linear systems** are solved by conjugate gradients, preconditioned by the inverses of the
+children's own blocks and by one for what these miss: where all children's multipliers move alike,
+no cell does, since their sums are fixed, and of the matrix there is 1 / w alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
+"""Of the rounds, relative to the precision of a row: it falls after rounds that were easy, and
+rises after one that was not solved."""
+GAMMA_STEP, EASY_STEPS = 3.0, 15
+"""The factor by which it falls or rises, and most steps of Newton's method in an easy round."""
+ROUNDS, STEPS, SYSTEM_ITERATIONS = 100, 40, 1000
+"""Most rounds, Newton's steps in one round, and iterations for one linear system."""
+SOFTNESS = 1e-4
+"""What a multiplier of a row that must hold gives way in a round, relative to 1 / w."""
+LOOSE, RELATIVE, TIGHT = 1e-3, 1e-3, 1e-10
+"""Largest gradient, in records, at which a round ends: of the first, relative to the last round's
+move of a cell, and the least."""
+STALLED = 1e-7
+"""Largest gradient, in records, that rounding errors may leave where steps no longer halve it."""
+STILL = 1e-9
+"""Largest move of a cell, in records, at which the centre stays."""
+LEAST_FILL = 1e-2
+"""The least fill by which a cell's distance is weighed, relative to the mean."""
+FORCING = 3e-2
+"""Largest remainder of a linear system, relative to its right-hand side."""
+STALE = 40
+"""Iterations of a linear system after which its preconditioner is made anew."""
+BLOCK_ENTRIES = 5 * 10**7
+"""Most entries of the children's blocks (0.4 GB); with more the diagonal has to do."""
+
+
+class Rows(NamedTuple):
+    """The rows of a problem, as compiled code takes them.
+
+    start (k + 1,), row, weight : the rows that count each cell, and with which weight.
+    place (r, c) : the multiplier of each row and child, -1 where the row does not count the child.
+    target, give (n,) : m and 1 / w of each multiplier; h and 0 of a row that must hold.
+    bounded, lower, upper (b,) : multipliers of rows between bounds, whose target is 0, and these.
+    """
+
+    start: np.ndarray
+    row: np.ndarray
+    weight: np.ndarray
+    place: np.ndarray
+    target: np.ndarray
+    give: np.ndarray
+    bounded: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class DualProblem:
+    """A pass as this module takes it; cells come first, children second.
+
+    parent : (k,) X, or None at the root. allowed, fill : (k, c) where x may be positive, and f.
+    scale : (c,) the children's precisions, relative to the largest.
+    """
+
+    rows: Rows
+    parent: np.ndarray | None
+    allowed: np.ndarray
+    fill: np.ndarray
+    scale: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class DualSolution:
+    """Cells x (c, k) and their certificate.
+
+    iterations : Newton's steps. primal : largest distance of a row from what it must hold, in
+    records. dual : largest violation of stationarity, relative to the largest slope. gap : bound
+    on the suboptimality, in units of the objective.
+    """
+
+    x: np.ndarray
+    iterations: int
+    converged: bool
+    primal: float
+    dual: float
+    gap: float
+
+
+def solve(problem: DualProblem) -> DualSolution:
+    """Solve the problem of the module's docstring; stops by iterations, never by clock."""
+    rows = problem.rows
+    is_held = rows.give == 0.0
+    give = np.where(is_held, SOFTNESS, rows.give)
+    fill = np.where(problem.allowed, problem.fill, 0.0)
+    least = LEAST_FILL * float(fill.sum()) / max(int(problem.allowed.sum()), 1)
+    ease = np.maximum(fill, max(least, 1e-9)) / problem.scale
+    slope_size = _largest_slope(problem)
+    centre, slack = fill, np.clip(np.zeros(rows.bounded.size), rows.lower, rows.upper)
+    y = held = np.zeros(rows.target.size)
+    size = 1.0 if problem.parent is None else float(problem.parent.max(initial=1.0))
+    gradient_at_end = TIGHT + 1e-15 * max(size, float(np.abs(rows.target).max(initial=0.0)))
+    still = max(STILL, 1e-14 * size)
+    iterations, converged = 0, False
+    gamma, accuracy = FIRST_GAMMA, LOOSE
+    primal = dual = gap = np.inf
+    for _ in range(ROUNDS):
+        target = rows.target + np.where(is_held, SOFTNESS * held, 0.0)
+        one = _Round(problem, centre, ease / gamma, target, give, slack, 1.0 / gamma)
+        y, steps, is_done = one.solve(y, accuracy)
+        iterations += steps
+        if not np.isfinite(y).all():
+            break
+        moved = one.x - centre
+        slope = np.abs(moved) / one.ease
+        miss = np.where(is_held, SOFTNESS * np.abs(y - held), 0.0)
+        off_slack = np.abs(one.slack - slack)
+        primal = float(max(miss.max(initial=0.0), one.remainder))
+        dual = float(max(slope.max(initial=0.0), off_slack.max(initial=0.0) * gamma) / slope_size)
+        gap = float((slope * one.x).sum() + (np.abs(y) * miss).sum())
+        gap += float((off_slack * gamma * np.abs(one.slack)).sum())
+        centre, slack, held = one.x, one.slack, y
+        largest = float(np.abs(moved).max(initial=0.0))
+        if is_done and largest <= still >= primal:
+            converged = True
+            break
+        accuracy = max(min(LOOSE, RELATIVE * largest), gradient_at_end)
+        if not is_done:
+            gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
+        elif steps <= EASY_STEPS:
+            gamma = max(LEAST_GAMMA, gamma / GAMMA_STEP)
+    return DualSolution(np.ascontiguousarray(centre.T), iterations, converged, primal, dual, gap)
+
+
+def _largest_slope(problem: DualProblem) -> float:
+    """Largest slope of the objective at zero, over the cells."""
+    rows = problem.rows
+    pull = np.divide(rows.target, rows.give, out=np.zeros(rows.give.size), where=rows.give > 0.0)
+    dense = np.where(rows.place >= 0, pull[rows.place], 0.0)
+    slope = np.zeros(problem.fill.shape)
+    _add_of_rows(rows.start, rows.row, rows.weight, dense, slope)
+    return max(float(np.abs(slope).max(initial=0.0)), 1e-300)
+
+
+class _Round:
+    """A round's dual function, and Newton's steps on it. `x` (k, c), `slack` and `remainder`, the
+    largest entry of the gradient, are those of the last multipliers."""
+
+    def __init__(
+        self,
+        problem: DualProblem,
+        centre: np.ndarray,
+        ease: np.ndarray,
+        target: np.ndarray,
+        give: np.ndarray,
+        slack_centre: np.ndarray,
+        slack_ease: float,
+    ) -> None:
+        self.rows, self.allowed, self.centre, self.ease = (
+            problem.rows,
+            problem.allowed,
+            centre,
+            ease,
+        )
+        self.target, self.give = target, give
+        self.slack_centre, self.slack_ease = slack_centre, slack_ease
+        self.has_parent = problem.parent is not None
+        self.parent = np.zeros(0) if problem.parent is None else problem.parent.astype(np.float64)
+        self.is_in = self.rows.place >= 0
+        self.sums = np.empty(self.rows.place.shape)
+        self.x, self.slack, self.remainder = centre, slack_centre, np.inf
+        self._inverses: _Inverses | None = None
+
+    def solve(self, y: np.ndarray, tolerance: float) -> tuple[np.ndarray, int, bool]:
+        """The maximum of the dual from `y` (n,): multipliers, steps, and whether it was reached."""
+        value, gradient = self._at(y)
+        before = np.inf
+        for step in range(STEPS):
+            self.remainder = float(np.abs(gradient).max(initial=0.0))
+            is_stalled = 0.5 * before <= self.remainder <= STALLED
+            if self.remainder <= tolerance or is_stalled:
+                return y, step, True
+            before = self.remainder
+            direction = self._newton(gradient)
+            slope = float(gradient @ direction)
+            length, found = 1.0, self._at(y + direction)
+            # Armijo's rule, which rounding errors must not keep from taking the last steps.
+            while found[0] < value + 1e-4 * length * slope - 1e-12 * abs(value):
+                length *= 0.5
+                if length < 1e-9:
+                    return y, step, False
+                found = self._at(y + length * direction)
+            y = y + length * direction
+            value, gradient = found
+        self.remainder = float(np.abs(gradient).max(initial=0.0))
+        return y, STEPS, self.remainder <= tolerance
+
+    def _at(self, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """The dual function at `y` (n,), and its gradient."""
+        rows = self.rows
+        self.x = np.empty_like(self.centre)
+        value = _cells_at(
+            rows.start,
+            rows.row,
+            rows.weight,
+            self._dense(y),
+            self.centre,
+            self.ease,
+            self.allowed,
+            self.parent,
+            self.x,
+            self.sums,
+        )
+        of_slack = y[rows.bounded]
+        moved = self.slack_centre - of_slack * self.slack_ease
+        self.slack = np.clip(moved, rows.lower, rows.upper)
+        distance = (self.slack - self.slack_centre) ** 2
+        value += float((0.5 * distance / self.slack_ease + of_slack * self.slack).sum())
+        value += float((y * (self.target - 0.5 * self.give * y)).sum())
+        gradient = self.target - self.give * y - self._gathered(self.sums)
+        gradient[rows.bounded] += self.slack
+        return value, gradient
+
+    def _newton(self, gradient: np.ndarray) -> np.ndarray:
+        """A step (n,) of Newton's method, to within FORCING."""
+        rows = self.rows
+        starts, child, h = _positive(self.x, self.ease, self.has_parent)
+        diagonal = self.give.copy()
+        inside = (self.slack > rows.lower) & (self.slack < rows.upper)
+        diagonal[rows.bounded] += np.where(inside, self.slack_ease, 0.0)
+        if self._inverses is None:
+            self._inverses = _Inverses.of(rows, starts, child, h, diagonal, self.has_parent)
+        step, n = _conjugate_gradients(
+            rows.start,
+            rows.row,
+            rows.weight,
+            rows.place,
+            starts,
+            child,
+            self.ease,
+            self.has_parent,
+            diagonal,
+            *self._inverses,
+            gradient,
+            FORCING,
+            SYSTEM_ITERATIONS,
+        )
+        if n > STALE or rows.place.shape[1] == 1:
+            self._inverses = None
+        return step
+
+    def _dense(self, y: np.ndarray) -> np.ndarray:
+        """Multipliers by row and child (r, c), 0 where a row does not count the child."""
+        return np.where(self.is_in, y[self.rows.place], 0.0)
+
+    def _gathered(self, dense: np.ndarray) -> np.ndarray:
+        """Sums (n,) over the children of each multiplier, of (r, c)."""
+        return np.bincount(self.rows.place[self.is_in], dense[self.is_in], self.target.size)
+
+
+class _Inverses(NamedTuple):
+    """What preconditions a linear system.
+
+    blocks (c, b, b), places (c, b) : inverses of the children's own matrices, and the multipliers
+        that they are of, -1 beyond their number. alone (n,) : inverse diagonal of the multipliers
+        that stand in no block, 0 of others. common (q, c), of_common (q,) : multipliers of the rows
+        that count every child, and the inverse sum of their diagonals.
+    """
+
+    blocks: np.ndarray
+    places: np.ndarray
+    alone: np.ndarray
+    common: np.ndarray
+    of_common: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        rows: Rows,
+        starts: np.ndarray,
+        child: np.ndarray,
+        h: np.ndarray,
+        diagonal: np.ndarray,
+        has_parent: bool,
+    ) -> _Inverses:
+        """From the positive cells and H's diagonal at these; see `_positive`."""
+        n_rows, c = rows.place.shape
+        common = np.zeros((0, c), dtype=np.int64)
+        if has_parent:
+            common = rows.place[(rows.place >= 0).all(axis=1)]
+        cell = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+        order = np.argsort(child, kind="stable")
+        bounds = np.searchsorted(child[order], np.arange(c + 1))
+        own = [order[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        used = [
+            np.flatnonzero(_counted(rows.start, rows.row, cell[mine], n_rows) & (place >= 0))
+            for mine, place in zip(own, rows.place.T, strict=True)
+        ]
+        width = max((rows_used.size for rows_used in used), default=0)
+        alone = np.ones(diagonal.size, dtype=bool)
+        full = diagonal.copy()
+        if c * width * width > BLOCK_ENTRIES:
+            _add_diagonal(rows.start, rows.row, rows.weight, rows.place, cell, child, h, full)
+            width = 0
+        blocks, places = np.zeros((c, width, width)), np.full((c, width), -1)
+        for i, (mine, rows_used) in enumerate(zip(own, used, strict=True)):
+            if not width or not rows_used.size:
+                continue
+            number = np.full(n_rows, -1, dtype=np.int64)
+            number[rows_used] = np.arange(rows_used.size)
+            matrix = np.zeros((rows_used.size, rows_used.size))
+            _add_block(rows.start, rows.row, rows.weight, cell[mine], h[mine], number, matrix)
+            place = rows.place[rows_used, i]
+            matrix[np.diag_indices(place.size)] += diagonal[place]
+            blocks[i, : place.size, : place.size] = np.linalg.inv(matrix)
+            places[i, : place.size] = place
+            alone[place] = False
+        return cls(
+            blocks,
+            places,
+            np.where(alone, 1.0 / full, 0.0),
+            common,
+            1.0 / diagonal[common].sum(axis=1),
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_of_rows(
+    start: np.ndarray, row: np.ndarray, weight: np.ndarray, dense: np.ndarray, out: np.ndarray
+) -> None:
+    """Add R' times `dense` (r, c) to `out` (k, c)."""
+    for j in range(start.size - 1):
+        for e in range(start[j], start[j + 1]):
+            for i in range(out.shape[1]):
+                out[j, i] += weight[e] * dense[row[e], i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cells_at(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    dense: np.ndarray,
+    centre: np.ndarray,
+    ease: np.ndarray,
+    allowed: np.ndarray,
+    parent: np.ndarray,
+    x: np.ndarray,
+    sums: np.ndarray,
+) -> float:
+    """Write the cells (k, c) at multipliers `dense` (r, c), and their sums by row (r, c).
+
+    Returns what they contribute to the dual function: their distance to the centre, less R'y x.
+    `ease` is 1 / g.
+    """
+    k, c = centre.shape
+    sums[:] = 0.0
+    value = 0.0
+    slope, wish = np.empty(c), np.empty(c)
+    free = np.empty(c, dtype=np.int64)
+    for j in range(k):
+        slope[:] = 0.0
+        for e in range(start[j], start[j + 1]):
+            for i in range(c):
+                slope[i] += weight[e] * dense[row[e], i]
+        n = 0
+        for i in range(c):
+            x[j, i] = 0.0
+            wish[i] = centre[j, i] + slope[i] * ease[j, i]
+            if allowed[j, i]:
+                free[n] = i
+                n += 1
+        shift = 0.0
+        is_settled = parent.size == 0 or n == 0
+        # Michelot's projection: children whom the common shift makes negative leave, until none do.
+        while not is_settled:
+            total, eases = 0.0, 0.0
+            for f in range(n):
+                total += wish[free[f]]
+                eases += ease[j, free[f]]
+            shift = (parent[j] - total) / eases
+            m = 0
+            for f in range(n):
+                if wish[free[f]] + shift * ease[j, free[f]] > 0.0:
+                    free[m] = free[f]
+                    m += 1
+            is_settled = m == n or m == 0
+            n = max(m, 1)
+        for f in range(n):
+            i = free[f]
+            x[j, i] = max(0.0, wish[i] + shift * ease[j, i])
+        for i in range(c):
+            if allowed[j, i]:
+                moved = x[j, i] - centre[j, i]
+                value += 0.5 * moved * moved / ease[j, i] - slope[i] * x[j, i]
+        for e in range(start[j], start[j + 1]):
+            for i in range(c):
+                sums[row[e], i] += weight[e] * x[j, i]
+    return value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _positive(
+    x: np.ndarray, ease: np.ndarray, has_parent: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells that a step can move: starts (k + 1,), child (f,) of each, and H's diagonal (f,).
+
+    They are positive; an only one of its cell cannot move where the children's sum is fixed.
+    """
+    k, c = x.shape
+    starts = np.zeros(k + 1, dtype=np.int64)
+    most = 0
+    for j in range(k):
+        for i in range(c):
+            most += x[j, i] > 0.0
+    child, h = np.empty(most, dtype=np.int64), np.empty(most)
+    n = 0
+    for j in range(k):
+        first, eases = n, 0.0
+        for i in range(c):
+            if x[j, i] > 0.0:
+                child[n] = i
+                eases += ease[j, i]
+                n += 1
+        if has_parent and n - first < 2:
+            n = first
+        for f in range(first, n):
+            own = ease[j, child[f]]
+            h[f] = own * (1.0 - own / eases) if has_parent else own
+        starts[j + 1] = n
+    return starts, child[:n], h[:n]
+
+
+@njit(cache=True, nogil=True)
+def _counted(start: np.ndarray, row: np.ndarray, cells: np.ndarray, n_rows: int) -> np.ndarray:
+    """Whether each row (r,) counts one of some cells."""
+    found = np.zeros(n_rows, dtype=np.bool_)
+    for j in cells:
+        for e in range(start[j], start[j + 1]):
+            found[row[e]] = True
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_block(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    cells: np.ndarray,
+    h: np.ndarray,
+    number: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Add R H R' of one child's positive cells (f,) to `out`, rows by their `number` (r,)."""
+    for f in range(cells.size):
+        j = cells[f]
+        for e in range(start[j], start[j + 1]):
+            a = number[row[e]]
+            for d in range(start[j], start[j + 1]):
+                b = number[row[d]]
+                if a >= 0 and b >= 0:
+                    out[a, b] += weight[e] * weight[d] * h[f]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_diagonal(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    place: np.ndarray,
+    cell: np.ndarray,
+    child: np.ndarray,
+    h: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Add the diagonal of R H R' to `out` (n,)."""
+    for f in range(cell.size):
+        for e in range(start[cell[f]], start[cell[f] + 1]):
+            p = place[row[e], child[f]]
+            if p >= 0:
+                out[p] += weight[e] * weight[e] * h[f]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _times(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    place: np.ndarray,
+    starts: np.ndarray,
+    child: np.ndarray,
+    ease: np.ndarray,
+    has_parent: bool,
+    diagonal: np.ndarray,
+    y: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write (R H R' + diagonal) y to `out` (n,)."""
+    for p in range(y.size):
+        out[p] = diagonal[p] * y[p]
+    slope = np.empty(ease.shape[1])
+    for j in range(start.size - 1):
+        first, last = starts[j], starts[j + 1]
+        if first == last:
+            continue
+        total, eases = 0.0, 0.0
+        for f in range(first, last):
+            i = child[f]
+            s = 0.0
+            for e in range(start[j], start[j + 1]):
+                p = place[row[e], i]
+                if p >= 0:
+                    s += weight[e] * y[p]
+            slope[f - first] = s
+            total += s * ease[j, i]
+            eases += ease[j, i]
+        mean = total / eases if has_parent else 0.0
+        for f in range(first, last):
+            i = child[f]
+            moved = (slope[f - first] - mean) * ease[j, i]
+            for e in range(start[j], start[j + 1]):
+                p = place[row[e], i]
+                if p >= 0:
+                    out[p] += weight[e] * moved
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _preconditioned(
+    blocks: np.ndarray,
+    places: np.ndarray,
+    alone: np.ndarray,
+    common: np.ndarray,
+    of_common: np.ndarray,
+    right: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write the preconditioner of `_Inverses` times `right` (n,) to `out`."""
+    for p in range(right.size):
+        out[p] = alone[p] * right[p]
+    own = np.zeros(places.shape[1])
+    for i in range(places.shape[0]):
+        for a in range(own.size):
+            own[a] = right[places[i, a]] if places[i, a] >= 0 else 0.0
+        moved = np.dot(blocks[i], own)
+        for a in range(own.size):
+            if places[i, a] >= 0:
+                out[places[i, a]] += moved[a]
+    for q in range(common.shape[0]):
+        total = 0.0
+        for i in range(common.shape[1]):
+            total += right[common[q, i]]
+        total *= of_common[q]
+        for i in range(common.shape[1]):
+            out[common[q, i]] += total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _conjugate_gradients(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    place: np.ndarray,
+    starts: np.ndarray,
+    child: np.ndarray,
+    ease: np.ndarray,
+    has_parent: bool,
+    diagonal: np.ndarray,
+    blocks: np.ndarray,
+    places: np.ndarray,
+    alone: np.ndarray,
+    common: np.ndarray,
+    of_common: np.ndarray,
+    right: np.ndarray,
+    forcing: float,
+    iterations: int,
+) -> tuple[np.ndarray, int]:
+    """Solve (R H R' + diagonal) y = right to within `forcing` of its largest entry; and how long
+    that took. A direction in which rounding errors leave no curvature ends it."""
+    n = right.size
+    y, remainder = np.zeros(n), right.copy()
+    direction, moved, better = np.empty(n), np.empty(n), np.empty(n)
+    _preconditioned(blocks, places, alone, common, of_common, remainder, better)
+    direction[:] = better
+    product = np.dot(remainder, better)
+    limit = forcing * np.abs(right).max()
+    for number in range(1, iterations + 1):
+        _times(
+            start, row, weight, place, starts, child, ease, has_parent, diagonal, direction, moved
+        )
+        curvature = np.dot(direction, moved)
+        if not curvature > 0.0:
+            return y, number
+        length = product / curvature
+        for p in range(n):
+            y[p] += length * direction[p]
+            remainder[p] -= length * moved[p]
+        if np.abs(remainder).max() <= limit:
+            return y, number
+        _preconditioned(blocks, places, alone, common, of_common, remainder, better)
+        new = np.dot(remainder, better)
+        for p in range(n):
+            direction[p] = better[p] + new / product * direction[p]
+        product = new
+    return y, iterations

@@ -1,0 +1,208 @@
+"""Newton's method on the multipliers of rows: optimal, and near to the fill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+from spineflow.tasks.census.queries import MarginalQuery
+from spineflow.tasks.solvers import highs
+from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
+from spineflow.tasks.topdown.estimation import dual_newton
+from spineflow.tasks.topdown.estimation.dual_rows import proportional_fill
+from spineflow.tasks.topdown.estimation.least_squares import PassProblem, Pins
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    LinearRows,
+    QueryMeasurement,
+    SiblingProblem,
+    rows_on_support,
+    sum_rows,
+)
+
+
+def marginal(shape, kept):
+    """The query that keeps some axes of a shape and sums over the others."""
+    factors = tuple(
+        tuple(range(size)) if axis in kept else (0,) * size for axis, size in enumerate(shape)
+    )
+    return MarginalQuery(" * ".join(map(str, kept)) or "total", factors)
+
+
+def random_pass(rng, shape, n_children, *, is_root=False, rows=False, held=True, detailed=False):
+    """A pass of crossing margins around a random true histogram, which meets every constraint."""
+    n_cells = int(np.prod(shape))
+    truth = rng.poisson(rng.gamma(0.3, 3.0, n_cells), (n_children, n_cells))
+    truth[:, rng.random(n_cells) < 0.2] = 0
+    cells = np.arange(n_cells) if is_root else np.flatnonzero(truth.sum(axis=0))
+    type_of_cell = cells // (n_cells // shape[0])
+    truth = truth[:, cells]
+    of_type = sum_rows(truth, type_of_cell, shape[0]).astype(np.int64)
+    lower, upper = of_type - rng.integers(0, 3, of_type.shape), of_type + rng.integers(0, 9)
+    upper[rng.random(upper.shape) < 0.3] = NO_BOUND
+    problem = SiblingProblem(
+        [str(i) for i in range(n_children)],
+        cells,
+        type_of_cell,
+        None if is_root else truth.sum(axis=0),
+        np.maximum(lower, 0),
+        upper,
+        np.arange(n_children) if held else None,
+        truth.sum(axis=1) if held else None,
+        (linear_rows(rng, truth),) if rows else (),
+    )
+    kept = [(), *((axis,) for axis in range(len(shape))), (0, len(shape) - 1), (1, 2)]
+    asked = []
+    for axes in (*kept, tuple(range(len(shape)))) if detailed else kept:
+        query = marginal(shape, axes)
+        answers = np.zeros((n_children, query.n_rows))
+        for i in range(n_children):
+            answers[i] = np.bincount(query.row_of_cell[cells], truth[i], query.n_rows)
+        noise = np.rint(rng.normal(0, 2.0, answers.shape))
+        precision = rng.choice([0.25, 0.5, 1.0], n_children) if len(asked) % 2 else 0.3
+        asked.append(QueryMeasurement(query, answers + noise, np.zeros(n_children) + precision))
+    labels = [rows_on_support(one.query, cells) for one in asked]
+    return PassProblem.build(problem, asked, labels, Pins()), truth
+
+
+def linear_rows(rng, truth):
+    """Two weighted sums of cells, over pairs of children, between bounds near the truth's."""
+    n_children, n_cells = truth.shape
+    matrix = sparse.csr_array(rng.integers(-2, 3, (2, n_cells)) * (rng.random((2, n_cells)) < 0.4))
+    group = np.arange(n_children) // 2
+    group[-1] = -1 if n_children > 2 else group[-1]
+    n_groups = int(group.max()) + 1
+    sums = np.zeros((n_groups, 2))
+    for i in range(n_children):
+        if group[i] >= 0:
+            sums[group[i]] += matrix @ truth[i]
+    return LinearRows("sums", matrix, group, sums - 1, sums + rng.integers(0, 4, sums.shape))
+
+
+CASES = [
+    {"shape": (2, 7, 3), "n_children": 5},
+    {"shape": (3, 6, 4), "n_children": 1, "is_root": True},
+    {"shape": (2, 9, 4), "n_children": 8, "held": False},
+    {"shape": (2, 5, 3, 2), "n_children": 4, "rows": True},
+    {"shape": (2, 6, 5), "n_children": 3, "detailed": True},
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case))
+@pytest.mark.parametrize("seed", range(4))
+def test_no_other_solver_finds_a_smaller_objective(case, seed):
+    one, _ = random_pass(np.random.default_rng(seed), **case)
+    x, record = one._solve_by_rows()
+    assert record.status is SolveStatus.OPTIMAL
+    assert one.violation(x) <= 1e-7
+    assert (x >= 0.0).all()
+    peer = one.solve_with_highs(20_000)
+    if peer.x is not None:
+        of_peer = one.objective(np.maximum(peer.x[: x.size].reshape(x.shape), 0.0))
+        assert one.objective(x) <= of_peer * (1 + 1e-6) + 1e-6
+    if not case.get("rows"):
+        plain, _ = replace(one, covariance=one.covariance).solve()
+        assert one.objective(x) == pytest.approx(one.objective(plain), rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_its_certificate_holds_on_many_cells(seed):
+    rng = np.random.default_rng(seed)
+    one, truth = random_pass(rng, (2, 40, 9, 5), 6)
+    assert one.is_wide
+    x, record = one.solve()
+    assert record.solver == "dual newton"
+    assert max(record.primal, record.dual, record.gap) <= 1e-8
+    # The objective is convex, so that no feasible point lies below its tangent at the optimum.
+    for other in (truth.astype(float), 0.5 * (truth + x)):
+        assert one.objective(other) >= one.objective(x) * (1 - 1e-9)
+
+
+def test_a_direction_of_descent_would_be_noticed():
+    """What the certificate holds is not met by a point that is a little off."""
+    one, truth = random_pass(np.random.default_rng(5), (2, 40, 9, 5), 6)
+    x, _ = one.solve()
+    worse = x + 0.1 * (truth - x)
+    assert one.violation(worse) <= 1e-7
+    assert one.objective(worse) > one.objective(x) * (1 + 1e-6)
+
+
+def test_of_many_optima_it_takes_the_one_near_the_fill():
+    """Against the nearest optimum that a general solver finds, in the chi-square distance."""
+    one, _ = random_pass(np.random.default_rng(2), (2, 4, 3), 2)
+    x, _ = one._solve_by_rows()
+    problem = one._by_rows()
+    target = problem.fill.T.ravel()
+    weight = 1.0 / np.maximum(target, 1e-2 * problem.fill[problem.allowed].mean())
+    program = LinearProgram(x.size)
+    cell = np.arange(x.size).reshape(x.shape)
+    for label in one.labels:
+        answers = sum_rows(x, label - label.min())
+        row = np.arange(len(x))[:, None] * answers.shape[1] + label - label.min()
+        program.add_rows(row.ravel(), cell.ravel(), 1.0, answers.ravel(), answers.ravel())
+    sums = x.sum(axis=0)
+    program.add_rows(np.tile(np.arange(x.shape[1]), len(x)), cell.ravel(), 1.0, sums, sums)
+    upper = np.where(problem.allowed.T.ravel(), np.inf, 0.0)
+    nearest = highs.solve(
+        -weight * target,
+        program.matrix(),
+        *program.bounds(),
+        np.zeros(x.size),
+        upper,
+        diagonal=weight,
+    )
+
+    def distance(flat):
+        return float((weight * np.square(flat - target)).sum())
+
+    assert distance(x.ravel()) <= 1.02 * distance(nearest.x) + 1e-6
+
+
+def test_what_no_histogram_meets_is_not_solved():
+    one, _ = random_pass(np.random.default_rng(1), (2, 5, 3), 3)
+    beyond = replace(one.problem, group_totals=one.problem.group_totals + np.array([3, 0, 0]))
+    labels = [label - label.min() for label in one.labels]
+    asked = [
+        QueryMeasurement(marginal((2, 5, 3), ()), one.answers[:, :1], np.ones(3)),
+    ]
+    x, _ = PassProblem.build(beyond, asked, labels[:1], Pins())._solve_by_rows()
+    assert x is None
+
+
+def test_the_same_problem_has_the_same_solution_however_its_cells_are_ordered():
+    one, _ = random_pass(np.random.default_rng(3), (2, 9, 4), 4)
+    problem = one._by_rows()
+    backwards = _reordered(problem, np.arange(problem.fill.shape[0])[::-1])
+    x, y = dual_newton.solve(problem).x, dual_newton.solve(backwards).x
+    np.testing.assert_allclose(x, y[:, ::-1], atol=1e-6)
+
+
+def _reordered(problem, order):
+    """The same problem with its cells in another order."""
+    rows = problem.rows
+    parts = [slice(rows.start[j], rows.start[j + 1]) for j in order]
+    sizes = [part.stop - part.start for part in parts]
+    return replace(
+        problem,
+        rows=rows._replace(
+            start=np.concatenate([[0], np.cumsum(sizes)]),
+            row=np.concatenate([rows.row[part] for part in parts]),
+            weight=np.concatenate([rows.weight[part] for part in parts]),
+        ),
+        parent=problem.parent[order],
+        allowed=np.ascontiguousarray(problem.allowed[order]),
+        fill=np.ascontiguousarray(problem.fill[order]),
+    )
+
+
+def test_the_fill_shares_the_parent_and_makes_the_root_independent():
+    parent = np.array([6, 0, 3])
+    allowed = np.array([[True, True], [True, True], [False, True]])
+    shared = proportional_fill(parent, np.array([2, 1]), allowed, [])
+    np.testing.assert_allclose(shared, [[4, 2], [0, 0], [0, 3]])
+    first, second = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    margins = [(first, np.array([[8.0, 2.0]])), (second, np.array([[6.0, 4.0]]))]
+    raked = proportional_fill(None, np.array([10]), np.ones((4, 1), dtype=bool), margins)
+    np.testing.assert_allclose(raked[:, 0], [4.8, 3.2, 1.2, 0.8])
