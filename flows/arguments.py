@@ -336,17 +336,24 @@ def _add_ledger(add: Add) -> None:
         help="for set-cap; for move: the folder of the run; for join and forget: the other ledger",
     )
     ledger.add_argument("rho", nargs="?", help="for set-cap: the cap as a fraction, such as 3/2")
-    for option, what in (
-        ("--cap", "rho of bounded zCDP per person"),
-        ("--delta-cap", "the sum of the deltas"),
+    for option, what, cap in (
+        ("--cap", "rho of bounded zCDP per person", "CAP"),
+        ("--delta-cap", "the sum of the deltas", "CAP"),
+        ("--epsilon-cap", "epsilon at a delta, such as 16.5@1e-10", "EPSILON@DELTA"),
     ):
         ledger.add_argument(
             option,
             action="append",
             default=[],
-            metavar="[DATASET=]CAP",
+            metavar=f"[DATASET=]{cap}",
             help=f"for init and set-cap: cap of {what}, of one dataset or of each without its own",
         )
+    ledger.add_argument(
+        "--planned",
+        action="store_true",
+        help="promise that all runs under the caps of epsilon are planned before the first result "
+        "is seen, so that the exact curve of all of them counts",
+    )
     ledger.add_argument(
         "--ledger", default="ledger.db", metavar="FILE", help="ledger file (default: %(default)s)"
     )

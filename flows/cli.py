@@ -53,7 +53,7 @@ def _demo(options: argparse.Namespace) -> int:
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
     from .demo import DEMO_CAP, DEMO_COUNTRY, GENERATED, write_demo
-    from .ledger import init_ledger
+    from .ledger import WrittenCaps, init_ledger
 
     if options.country and options.flow != "topdown":
         raise InputRefused(
@@ -65,7 +65,7 @@ def _demo(options: argparse.Namespace) -> int:
     ledger = folder / "ledger.db"
     if demo.spends and not ledger.exists():
         # Nobody lives in it: it does not belong in the list of this machine's ledgers.
-        made = init_ledger(ledger, [DEMO_CAP], [], is_listed=False)
+        made = init_ledger(ledger, WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
         print_ledger(summary(made), as_json=False)
     print(f"A generated {demo.what} and its settings are in {folder}/")
     again = f"spineflow run {demo.flow} {settings_file} --run-dir {folder / 'run'}"
@@ -205,7 +205,7 @@ def _ledger(options: argparse.Namespace) -> int:
     from ..tasks.ledger.store import open_ledger
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
-    from .ledger import init_ledger, join_ledgers, move_run, set_caps
+    from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_caps
 
     if options.action == "move":
         if options.name is None:
@@ -222,8 +222,9 @@ def _ledger(options: argparse.Namespace) -> int:
         forget_ledger(Path(options.name).absolute())
         return 0
     file = Path(options.ledger)
+    caps = WrittenCaps(options.cap, options.delta_cap, options.epsilon_cap, options.planned)
     if options.action == "init":
-        ledger = init_ledger(file, options.cap, options.delta_cap)
+        ledger = init_ledger(file, caps)
     elif not file.exists():
         raise InputRefused(
             f"{file}: there is no such ledger; name it with --ledger, or make it with "
@@ -236,8 +237,9 @@ def _ledger(options: argparse.Namespace) -> int:
     else:
         ledger = open_ledger(file, must_exist=True)
     if options.action == "set-cap":
-        set_caps(ledger, options.name, options.rho, options.cap, options.delta_cap)
-    print_ledger(summary(ledger), as_json=options.json)
+        set_caps(ledger, options.name, options.rho, caps)
+    is_exact = options.action == "show"
+    print_ledger(summary(ledger, is_exact=is_exact), as_json=options.json)
     return 0
 
 

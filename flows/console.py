@@ -214,6 +214,20 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         print(finding.sentence(with_counts=with_counts), file=sys.stderr)
 
 
+def _exact_sentence(dataset: dict) -> str:
+    """The epsilon by the exact curve of all draws, and the cap of epsilon, where there are such."""
+    exact, cap = dataset["epsilon"]["exact"], dataset["epsilon_cap"]
+    words = []
+    if exact is not None:
+        words.append(f"{shown_epsilon(exact)} by the exact curve, of runs planned beforehand")
+    if cap is not None:
+        planned = ", of runs planned beforehand" if cap["planned"] else ""
+        words.append(
+            f"cap {float(Fraction(cap['epsilon'])):g} at delta {shown_delta(cap['delta'])}{planned}"
+        )
+    return "".join(f"; {some}" for some in words) + ("." if words else "")
+
+
 def print_ledger(summary: dict, *, as_json: bool) -> None:
     """What every dataset has spent; see `tasks.ledger.summary.summary`."""
     if as_json:
@@ -231,7 +245,8 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
             f"{shown_delta(dataset['delta'])} spent, cap "
             f"{'none' if delta_cap is None else shown_delta(delta_cap)}; epsilon "
             f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])} "
-            f"(simple bound {shown_epsilon(epsilon['simple'])}){stated_sentence(dataset)}"
+            f"(simple bound {shown_epsilon(epsilon['simple'])}){_exact_sentence(dataset)}"
+            f"{stated_sentence(dataset)}"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
         folders: dict[str, str] = {}

@@ -114,7 +114,7 @@ def _estimate(folder: Path, seed: int) -> None:
     from ..tasks.topdown.product import TOPDOWN, order
     from ..tasks.topdown.published.export import export_measurements
     from ..tasks.topdown.settings import TopdownSettings
-    from .ledger import init_ledger
+    from .ledger import WrittenCaps, init_ledger
     from .order import run_in_process
     from .running import prepare
 
@@ -123,7 +123,7 @@ def _estimate(folder: Path, seed: int) -> None:
         (office / "input").mkdir()
         generate_county(office / "input", persons=FEW, seed=seed)
         (office / "settings.toml").write_text(SETTINGS, encoding="utf-8")
-        init_ledger(office / "ledger.db", [DEMO_CAP], [], is_listed=False)
+        init_ledger(office / "ledger.db", WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
         settings = cast(TopdownSettings, TOPDOWN.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
         # All that is published is there when something begins to go beside the estimates.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
-from ..tasks.ledger.charges import set_cap, set_default_cap
+from ..tasks.ledger.caps import Caps, EpsilonCap, set_cap, set_default_cap
 from ..tasks.ledger.claims import move
 from ..tasks.ledger.joining import join
 from ..tasks.ledger.listed import forget_ledger, list_ledger
@@ -17,23 +19,48 @@ from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
 from ..tasks.runs.settings_files import frozen_settings
 
+Parsed = TypeVar("Parsed")
 
-def init_ledger(
-    path: Path, caps: Sequence[str], delta_caps: Sequence[str], *, is_listed: bool = True
-) -> Ledger:
-    """Make a ledger in a folder that exists, with caps written as CAP or DATASET=CAP, and enter it
-    in the list of this machine's ledgers.
+
+@dataclass(frozen=True)
+class WrittenCaps:
+    """Caps as they are written on the command line, each as CAP or DATASET=CAP.
+
+    planned : whether those of epsilon are for runs that are all planned before the first result.
+    """
+
+    rho: Sequence[str] = ()
+    delta: Sequence[str] = ()
+    epsilon: Sequence[str] = ()
+    planned: bool = False
+
+    def by_dataset(self, dataset: str | None = None) -> list[tuple[str | None, Caps]]:
+        """Each cap and the dataset it is of, by default `dataset`; None is every one without its
+        own. Raises InputRefused for a cap that is none.
+        """
+        if self.planned and not self.epsilon:
+            raise InputRefused("--planned says of what runs an --epsilon-cap is; give one.")
+        found = [(name, Caps(rho=cap)) for name, cap in _caps(self.rho, _rho)]
+        found += [(name, Caps(delta=cap)) for name, cap in _caps(self.delta, _delta)]
+        for name, (epsilon, delta) in _caps(self.epsilon, _epsilon):
+            found.append((name, Caps(epsilon=EpsilonCap(epsilon, delta, self.planned))))
+        return [(name or dataset, caps) for name, caps in found]
+
+
+def init_ledger(path: Path, written: WrittenCaps, *, is_listed: bool = True) -> Ledger:
+    """Make a ledger in a folder that exists, with its caps, and enter it in the list of this
+    machine's ledgers.
 
     Raises InputRefused for a cap that is none, BudgetRefused where a ledger is there already.
     """
-    rhos, deltas = list(_caps(caps, _rho)), list(_caps(delta_caps, _delta))
+    caps = written.by_dataset()
     if path.exists():
         raise BudgetRefused(
             f"the ledger {path} is there already; its caps are changed with "
             f"'spineflow ledger set-cap --ledger {path}'"
         )
     ledger = open_ledger(path)
-    _set(ledger, rhos, deltas)
+    _set(ledger, caps)
     if is_listed:
         list_ledger(ledger.path)
     return ledger
@@ -47,20 +74,13 @@ def join_ledgers(path: Path, other: Path) -> Ledger:
     return ledger
 
 
-def set_caps(
-    ledger: Ledger,
-    dataset: str | None,
-    rho: str | None,
-    caps: Sequence[str],
-    delta_caps: Sequence[str],
-) -> None:
+def set_caps(ledger: Ledger, dataset: str | None, rho: str | None, written: WrittenCaps) -> None:
     """Set the caps of a dataset, or, without one, those of the options; raises InputRefused."""
-    own = [] if rho is None else [(dataset, _rho(rho))]
-    rhos = own + [(name or dataset, cap) for name, cap in _caps(caps, _rho)]
-    deltas = [(name or dataset, cap) for name, cap in _caps(delta_caps, _delta)]
-    if not rhos and not deltas:
+    caps = [] if rho is None else [(dataset, Caps(rho=_rho(rho)))]
+    caps += written.by_dataset(dataset)
+    if not caps:
         raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
-    _set(ledger, rhos, deltas)
+    _set(ledger, caps)
 
 
 def move_run(folder: Path) -> Path:
@@ -77,26 +97,17 @@ def move_run(folder: Path) -> Path:
     return run.root
 
 
-def _set(
-    ledger: Ledger,
-    rhos: Sequence[tuple[str | None, Fraction]],
-    deltas: Sequence[tuple[str | None, Fraction]],
-) -> None:
-    for name, cap in rhos:
+def _set(ledger: Ledger, caps: Sequence[tuple[str | None, Caps]]) -> None:
+    for name, cap in caps:
         if name is None:
-            set_default_cap(ledger, cap)
+            set_default_cap(ledger, cap.rho, cap.delta, cap.epsilon)
         else:
-            set_cap(ledger, name, cap)
-    for name, cap in deltas:
-        if name is None:
-            set_default_cap(ledger, delta_cap=cap)
-        else:
-            set_cap(ledger, name, delta_cap=cap)
+            set_cap(ledger, name, cap.rho, cap.delta, cap.epsilon)
 
 
 def _caps(
-    texts: Sequence[str], parse: Callable[[str], Fraction]
-) -> Iterator[tuple[str | None, Fraction]]:
+    texts: Sequence[str], parse: Callable[[str], Parsed]
+) -> Iterator[tuple[str | None, Parsed]]:
     """Dataset, None for all others, and cap of texts CAP and DATASET=CAP."""
     for text in texts:
         name, _, cap = text.rpartition("=")
@@ -115,6 +126,14 @@ def _delta(text: str) -> Fraction:
     if not 0 < value < 1:
         raise InputRefused("The cap of delta must be a positive fraction below 1.")
     return value
+
+
+def _epsilon(text: str) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta of EPSILON@DELTA."""
+    epsilon, at, delta = text.partition("@")
+    if not at:
+        raise InputRefused(f"{text} is no epsilon at a delta; write for example 16.5@1e-10.")
+    return _rho(epsilon), _delta(delta)
 
 
 def _fraction(text: str) -> Fraction:

@@ -20,7 +20,7 @@ def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
 
     Example: `spineflow.make_ledger("ledger.db", "3")`.
     """
-    from spineflow.flows.ledger import init_ledger
+    from spineflow.flows.ledger import WrittenCaps, init_ledger
     from spineflow.tasks.ledger.store import open_ledger
     from spineflow.tasks.ledger.summary import summary
 
@@ -39,7 +39,7 @@ def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
                 f"'spineflow ledger set-cap --ledger {file} --cap {cap}'."
             )
         return file
-    init_ledger(file, [str(wanted)], [])
+    init_ledger(file, WrittenCaps(rho=[str(wanted)]))
     return file
 
 

@@ -12,8 +12,8 @@ will use (`NoiseTerm`). They are entered once and never changed.
 Everything drawn from the same people adds up under one dataset name. Inputs are recognised by
 keyed digests (`digests`): a digest known under another name is refused.
 
-Rows keep the native guarantee. Spending is compared with the caps as bounded zCDP per person and
-the sum of the deltas (`accounting.compose`); caps are set by `set_cap` and `set_default_cap`.
+Rows keep the native guarantee, and beside it the privacy curve of the draw where that is known.
+`spending` tells what they amount to, `caps` what they may.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
-from typing import Any
 
 from ..noise.draws import Noise
-from ..runs.errors import BudgetRefused, InputRefused
-from .accounting import BOUNDED, ONE_OF_SEVERAL, Guarantee, compose
+from ..runs.errors import BudgetRefused
+from .accounting import BOUNDED, ONE_OF_SEVERAL, Guarantee
+from .caps import check_caps
+from .curves import written
 from .digests import InputDigest
+from .exact_curve import PrivacyCurve
 from .recognition import ENOUGH_WEAK
-from .store import Damaged, Ledger, reading, writing
-
-MOST_DELTA = Fraction(1)
-"""A composed delta of this or more rules out nothing, whatever the caps are."""
+from .spending import SpentDraw
+from .store import Ledger, reading, writing
 
 _DIGESTS_AT_ONCE = 500
 
@@ -53,7 +52,8 @@ class Draw:
     """One draw to be charged: its name within the run (a universe), and its guarantee.
 
     `terms` are all the noises that it uses; `n_values` is how many noisy values it has in all,
-    None where that depends on earlier outcomes.
+    None where that depends on earlier outcomes; `curve` is that of one person's change, None where
+    the guarantee alone is known.
     """
 
     name: str
@@ -61,14 +61,7 @@ class Draw:
     guarantee: Guarantee
     terms: frozenset[NoiseTerm] = frozenset()
     n_values: int | None = None
-
-
-@dataclass(frozen=True)
-class Caps:
-    """What a dataset may spend: rho of bounded zCDP per person, and delta; None is no cap."""
-
-    rho: Fraction | None
-    delta: Fraction | None
+    curve: PrivacyCurve | None = None
 
 
 def charge(
@@ -117,7 +110,14 @@ def charge(
         if new:
             connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
             _enter_inputs(connection, dataset, [*inputs.values(), *further_inputs])
-            _check_caps(connection, dataset, [guarantee_of(row) for row in new])
+            after_results = _has_results(connection, dataset)
+            asked = [draw for draw in draws if draw.name not in known]
+            check_caps(
+                connection,
+                dataset,
+                [SpentDraw(draw.guarantee, draw.curve, after_results) for draw in asked],
+            )
+            new = [{**row, "after_results": int(after_results)} for row in new]
             columns = ", ".join(new[0])
             marks = ", ".join(f":{column}" for column in new[0])
             connection.executemany(f"INSERT INTO draws ({columns}) VALUES ({marks})", new)
@@ -125,6 +125,7 @@ def charge(
         _enter_truth(connection, run_id, truth or {})
         for draw in draws:
             _enter_terms(connection, run_id, draw)
+            _enter_curve(connection, run_id, draw)
         if new and identity:
             connection.execute(
                 "INSERT OR IGNORE INTO directories (run_id, identity) VALUES (?, ?)",
@@ -139,100 +140,19 @@ def charge(
     return bool(new)
 
 
+def _has_results(connection: sqlite3.Connection, dataset: str) -> bool:
+    """Whether something that was drawn from a dataset has been published."""
+    row = connection.execute(
+        "SELECT 1 FROM draws JOIN published USING (run_id) WHERE dataset = ? LIMIT 1", [dataset]
+    )
+    return row.fetchone() is not None
+
+
 def is_charged(ledger: Ledger, run_id: str) -> bool:
     """Whether the ledger holds a draw of this run."""
     with reading(ledger) as connection:
         row = connection.execute("SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
         return row.fetchone() is not None
-
-
-def set_cap(
-    ledger: Ledger, dataset: str, cap: Fraction | None = None, delta_cap: Fraction | None = None
-) -> None:
-    """Set the caps of a dataset: of rho of bounded zCDP per person, of delta; None leaves one be.
-
-    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for one below
-    what is already spent.
-    """
-    _check_cap(cap, "cap")
-    _check_cap(delta_cap, "cap of delta")
-    with writing(ledger) as connection:
-        spent = compose(_guarantees(connection, dataset))
-        for value, known, what in (
-            (cap, spent.parameter, "rho"),
-            (delta_cap, spent.delta, "delta"),
-        ):
-            if value is not None and value < known:
-                raise BudgetRefused(
-                    f"dataset {dataset!r} has spent {what} {known} (about {float(known):.6g}); "
-                    f"a cap of {value} is below that, so set it higher"
-                )
-        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
-        for column, value in (("cap", cap), ("delta_cap", delta_cap)):
-            if value is not None:
-                connection.execute(
-                    f"UPDATE datasets SET {column} = ? WHERE name = ?",
-                    [str(Fraction(value)), dataset],
-                )
-
-
-def set_default_cap(
-    ledger: Ledger, cap: Fraction | None = None, delta_cap: Fraction | None = None
-) -> None:
-    """Set the caps of every dataset that has none of its own; None leaves one be.
-
-    Raises InputRefused for a cap that is not a positive fraction. A dataset that has spent more
-    can spend nothing further.
-    """
-    _check_cap(cap, "cap")
-    _check_cap(delta_cap, "cap of delta")
-    with writing(ledger) as connection:
-        for column, value in (("cap", cap), ("delta_cap", delta_cap)):
-            if value is not None:
-                connection.execute(f"UPDATE ledger SET {column} = ?", [str(Fraction(value))])
-
-
-def caps_of(connection: sqlite3.Connection, dataset: str) -> Caps:
-    """The caps of a dataset: its own, or else the ledger's."""
-    default = connection.execute("SELECT cap, delta_cap FROM ledger").fetchone()
-    own = connection.execute(
-        "SELECT cap, delta_cap FROM datasets WHERE name = ?", [dataset]
-    ).fetchone()
-    found = [
-        default[column] if own is None or own[column] is None else own[column]
-        for column in ("cap", "delta_cap")
-    ]
-    return Caps(*(None if text is None else parsed(text, "a cap") for text in found))
-
-
-def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
-    """The native guarantee of a row; raises Damaged if the row contradicts itself."""
-    name = f"draw {row['name']!r} of run {row['run_id']}"
-    guarantee = Guarantee(
-        row["definition"],
-        parsed(row["parameter"], name),
-        row["neighbors"],
-        parsed(row["delta"], name),
-        parsed(row["bounded_factor"], name),
-    )
-    if guarantee.bounded_rho != parsed(row["bounded_rho"], name):
-        raise Damaged(f"bounded rho of {name}")
-    return guarantee
-
-
-def parsed(text: str, what: str) -> Fraction:
-    """A fraction that the ledger holds; raises Damaged if it is none."""
-    try:
-        return Fraction(text)
-    except (ValueError, TypeError, ZeroDivisionError):
-        raise Damaged(f"a number of {what}") from None
-
-
-def _check_cap(cap: Fraction | None, what: str) -> None:
-    if cap is None:
-        return
-    if isinstance(cap, bool) or not isinstance(cap, int | Fraction) or cap <= 0:
-        raise InputRefused(f"the {what} is {cap!r}; give a positive exact fraction such as 3/2")
 
 
 def _row(
@@ -255,11 +175,6 @@ def _row(
         "charged_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_values": draw.n_values,
     }
-
-
-def _guarantees(connection: sqlite3.Connection, dataset: str) -> list[Guarantee]:
-    rows = connection.execute("SELECT * FROM draws WHERE dataset = ?", [dataset])
-    return [guarantee_of(row) for row in rows]
 
 
 def _check_same_charge(asked: Mapping, known: Mapping) -> None:
@@ -420,27 +335,10 @@ def _enter_terms(connection: sqlite3.Connection, run_id: str, draw: Draw) -> Non
         )
 
 
-def _check_caps(connection: sqlite3.Connection, dataset: str, asked: Iterable[Guarantee]) -> None:
-    """Raise BudgetRefused if what is asked for would pass a cap, or a delta of 1."""
-    caps = caps_of(connection, dataset)
-    needed = compose(asked)
-    spent = compose(_guarantees(connection, dataset))
-    if caps.rho is not None and spent.parameter + needed.parameter > caps.rho:
-        raise BudgetRefused(
-            f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} of its cap "
-            f"{caps.rho}, and this run needs {needed.parameter} (about "
-            f"{float(needed.parameter):.6g}); lower its rho, or raise the cap with "
-            "`spineflow ledger set-cap`"
-        )
-    total = spent.delta + needed.delta
-    if caps.delta is not None and total > caps.delta:
-        raise BudgetRefused(
-            f"dataset {dataset!r} has spent delta {float(spent.delta):.6g} of its cap "
-            f"{caps.delta}, and this run needs {needed.delta} (about {float(needed.delta):.6g}); "
-            "lower its delta, or raise the cap with `spineflow ledger set-cap`"
-        )
-    if total >= MOST_DELTA:
-        raise BudgetRefused(
-            f"all draws from dataset {dataset!r} would have a delta of {float(total):.6g} "
-            "together, which guarantees nothing; lower the delta of this run"
+def _enter_curve(connection: sqlite3.Connection, run_id: str, draw: Draw) -> None:
+    """Enter the curve of a draw, once; it follows from the noise, which is compared."""
+    if draw.curve is not None:
+        connection.execute(
+            "INSERT OR IGNORE INTO curves VALUES (?, ?, ?)",
+            [run_id, draw.name, written(draw.curve)],
         )

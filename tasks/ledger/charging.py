@@ -26,7 +26,8 @@ from ..runs.errors import BudgetRefused
 from ..runs.files import sha256_of_file
 from ..runs.settings import ProductSettings
 from ..runs.writing import Recording, name_recorded
-from .charges import Draw, caps_of, charge, is_charged, other_people
+from .caps import caps_of
+from .charges import Draw, charge, is_charged, other_people
 from .claims import (
     ChargedNoise,
     charged_conditions,
@@ -198,8 +199,8 @@ def first_run_notice(settings: ProductSettings) -> str | None:
         is_first = not connection.execute(
             "SELECT 1 FROM draws WHERE dataset = ? LIMIT 1", [dataset]
         ).fetchone()
-        is_capped = caps_of(connection, dataset).rho is not None
-    if is_capped or not is_first:
+        caps = caps_of(connection, dataset)
+    if caps.rho is not None or caps.epsilon is not None or not is_first:
         return None
     return (
         f"nothing caps what is spent on dataset {dataset!r} in the ledger {ledger.path}; set a cap "

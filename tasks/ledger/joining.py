@@ -19,14 +19,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 
 from ..runs.errors import BudgetRefused, InputRefused
-from .charges import Caps, caps_of
+from .caps import caps_of
 from .key import add_keys, read_key
 from .store import (
     Ledger,
+    bring_up_retired,
     connected,
     is_joined,
     joined_to,
@@ -37,7 +37,17 @@ from .store import (
     writing,
 )
 
-_MOVED = ("inputs", "published", "draws", "conditions", "noise", "directories", "claims", "joined")
+_MOVED = (
+    "inputs",
+    "published",
+    "draws",
+    "conditions",
+    "noise",
+    "directories",
+    "claims",
+    "curves",
+    "joined",
+)
 """Tables whose rows move as they are."""
 
 
@@ -63,6 +73,7 @@ def join(path: Path, other_path: Path) -> Ledger:
             )
         if _has_joined(ledger, fingerprint):
             raise InputRefused(f"{other.path} was joined to {ledger.path} before; use that one.")
+        bring_up_retired(other)
     else:
         other = open_ledger(other.path, must_exist=True)
         fingerprint = read_key(other.key_path).fingerprint
@@ -111,21 +122,23 @@ def _refuse_copies(ledger: Ledger, other: Ledger, connection: sqlite3.Connection
         )
 
 
+def _drawn(connection: sqlite3.Connection) -> set[str]:
+    """The datasets that something was drawn from."""
+    return {row["dataset"] for row in connection.execute("SELECT DISTINCT dataset FROM draws")}
+
+
 def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
     """Copy the rows of a retired ledger into the transaction of another."""
     for row in others.execute("SELECT name FROM datasets ORDER BY name").fetchall():
         name = row["name"]
         is_known = _holds(connection, "datasets", "name", [name])
-        own = caps_of(connection, name) if is_known else Caps(None, None)
         caps = caps_of(others, name)
+        if is_known:
+            caps = caps.smaller(caps_of(connection, name))
         connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [name])
-        for column, known, added in (
-            ("cap", own.rho, caps.rho),
-            ("delta_cap", own.delta, caps.delta),
-        ):
-            connection.execute(
-                f"UPDATE datasets SET {column} = ? WHERE name = ?", [_smaller(known, added), name]
-            )
+        for column, text in caps.columns().items():
+            connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", [text, name])
+    in_both = _drawn(others) & _drawn(connection)
     for table in _MOVED:
         rows = others.execute(f"SELECT * FROM {table}").fetchall()
         if rows:
@@ -135,13 +148,11 @@ def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
                 f"VALUES ({', '.join('?' * len(columns))})",
                 [tuple(row) for row in rows],
             )
+    # Of what was charged to one ledger, the other cannot tell whether results were known.
+    connection.executemany(
+        "UPDATE draws SET after_results = 1 WHERE dataset = ?", [[name] for name in sorted(in_both)]
+    )
     connection.executemany(
         "INSERT INTO joined_runs VALUES (?, ?)",
         [tuple(row) for row in others.execute("SELECT * FROM joined_runs")],
     )
-
-
-def _smaller(one: Fraction | None, other: Fraction | None) -> str | None:
-    """The smaller of two caps, None being none."""
-    caps = [cap for cap in (one, other) if cap is not None]
-    return str(min(caps)) if caps else None

@@ -135,6 +135,17 @@ _LAYOUTS = (
         key_fingerprint TEXT NOT NULL
     );
     """,
+    """
+    ALTER TABLE ledger ADD COLUMN epsilon_cap TEXT;   -- of datasets without one of their own
+    ALTER TABLE datasets ADD COLUMN epsilon_cap TEXT;
+    ALTER TABLE draws ADD COLUMN after_results INTEGER;  -- charged when some were published
+    CREATE TABLE curves (                             -- what the privacy curve is worked out from
+        run_id TEXT NOT NULL,
+        draw TEXT NOT NULL,
+        curve TEXT NOT NULL,
+        PRIMARY KEY (run_id, draw)
+    );
+    """,
 )
 """What each layout adds to the one before it; the last is this version's."""
 
@@ -254,6 +265,15 @@ def retire(ledger: Ledger, target: Ledger) -> None:
         connection.execute("INSERT INTO joined_to VALUES (?, ?)", [str(target.path), fingerprint])
         _next_state(connection, found)
         connection.execute(f"PRAGMA application_id = {JOINED_ID}")
+        connection.execute("COMMIT")
+
+
+def bring_up_retired(ledger: Ledger) -> None:
+    """Bring a ledger to this version that an older one retired and did not end joining."""
+    with connected(ledger) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        layout = connection.execute("PRAGMA user_version").fetchone()[0]
+        _bring_up(connection, layout)
         connection.execute("COMMIT")
 
 
@@ -427,7 +447,7 @@ def _agree(ledger: Ledger, connection: sqlite3.Connection) -> tuple[Mark, bool]:
         if _layout(connection) < WITH_STATES and key.mark != Mark():
             raise BudgetRefused(_older(ledger))
         _check_fingerprint(ledger, connection, key)
-        _bring_up(connection)
+        _bring_up(connection, _layout(connection))
     found = _compare(ledger, connection, key)
     if found != key.mark:
         write_mark(ledger.key_path, found)
@@ -493,10 +513,10 @@ def _check_fingerprint(ledger: Ledger, connection: sqlite3.Connection, key: Ledg
         raise Damaged(f"its key {ledger.key_path} is that of another ledger")
 
 
-def _bring_up(connection: sqlite3.Connection) -> None:
-    """Add what later layouts have, inside a transaction; it counts as a change of state."""
-    for layout in range(_layout(connection), LAYOUT):
-        for statement in _LAYOUTS[layout].split(";"):
+def _bring_up(connection: sqlite3.Connection, layout: int) -> None:
+    """Add what layouts after one have, inside a transaction; it counts as a change of state."""
+    for added in _LAYOUTS[layout:]:
+        for statement in added.split(";"):
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {LAYOUT}")
 

@@ -7,77 +7,85 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from .accounting import (
-    Guarantee,
     compose,
     epsilon_simple,
     epsilon_tight,
 )
-from .charges import caps_of, guarantee_of
+from .caps import Caps, caps_of
+from .spending import Spending, guarantee_of, spending_of
 from .store import Ledger, reading
 
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of the zCDP that was spent is shown; the mechanisms' own add to it."""
 
 
-def summary(ledger: Ledger) -> dict:
+def summary(ledger: Ledger, *, is_exact: bool = False) -> dict:
     """What every dataset has spent, by product, natively and composed; fractions as strings.
 
-    `{"ledger", "cap", "delta_cap", "datasets": {name: {"cap", "remaining", "delta_cap",
-    "remaining_delta", "rho", "stated_rho", "delta", "epsilon": {"delta", "tight", "simple"},
-    "products": {product: {"rho", "delta", "draws": [...]}}}}}`, where `rho` is of bounded zCDP per
-    person, `stated_rho` that of all records that a person's change may change, which is more where
-    a draw is counted for one of several, `delta` the sum of the mechanisms' own, and `epsilon`
-    holds at its own `delta`, which is that sum and `REPORT_DELTA`; it is `inf` where that is 1 or
-    more. Each draw has its native `definition`, `parameter`, `neighbors` and `delta`, and the
-    `folder` of its run, None where an earlier version charged it.
+    `{"ledger", "cap", "delta_cap", "epsilon_cap", "datasets": {name: {"cap", "remaining",
+    "delta_cap", "remaining_delta", "epsilon_cap", "rho", "stated_rho", "delta", "epsilon":
+    {"delta", "tight", "simple", "exact"}, "products": {product: {"rho", "delta", "draws":
+    [...]}}}}}`, where `rho` is of bounded zCDP per person, `stated_rho` that of all records that a
+    person's change may change, which is more where a draw is counted for one of several, `delta`
+    the sum of the mechanisms' own, and `epsilon` holds at its own `delta`, which is that sum and
+    `REPORT_DELTA`; it is `inf` where that is 1 or more. `epsilon["exact"]` is that by the curve of
+    all draws (`spending`), for runs that were planned before the first result; it is None where no
+    curve is known or rho tells as much, and unless `is_exact`, since it takes seconds.
+    `epsilon_cap` is None or `{"epsilon", "delta", "planned"}`. Each draw has its native
+    `definition`, `parameter`, `neighbors` and `delta`, and the `folder` of its run, None where an
+    earlier version charged it.
     """
     with reading(ledger) as connection:
-        names = [row["name"] for row in connection.execute("SELECT name FROM datasets")]
-        caps = {name: caps_of(connection, name) for name in sorted(names)}
-        default = connection.execute("SELECT cap, delta_cap FROM ledger").fetchone()
+        names = sorted(row["name"] for row in connection.execute("SELECT name FROM datasets"))
+        caps = {name: caps_of(connection, name) for name in names}
+        default = caps_of(connection, None)
         rows = connection.execute(
             "SELECT draws.*, directories.folder FROM draws LEFT JOIN directories USING (run_id) "
             "ORDER BY charged_at, name"
         ).fetchall()
-        guarantees = {
-            name: compose(guarantee_of(row) for row in rows if row["dataset"] == name)
-            for name in caps
-        }
+        spendings = {name: spending_of(connection, name) for name in names}
     datasets = {}
-    for name, own_caps in caps.items():
+    for name, spending in spendings.items():
         own = [row for row in rows if row["dataset"] == name]
-        spent = guarantees[name]
         datasets[name] = {
-            "cap": _text(own_caps.rho),
-            "remaining": _rest(own_caps.rho, spent.parameter),
-            "delta_cap": _text(own_caps.delta),
-            "remaining_delta": _rest(own_caps.delta, spent.delta),
-            "rho": str(spent.parameter),
+            **_caps(caps[name]),
+            "remaining": _rest(caps[name].rho, spending.total.parameter),
+            "remaining_delta": _rest(caps[name].delta, spending.total.delta),
+            "rho": str(spending.total.parameter),
             "stated_rho": str(sum((guarantee_of(row).stated_rho for row in own), Fraction(0))),
-            "delta": str(spent.delta),
-            "epsilon": _epsilon(spent),
+            "delta": str(spending.total.delta),
+            "epsilon": _epsilon(spending, is_exact),
             "products": {
                 product: _product_summary([row for row in own if row["product"] == product])
                 for product in sorted({row["product"] for row in own})
             },
         }
-    return {
-        "ledger": str(ledger.path),
-        "cap": default["cap"],
-        "delta_cap": default["delta_cap"],
-        "datasets": datasets,
-    }
+    return {"ledger": str(ledger.path), **_caps(default), "datasets": datasets}
 
 
-def _epsilon(spent: Guarantee) -> dict[str, float | str]:
+def _caps(caps: Caps) -> dict:
+    epsilon = None
+    if caps.epsilon is not None:
+        epsilon = {
+            "epsilon": str(caps.epsilon.epsilon),
+            "delta": str(caps.epsilon.delta),
+            "planned": caps.epsilon.planned,
+        }
+    return {"cap": _text(caps.rho), "delta_cap": _text(caps.delta), "epsilon_cap": epsilon}
+
+
+def _epsilon(spending: Spending, is_exact: bool) -> dict[str, float | str | None]:
     """Epsilon of (rho, delta)-approximate zCDP, at delta plus that of the conversion."""
-    delta = spent.delta + REPORT_DELTA
+    rho, delta = spending.total.parameter, spending.total.delta + REPORT_DELTA
     if delta >= 1:
-        return {"delta": "1", "tight": "inf", "simple": "inf"}
+        return {"delta": "1", "tight": "inf", "simple": "inf", "exact": None}
+    tight = epsilon_tight(rho, REPORT_DELTA)
+    exact = spending.epsilon(delta) if is_exact else tight
     return {
         "delta": str(delta),
-        "tight": epsilon_tight(spent.parameter, REPORT_DELTA),
-        "simple": epsilon_simple(spent.parameter, REPORT_DELTA),
+        "tight": tight,
+        "simple": epsilon_simple(rho, REPORT_DELTA),
+        "exact": exact if exact < tight else None,
     }
 
 

@@ -24,7 +24,7 @@ from typing import Literal
 
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
-from spineflow.tasks.ledger.charges import set_cap
+from spineflow.tasks.ledger.caps import set_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory, identity_of

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.caps import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.caps import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from spineflow.flows.progress import bars
-from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.caps import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 

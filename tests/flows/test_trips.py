@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.caps import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory

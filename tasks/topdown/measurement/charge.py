@@ -15,6 +15,7 @@ from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...ledger.charges import Draw, NoiseTerm
+from ...ledger.exact_curve import PrivacyCurve
 from ...noise.draws import Noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
@@ -32,7 +33,7 @@ from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, read_spine
 from ..spine.shards import SHARDS, Shard, read_shards
 from ..workload.budget import Budget
 from ..workload.costs import check_budget, guarantee_of
-from ..workload.exact_loss import exact_epsilon, paths_of
+from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
 from .constrain_declared import refuse_unheld_invariants
 from .measure import part_of
 
@@ -118,7 +119,9 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
 
 
 def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
-    """What measuring a universe is charged as: its guarantee, every noise, how many values."""
+    """What measuring a universe is charged as: its guarantee, every noise, how many values, and the
+    curve over the paths of its spine.
+    """
     if budget.infinite:
         return Draw(budget.universe, budget.mechanism, guarantee_of(budget))
     terms, n_values = set(), 0
@@ -141,7 +144,16 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
             for share in used
         }
     guarantee = guarantee_of(budget)
-    return Draw(budget.universe, budget.mechanism, guarantee, frozenset(terms), n_values)
+    curve = _curve_of(budget, spine)
+    return Draw(budget.universe, budget.mechanism, guarantee, frozenset(terms), n_values, curve)
+
+
+def _curve_of(budget: Budget, spine: Spine) -> PrivacyCurve | None:
+    """The curve of one changed record; None where pairs of paths are more than are compared."""
+    try:
+        return exact_curve(budget, paths_of(spine))
+    except ValueError:
+        return None
 
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:

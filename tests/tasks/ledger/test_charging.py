@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.accounting import BOUNDED, ZCDP, Guarantee
-from spineflow.tasks.ledger.charges import Draw, NoiseTerm, set_cap, set_default_cap
+from spineflow.tasks.ledger.caps import set_cap, set_default_cap
+from spineflow.tasks.ledger.charges import Draw, NoiseTerm
 from spineflow.tasks.ledger.charging import (
     charge_draws,
     first_run_notice,

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.ledger import joining, store
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import Draw, charge, set_cap
+from spineflow.tasks.ledger.caps import set_cap
+from spineflow.tasks.ledger.charges import Draw, charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.joining import join

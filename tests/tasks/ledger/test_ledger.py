@@ -10,7 +10,8 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger.accounting import SAFETAB_P, Guarantee
-from spineflow.tasks.ledger.charges import Draw, charge, set_cap, set_default_cap
+from spineflow.tasks.ledger.caps import set_cap, set_default_cap
+from spineflow.tasks.ledger.charges import Draw, charge
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger import store
-from spineflow.tasks.ledger.charges import set_cap, set_default_cap
+from spineflow.tasks.ledger.caps import set_cap, set_default_cap
 from spineflow.tasks.ledger.key import Mark, read_key
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading, writing
 from spineflow.tasks.ledger.summary import summary
@@ -122,17 +122,32 @@ def test_an_older_ledger_is_brought_to_this_version(ledger: Ledger) -> None:
     assert os.stat(ledger.path).st_mode & 0o777 == 0o600
 
 
-def test_a_ledger_with_states_is_brought_to_this_version(ledger: Ledger) -> None:
-    """As version 0.2.0 left it: its state is numbered, and its key has the mark of that."""
+UNDONE = {
+    4: (
+        "DROP TABLE curves",
+        "ALTER TABLE draws DROP COLUMN after_results",
+        "ALTER TABLE datasets DROP COLUMN epsilon_cap",
+        "ALTER TABLE ledger DROP COLUMN epsilon_cap",
+    ),
+    3: ("DROP TABLE joined", "DROP TABLE joined_runs", "DROP TABLE joined_to"),
+    2: ("ALTER TABLE directories DROP COLUMN folder",),
+}
+"""What makes a ledger one of this layout, of one that has the next."""
+
+
+@pytest.mark.parametrize("layout", UNDONE)
+def test_a_ledger_with_states_is_brought_to_this_version(ledger: Ledger, layout: int) -> None:
+    """As an earlier version left it: its state is numbered, and its key has the mark of that."""
     set_cap(ledger, "d", Fraction(5))
     with sqlite3.connect(ledger.path) as connection:
-        for table in ("joined", "joined_runs", "joined_to"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("ALTER TABLE directories DROP COLUMN folder")
-        connection.execute("PRAGMA user_version = 2")
+        for statements in (UNDONE[older] for older in UNDONE if older >= layout):
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {layout}")
     connection.close()
     before = mark_of(ledger)
-    assert summary(open_ledger(ledger.path, must_exist=True))["datasets"]["d"]["cap"] == "5"
+    found = summary(open_ledger(ledger.path, must_exist=True))["datasets"]["d"]
+    assert (found["cap"], found["epsilon_cap"]) == ("5", None)
     assert mark_of(ledger).sequence == before.sequence + 1
 
 
@@ -226,7 +241,7 @@ def test_a_use_of_a_ledger_does_not_read_all_of_it(ledger: Ledger) -> None:
         return min(taken)
 
     few = seconds()
-    row = "VALUES (?, 'n', 'd', 'p', 'm', 'zcdp', '1', 'bounded', '0', '4', '1', '{}', 't', 1)"
+    row = "VALUES (?, 'n', 'd', 'p', 'm', 'zcdp', '1', 'bounded', '0', '4', '1', '{}', 't', 1, 1)"
     with writing(ledger) as connection:
         connection.executemany(
             f"INSERT INTO draws {row}", [(f"run-{number}",) for number in range(20_000)]

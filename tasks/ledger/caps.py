@@ -1,0 +1,287 @@
+"""Caps of what may be drawn from a dataset: of rho, of delta, and of epsilon at a delta.
+
+Each cap that is set holds by itself, and a charge that would pass one is refused before anything is
+drawn. A cap of a dataset stands in place of the ledger's own cap of the same kind.
+
+**rho** and **delta** hold however runs are chosen, also by the results of earlier ones: the sums
+of approximate zCDP stay valid for parameters that are chosen by earlier outcomes, as long as they
+stay within bounds that were fixed before ([FullyAdaptive2023]).
+
+**Epsilon at a delta.** Privacy curves have no such theorem: who sees a result may choose among runs
+each of which would keep within epsilon, such that the choice does not. So the ledger enters of
+every draw whether something drawn from the dataset had been published when it was charged
+(`SpentDraw.after_results`). Noise that is not recorded as published is unseen (`claims`), and the
+first draws, A, are thus fixed whatever comes out.
+
+- While all draws are of A: by their curve, or by rho, whichever is better.
+- After that: by rho alone. The cap stands for the largest rho whose conversion at the delta gives
+  the epsilon, less what is kept for the mechanisms' own deltas: the cap of delta, or what A has of
+  it. Both are fixed before the first result.
+
+This is sound: A is fixed, and so is whether its rho is within the one that the cap stands for. If
+it is, the sum stays within, and holds for all runs. If it is not, nothing is added to A any more,
+and its curve holds.
+
+**Planned.** A cap may be declared for runs that were planned, parameters and all, before the first
+result. Then the curve of all draws counts. No ledger can see who planned what: this is a promise of
+the one who sets the cap, and without it the epsilon is not.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..runs.errors import BudgetRefused, InputRefused
+from .accounting import rho_from_epsilon_tight
+from .spending import Spending, SpentDraw, parsed, spending_of
+from .store import Damaged, Ledger, writing
+
+MOST_DELTA = Fraction(1)
+"""A composed delta of this or more rules out nothing, whatever the caps are."""
+
+PLANNED = "planned"
+"""Word that the ledger has after a cap of epsilon for planned runs."""
+
+
+@dataclass(frozen=True)
+class EpsilonCap:
+    """A cap of epsilon at a delta; `planned` if all runs are planned before the first result."""
+
+    epsilon: Fraction
+    delta: Fraction
+    planned: bool = False
+
+    def __str__(self) -> str:
+        """As the ledger holds it, such as 33/2@1/10000000000 planned."""
+        return f"{self.epsilon}@{self.delta}{f' {PLANNED}' if self.planned else ''}"
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        plan = ", of runs planned beforehand" if self.planned else ""
+        return f"epsilon {float(self.epsilon):.6g} at delta {float(self.delta):.6g}{plan}"
+
+    def smaller(self, other: EpsilonCap | None) -> EpsilonCap:
+        """One that is kept only where both are."""
+        if other is None:
+            return self
+        return EpsilonCap(
+            min(self.epsilon, other.epsilon),
+            min(self.delta, other.delta),
+            self.planned and other.planned,
+        )
+
+    def is_kept(self, spending: Spending, delta_cap: Fraction | None) -> bool:
+        """Whether draws are within the cap, beside the dataset's cap of delta."""
+        if self.planned or spending.is_planned:
+            return spending.is_within(self.epsilon, self.delta)
+        kept = _kept_delta(spending, delta_cap)
+        largest = self.largest_rho(kept)
+        return spending.total.delta <= kept and spending.total.parameter <= largest
+
+    def largest_rho(self, kept: Fraction) -> Fraction:
+        """The rho that the cap stands for, beside a delta that is kept for the mechanisms' own."""
+        if kept >= self.delta:
+            return Fraction(0)
+        return rho_from_epsilon_tight(self.epsilon, self.delta - kept)
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What a dataset may spend: rho of bounded zCDP per person, delta, and epsilon at a delta; None
+    is no cap.
+    """
+
+    rho: Fraction | None = None
+    delta: Fraction | None = None
+    epsilon: EpsilonCap | None = None
+
+    def smaller(self, other: Caps) -> Caps:
+        """Caps that are kept only where both are."""
+        epsilon = other.epsilon if self.epsilon is None else self.epsilon.smaller(other.epsilon)
+        return Caps(_least(self.rho, other.rho), _least(self.delta, other.delta), epsilon)
+
+    def columns(self) -> dict[str, str]:
+        """The caps that there are, by the ledger's columns."""
+        found = (("cap", self.rho), ("delta_cap", self.delta), ("epsilon_cap", self.epsilon))
+        return {column: str(cap) for column, cap in found if cap is not None}
+
+
+def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
+    """The caps of a dataset: its own, or else the ledger's; the latter alone for None."""
+    columns = "cap, delta_cap, epsilon_cap"
+    default = connection.execute(f"SELECT {columns} FROM ledger").fetchone()
+    own = connection.execute(f"SELECT {columns} FROM datasets WHERE name = ?", [dataset]).fetchone()
+    rho, delta, epsilon = (
+        default[column] if own is None or own[column] is None else own[column]
+        for column in default.keys()  # noqa: SIM118
+    )
+    return Caps(
+        None if rho is None else parsed(rho, "a cap"),
+        None if delta is None else parsed(delta, "a cap"),
+        None if epsilon is None else epsilon_cap(epsilon),
+    )
+
+
+def epsilon_cap(text: str) -> EpsilonCap:
+    """A cap of epsilon that the ledger holds; raises Damaged if it is none."""
+    cap, _, word = str(text).partition(" ")
+    epsilon, _, delta = cap.partition("@")
+    found = EpsilonCap(parsed(epsilon, "a cap"), parsed(delta, "a cap"), word == PLANNED)
+    if found.epsilon <= 0 or not 0 < found.delta < 1 or word not in ("", PLANNED):
+        raise Damaged("a cap of epsilon")
+    return found
+
+
+def set_cap(
+    ledger: Ledger,
+    dataset: str,
+    cap: Fraction | None = None,
+    delta_cap: Fraction | None = None,
+    epsilon_cap: EpsilonCap | None = None,
+) -> None:
+    """Set the caps of a dataset: of rho of bounded zCDP per person, of delta, of epsilon at a
+    delta; None leaves one be.
+
+    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for one below
+    what is already spent.
+    """
+    new = _checked(cap, delta_cap, epsilon_cap)
+    with writing(ledger) as connection:
+        spending = spending_of(connection, dataset)
+        spent = spending.total
+        for value, known, what in (
+            (cap, spent.parameter, "rho"),
+            (delta_cap, spent.delta, "delta"),
+        ):
+            if value is not None and value < known:
+                raise BudgetRefused(
+                    f"dataset {dataset!r} has spent {what} {known} (about {float(known):.6g}); "
+                    f"a cap of {value} is below that, so set it higher"
+                )
+        if epsilon_cap is not None and spending.draws:
+            delta = delta_cap or caps_of(connection, dataset).delta
+            if not epsilon_cap.is_kept(spending, delta):
+                raise BudgetRefused(
+                    f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} and delta "
+                    f"{float(spent.delta):.6g}; a cap of {epsilon_cap.shown} is below that, so set "
+                    "it higher"
+                )
+        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
+        for column, text in new.columns().items():
+            connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", [text, dataset])
+
+
+def set_default_cap(
+    ledger: Ledger,
+    cap: Fraction | None = None,
+    delta_cap: Fraction | None = None,
+    epsilon_cap: EpsilonCap | None = None,
+) -> None:
+    """Set the caps of every dataset that has none of its own; None leaves one be.
+
+    Raises InputRefused for a cap that is not a positive fraction. A dataset that has spent more
+    can spend nothing further.
+    """
+    new = _checked(cap, delta_cap, epsilon_cap)
+    with writing(ledger) as connection:
+        for column, text in new.columns().items():
+            connection.execute(f"UPDATE ledger SET {column} = ?", [text])
+
+
+def check_caps(connection: sqlite3.Connection, dataset: str, asked: Sequence[SpentDraw]) -> None:
+    """Raise BudgetRefused if what is asked for would pass a cap, or a delta of 1."""
+    caps = caps_of(connection, dataset)
+    before = spending_of(connection, dataset)
+    after = Spending([*before.draws, *asked])
+    spent, needed = before.total, Spending(asked).total
+    if caps.rho is not None and after.total.parameter > caps.rho:
+        raise BudgetRefused(
+            f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} of its cap "
+            f"{caps.rho}, and this run needs {needed.parameter} (about "
+            f"{float(needed.parameter):.6g}); lower its rho, or raise the cap with "
+            "`spineflow ledger set-cap`"
+        )
+    total = after.total.delta
+    if caps.delta is not None and total > caps.delta:
+        raise BudgetRefused(
+            f"dataset {dataset!r} has spent delta {float(spent.delta):.6g} of its cap "
+            f"{caps.delta}, and this run needs {needed.delta} (about {float(needed.delta):.6g}); "
+            "lower its delta, or raise the cap with `spineflow ledger set-cap`"
+        )
+    if total >= MOST_DELTA:
+        raise BudgetRefused(
+            f"all draws from dataset {dataset!r} would have a delta of {float(total):.6g} "
+            "together, which guarantees nothing; lower the delta of this run"
+        )
+    if caps.epsilon is not None and not caps.epsilon.is_kept(after, caps.delta):
+        raise BudgetRefused(_passed(dataset, caps.epsilon, caps.delta, before, after))
+
+
+def _passed(
+    dataset: str,
+    cap: EpsilonCap,
+    delta_cap: Fraction | None,
+    before: Spending,
+    after: Spending,
+) -> str:
+    """Which cap of epsilon a run would pass, what is left of it, and the remedy."""
+    spent = before.total
+    is_by_curve = cap.planned or after.is_planned
+    kept = after.total.delta if is_by_curve else _kept_delta(after, delta_cap)
+    remedy = "or raise the cap with `spineflow ledger set-cap`"
+    if after.total.delta > kept:
+        return (
+            f"dataset {dataset!r} has a cap of {cap.shown}, of which no delta is kept for this "
+            f"run's own, {float(after.total.delta - spent.delta):.6g}; set a cap of delta, "
+            f"{remedy}"
+        )
+    left = max(cap.largest_rho(kept) - spent.parameter, Fraction(0))
+    sure = f"lower its rho, to {float(left):.6g} if that is enough" if left else "lower its rho"
+    needed = after.total.parameter - spent.parameter
+    by_curve = after.delta_by_curve(cap.epsilon, cap.delta) if is_by_curve else Fraction(1)
+    if by_curve < 1:
+        how = f"all draws would have delta {float(by_curve):.3g} at that epsilon with this run"
+    else:
+        how = (
+            "with results published, or noise that is not known, it is spent by the conversion "
+            f"of rho, and this run needs rho {float(needed):.6g} of the {float(left):.6g} left"
+        )
+    return (
+        f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} under a cap of "
+        f"{cap.shown}: {how}; {sure}, {remedy}"
+    )
+
+
+def _kept_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
+    """The delta that is kept for the mechanisms' own, fixed before the first result."""
+    if delta_cap is not None:
+        return delta_cap
+    first = Spending([draw for draw in spending.draws if not draw.after_results])
+    return first.total.delta
+
+
+def _checked(
+    cap: Fraction | None, delta_cap: Fraction | None, epsilon_cap: EpsilonCap | None
+) -> Caps:
+    """Caps as they are set; raises InputRefused for one that is not a positive fraction."""
+    numbers = [(cap, "cap"), (delta_cap, "cap of delta")]
+    if epsilon_cap is not None:
+        numbers += [(epsilon_cap.epsilon, "cap of epsilon"), (epsilon_cap.delta, "its delta")]
+    for number, what in numbers:
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int | Fraction) or number <= 0:
+            raise InputRefused(
+                f"the {what} is {number!r}; give a positive exact fraction such as 3/2"
+            )
+    return Caps(cap, delta_cap, epsilon_cap)
+
+
+def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    """The smaller of two caps, None being none."""
+    caps = [cap for cap in (one, other) if cap is not None]
+    return min(caps) if caps else None

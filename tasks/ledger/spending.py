@@ -1,0 +1,209 @@
+"""What the draws of a dataset guarantee together: rho, delta, and epsilon by their exact curve.
+
+**By rho.** (rho, delta)-approximate zCDP adds up, also where the parameters of a draw were chosen
+by what was drawn before, as long as the sums stay within bounds that were fixed beforehand
+([FullyAdaptive2023]). At a delta' beside it, rho gives the epsilon of `accounting.epsilon_tight`.
+
+**By the curve.** A draw whose noisy counts are known has a curve (`exact_curve`), and so has one of
+epsilon-DP without a delta: its curve is at most that of a count with discrete Laplace noise that
+has the two losses epsilon and -epsilon ([OptimalComposition2015]). The curves of all such draws
+compose ([OptimalAccounting2022], theorem 10), provided that no draw's parameters were chosen by
+what was drawn before: a later curve must be the same for all earlier outcomes.
+
+**Both.** Let the draws with curves be (e1, d1)-DP together, and the others (rho, d)-approximate
+zCDP, hence (e2, d + d2)-DP with e2 the epsilon of rho at d2. All draws are then
+(e1 + e2, d1 + d2 + d)-DP by basic composition ([AlgorithmicFoundations2014], theorem 3.16). `PART`
+of what delta leaves beside the mechanisms' own is d2, whatever the draws are. The conversion of the
+whole rho holds too, and the smaller of the two epsilons is told.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from ..noise.distributions import IntegerDistribution
+from .accounting import (
+    BOUNDED,
+    ONE_OF_SEVERAL,
+    PURE_DP,
+    TWO_RECORDS,
+    UNBOUNDED,
+    Guarantee,
+    compose,
+    epsilon_tight,
+    rho_from_epsilon_tight,
+)
+from .curves import composed, read
+from .exact_curve import PrivacyCurve
+from .loss_laws import ChangedCount
+from .store import Damaged
+
+PART = Fraction(1, 64)
+"""Share of delta for draws without a curve: small, as they matter where they are few."""
+
+ROUNDED = 1 + 1e-12
+"""Factor that is more than the rounding errors of an epsilon that is worked out in doubles."""
+
+CHANGES = {BOUNDED: 1, ONE_OF_SEVERAL: 1, UNBOUNDED: 2, TWO_RECORDS: 2}
+"""How often a person's change can be one of a draw's own neighbours, where that is known."""
+
+
+@dataclass(frozen=True)
+class SpentDraw:
+    """What a draw guarantees, its curve if that is known, and when it was charged.
+
+    after_results : whether something that was drawn from the dataset had been published then, so
+        that its parameters may have been chosen by it.
+
+    Raises ValueError for a curve of more rho than the guarantee has.
+    """
+
+    guarantee: Guarantee
+    curve: PrivacyCurve | None = None
+    after_results: bool = True
+
+    def __post_init__(self) -> None:
+        if self.curve is not None and self.curve.rho > self.guarantee.bounded_rho:
+            raise ValueError("a curve has more rho than the guarantee")
+
+    @property
+    def known(self) -> PrivacyCurve | None:
+        """The curve, that of any mechanism of its epsilon under pure DP, or None."""
+        guarantee = self.guarantee
+        if guarantee.delta:
+            return None
+        if self.curve is None and guarantee.definition == PURE_DP:
+            times = CHANGES.get(guarantee.neighbors)
+            if times:
+                noise = IntegerDistribution(guarantee.parameter * times, 1)
+                return PrivacyCurve({ChangedCount(noise): 1})
+        return self.curve
+
+
+@dataclass(frozen=True)
+class Spending:
+    """All draws from a dataset, and perhaps those that are asked for.
+
+    >>> Spending([SpentDraw(Guarantee("pure_dp", Fraction(1)))]).epsilon(Fraction(1, 10**10))
+    1.0
+    """
+
+    draws: Sequence[SpentDraw]
+
+    @cached_property
+    def total(self) -> Guarantee:
+        """The rho of bounded zCDP per person, and the mechanisms' own delta."""
+        return compose(draw.guarantee for draw in self.draws)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether all draws were charged before any result, so that none can depend on one."""
+        return not any(draw.after_results for draw in self.draws)
+
+    @cached_property
+    def curve(self) -> PrivacyCurve | None:
+        """The curve of the draws that have one; None if there are none, or too many choices."""
+        curves = [draw.known for draw in self.draws]
+        try:
+            known = composed(curve for curve in curves if curve is not None)
+        except ValueError:
+            return None
+        return known if known.rho else None
+
+    @cached_property
+    def unknown(self) -> Fraction:
+        """rho of the draws without a curve."""
+        return compose(draw.guarantee for draw in self.draws if draw.known is None).parameter
+
+    def epsilon(self, delta: Fraction) -> float:
+        """The smaller epsilon at delta, by the curve or by rho, for runs that were planned.
+
+        Infinite where the mechanisms' own deltas leave nothing of delta.
+        """
+        own = delta - self.total.delta
+        if own <= 0:
+            return math.inf
+        by_rho = epsilon_tight(self.total.parameter, own)
+        if self.curve is None:
+            return by_rho
+        of_unknown, part = self._beside(own)
+        return min(by_rho, self.curve.epsilon_upper(own - part) + of_unknown)
+
+    def delta_by_curve(self, epsilon: Fraction, delta: Fraction) -> Fraction:
+        """A delta at epsilon by the curve, with delta to share out; 1 where none is known."""
+        own = delta - self.total.delta
+        if own <= 0 or self.curve is None:
+            return Fraction(1)
+        of_unknown, part = self._beside(own)
+        at = math.nextafter(float(epsilon - Fraction(of_unknown)), 0.0)
+        if at <= 0:
+            return Fraction(1)
+        return min(Fraction(1), self.total.delta + part + Fraction(self.curve.delta_upper(at)))
+
+    def is_within(self, epsilon: Fraction, delta: Fraction) -> bool:
+        """Whether all draws are (epsilon, delta)-DP, by rho or by the curve, if runs were planned.
+
+        One look at the curve, and none where rho is enough; `epsilon` takes many.
+        """
+        own = delta - self.total.delta
+        if own > 0 and self.total.parameter <= rho_from_epsilon_tight(epsilon, own):
+            return True
+        return self.delta_by_curve(epsilon, delta) <= delta
+
+    def _beside(self, own: Fraction) -> tuple[float, Fraction]:
+        """The epsilon and the delta of the draws without a curve, of a delta for all."""
+        if not self.unknown:
+            return 0.0, Fraction(0)
+        part = own * PART
+        return epsilon_tight(self.unknown, part) * ROUNDED, part
+
+
+def spending_of(connection: sqlite3.Connection, dataset: str) -> Spending:
+    """All draws from a dataset, as the ledger has them; raises Damaged where it holds none such."""
+    rows = connection.execute(
+        "SELECT draws.*, curves.curve FROM draws LEFT JOIN curves "
+        "ON curves.run_id = draws.run_id AND curves.draw = draws.name WHERE dataset = ?",
+        [dataset],
+    )
+    return Spending([_spent(row) for row in rows])
+
+
+def _spent(row: sqlite3.Row) -> SpentDraw:
+    guarantee = guarantee_of(row)
+    # An earlier version did not enter when it was charged.
+    after_results = row["after_results"] != 0
+    if row["curve"] is None:
+        return SpentDraw(guarantee, None, after_results)
+    try:
+        return SpentDraw(guarantee, read(row["curve"]), after_results)
+    except ValueError:
+        raise Damaged(f"the curve of draw {row['name']!r} of run {row['run_id']}") from None
+
+
+def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
+    """The native guarantee of a row; raises Damaged if the row contradicts itself."""
+    name = f"draw {row['name']!r} of run {row['run_id']}"
+    guarantee = Guarantee(
+        row["definition"],
+        parsed(row["parameter"], name),
+        row["neighbors"],
+        parsed(row["delta"], name),
+        parsed(row["bounded_factor"], name),
+    )
+    if guarantee.bounded_rho != parsed(row["bounded_rho"], name):
+        raise Damaged(f"bounded rho of {name}")
+    return guarantee
+
+
+def parsed(text: str, what: str) -> Fraction:
+    """A fraction that the ledger holds; raises Damaged if it is none."""
+    try:
+        return Fraction(text)
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise Damaged(f"a number of {what}") from None
