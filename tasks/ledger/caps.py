@@ -241,14 +241,14 @@ def _passed(
         )
     left = max(cap.largest_rho(kept) - spent.parameter, Fraction(0))
     sure = f"lower its rho, to {float(left):.6g} if that is enough" if left else "lower its rho"
-    needed = after.total.parameter - spent.parameter
-    by_curve = after.delta_by_curve(cap.epsilon, cap.delta) if is_by_curve else Fraction(1)
-    if by_curve < 1:
-        how = f"all draws would have delta {float(by_curve):.3g} at that epsilon with this run"
+    if is_by_curve and after.curve is not None and not after.unknown:
+        found = float(after.delta_by_curve(cap.epsilon, cap.delta))
+        how = f"all draws would have delta {found:.3g} at that epsilon with this run"
     else:
+        needed = float(after.total.parameter - spent.parameter)
         how = (
-            "with results published, or noise that is not known, it is spent by the conversion "
-            f"of rho, and this run needs rho {float(needed):.6g} of the {float(left):.6g} left"
+            "where results are published, or noise is not known, rho counts by its conversion, and "
+            f"this run needs rho {needed:.6g} of the {float(left):.6g} left"
         )
     return (
         f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} under a cap of "

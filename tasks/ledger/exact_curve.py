@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, combinations_with_replacement, islice, product
+from itertools import chain, combinations_with_replacement, product
 
 from scipy.special import ndtri
 
@@ -72,29 +72,33 @@ class PrivacyCurve:
             raise ValueError("of each kind of count there is one or more")
         if not all(self.choices):
             raise ValueError("every choice has an alternative or more")
-        if len(self._combinations) > MOST_COMBINATIONS:
+        numbers = (math.comb(len(one) + n - 1, n) for one, n in self._alternatives.items())
+        if math.prod(numbers) > MOST_COMBINATIONS:
             raise ValueError(f"there are more than {MOST_COMBINATIONS} combinations")
 
     @cached_property
-    def _combinations(self) -> tuple[tuple[Items, ...], ...]:
-        """Every combination of alternatives, the order of equal choices aside, up to one more than
-        are allowed.
-        """
-        alternatives = [
+    def _alternatives(self) -> Counter[tuple[Items, ...]]:
+        """The alternatives of every choice, and how many choices have the same."""
+        return Counter(
             tuple(dict.fromkeys(map(_items, choice))) for choice in self.choices if any(choice)
-        ]
-        equal = Counter(alternatives)
-        ways = [combinations_with_replacement(choice, n) for choice, n in equal.items()]
-        common = (_items(self.changed),) if self.changed else ()
-        found = ((*common, *chain(*way)) for way in product(*ways))
-        return tuple(islice(found, MOST_COMBINATIONS + 1))
+        )
 
-    @property
+    @cached_property
+    def _combinations(self) -> tuple[tuple[Items, ...], ...]:
+        """Every combination of alternatives, the order of equal choices aside."""
+        ways = [combinations_with_replacement(one, n) for one, n in self._alternatives.items()]
+        common = (_items(self.changed),) if self.changed else ()
+        return tuple((*common, *chain(*way)) for way in product(*ways))
+
+    @cached_property
     def rho(self) -> Fraction:
         """rho of the zCDP that the same counts satisfy by composition, in the worst case."""
-        return max(
-            sum((c.rho * n for part in one for c, n in part), NOTHING) for one in self._combinations
-        )
+
+        def of(items: Items) -> Fraction:
+            return sum((count.rho * number for count, number in items), NOTHING)
+
+        chosen = (max(map(of, one)) * number for one, number in self._alternatives.items())
+        return sum(chosen, of(_items(self.changed)))
 
     @property
     def largest_loss(self) -> float:
@@ -105,7 +109,7 @@ class PrivacyCurve:
             if any(count.noise.power == 2 for count, _ in counts):
                 return math.inf
             largest = max(largest, sum((c.noise.c * c.shift * n for c, n in counts), NOTHING))
-        return math.nextafter(float(largest), math.inf)
+        return rounded_up(largest)
 
     def delta_upper(self, epsilon: float) -> float:
         """A delta with which (epsilon, delta)-DP holds, hardly above the smallest."""
@@ -200,6 +204,16 @@ class PrivacyCurve:
     def _grid(self, epsilon: float, *, is_upper: bool) -> Grid:
         parts = tuple(dict.fromkeys(part for one in self._combinations for part in one))
         return grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper)
+
+
+def rounded_up(value: Fraction) -> float:
+    """The double at a fraction, or the next above it.
+
+    >>> rounded_up(Fraction(3, 2)), rounded_up(Fraction(1, 3)) > Fraction(1, 3)
+    (1.5, True)
+    """
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def _items(counts: Counts) -> Items:

@@ -42,8 +42,8 @@ def filled(folder: Path, rows: int) -> Ledger:
         )
         connection.executemany(
             "INSERT INTO draws SELECT ?, name, dataset, product, mechanism, definition, parameter, "
-            "neighbors, delta, bounded_factor, bounded_rho, inputs, charged_at, n_values "
-            "FROM draws WHERE run_id = 'run'",
+            "neighbors, delta, bounded_factor, bounded_rho, inputs, charged_at, n_values, "
+            "after_results FROM draws WHERE run_id = 'run'",
             ((f"run-{n}",) for n in range(rows // FILES_PER_RUN)),
         )
     return ledger

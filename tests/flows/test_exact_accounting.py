@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.running import prepare, run_stages_here
-from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.ledger.curves import composed, written
+from spineflow.tasks.ledger.spending import spending_of
+from spineflow.tasks.ledger.store import open_ledger, reading
+from spineflow.tasks.ledger.summary import REPORT_DELTA, summary
 from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine.files import read_spine
+from spineflow.tasks.topdown.workload.exact_loss import exact_curve, paths_of
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +38,20 @@ def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(
     run = prepare(settings, tmp_path / "run")
     assert frozen_settings(TopdownSettings, run.settings) == settings
     run_stages_here(TOPDOWN, run, settings)
-    spent = summary(open_ledger(tmp_path / "ledger.db", must_exist=True))
-    draws = spent["datasets"]["d"]["products"]["topdown"]["draws"]
+    ledger = open_ledger(tmp_path / "ledger.db", must_exist=True)
+    spent = summary(ledger, is_exact=True)["datasets"]["d"]
+    draws = spent["products"]["topdown"]["draws"]
     assert [draw["parameter"] for draw in draws] == [str(rho), "11417641/152349649"]
+    with reading(ledger) as connection:
+        spending = spending_of(connection, "d")
+    assert spending.is_planned and not spending.unknown
+    curves = [
+        exact_curve(settings.budget_of(universe), paths_of(read_spine(spine_folder(run, universe))))
+        for universe in settings.run.universes
+    ]
+    assert [written(draw.curve) for draw in spending.draws] == list(map(written, curves))
+    exact = spent["epsilon"]["exact"]
+    assert exact == composed(curves).epsilon_upper(REPORT_DELTA) < spent["epsilon"]["tight"]
     text = (run.release / "certificate.md").read_text(encoding="utf-8")
     assert "The rho of persons was chosen by this exact figure" in text
     assert prepare(TOPDOWN.load(file), tmp_path / "run").settings == run.settings

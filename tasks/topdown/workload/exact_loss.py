@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from ....geography.levels import Spine, distinct_paths
 from ...census.sensitivity import Norms
 from ...ledger.accounting import rho_from_epsilon_tight
-from ...ledger.exact_curve import Counts, PrivacyCurve
+from ...ledger.exact_curve import Counts, PrivacyCurve, rounded_up
 from ...ledger.loss_laws import ChangedCount
 from ...noise.draws import Noise
 from ...noise.margins import distribution_of
@@ -71,8 +71,7 @@ def exact_epsilon(
     there are more pairs of paths than are compared.
     """
     if budget.is_pure and not budget.infinite and budget.charge == Norms():
-        total = float(budget.total)
-        return total if Fraction(total) >= budget.total else math.nextafter(total, math.inf)
+        return rounded_up(budget.total)
     try:
         curve = exact_curve(budget, paths)
     except ValueError:
