@@ -29,7 +29,7 @@ from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon
 from ..tasks.products.gate import warnings_of
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
-from ..tasks.products.spent import stated_sentence
+from ..tasks.products.spent import epsilon_cap_words, stated_sentence
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
@@ -221,10 +221,7 @@ def _exact_sentence(dataset: dict) -> str:
     if exact is not None:
         words.append(f"{shown_epsilon(exact)} by the exact curve, of runs planned beforehand")
     if cap is not None:
-        planned = ", of runs planned beforehand" if cap["planned"] else ""
-        words.append(
-            f"cap {float(Fraction(cap['epsilon'])):g} at delta {shown_delta(cap['delta'])}{planned}"
-        )
+        words.append(f"cap {epsilon_cap_words(cap)}")
     return "".join(f"; {some}" for some in words) + ("." if words else "")
 
 

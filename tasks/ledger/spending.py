@@ -6,7 +6,7 @@ by what was drawn before, as long as the sums stay within bounds that were fixed
 
 **By the curve.** A draw whose noisy counts are known has a curve (`exact_curve`), and so has one of
 epsilon-DP without a delta: its curve is at most that of a count with discrete Laplace noise that
-has the two losses epsilon and -epsilon ([OptimalComposition2015]). The curves of all such draws
+has the two losses epsilon and -epsilon ([OptimalComposition2017]). The curves of all such draws
 compose ([OptimalAccounting2022], theorem 10), provided that no draw's parameters were chosen by
 what was drawn before: a later curve must be the same for all earlier outcomes.
 

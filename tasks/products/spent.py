@@ -81,6 +81,8 @@ def composed_sentence(spent: dict) -> str:
         for name, key, show in (("rho", "cap", shown_rho), ("delta", "delta_cap", shown_delta))
         if spent[key] is not None
     ]
+    if spent["epsilon_cap"] is not None:
+        caps.append(epsilon_cap_words(spent["epsilon_cap"]))
     capped = f"the cap is {' and '.join(caps)}" if caps else "no cap is set"
     return (
         f"Together, as bounded zCDP per person: rho {shown_rho(spent['rho'])}, the mechanisms' own "
@@ -88,6 +90,13 @@ def composed_sentence(spent: dict) -> str:
         f"(simple conversion {shown_epsilon(epsilon['simple'])}) at delta "
         f"{shown_delta(epsilon['delta'])}; {capped}.{stated_sentence(spent)}"
     )
+
+
+def epsilon_cap_words(cap: Mapping) -> str:
+    """A cap of epsilon of `summary`, in words."""
+    planned = ", of runs planned beforehand" if cap["planned"] else ""
+    epsilon = shown_epsilon(float(Fraction(cap["epsilon"])))
+    return f"epsilon {epsilon} at delta {shown_delta(cap['delta'])}{planned}"
 
 
 def stated_sentence(spent: dict) -> str:

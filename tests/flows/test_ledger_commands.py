@@ -38,6 +38,22 @@ def test_a_ledger_is_made_with_its_caps(ledger: list[str], capsys) -> None:
     assert (town["cap"], Fraction(town["delta_cap"])) == ("2", Fraction(1, 10**9))
 
 
+def test_a_ledger_has_caps_of_epsilon(ledger: list[str], capsys) -> None:
+    caps = ["--epsilon-cap", "16.5@1e-10", "--epsilon-cap", "town=3@1e-9"]
+    assert main(["ledger", "init", *caps, *ledger]) == 0
+    found, delta = shown(ledger, capsys), str(Fraction(1, 10**10))
+    assert found["epsilon_cap"] == {"epsilon": "33/2", "delta": delta, "planned": False}
+    assert Fraction(found["datasets"]["town"]["epsilon_cap"]["delta"]) == Fraction(1, 10**9)
+    planned = ["--epsilon-cap", "20@1e-10", "--planned"]
+    assert main(["ledger", "set-cap", "town", *planned, *ledger]) == 0
+    town = shown(ledger, capsys)["datasets"]["town"]
+    assert town["epsilon_cap"] == {"epsilon": "20", "delta": delta, "planned": True}
+    assert (town["cap"], town["epsilon"]["exact"]) == (None, None)
+    assert main(["ledger", "show", *ledger]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "; cap epsilon 20.00 at delta 1e-10, of runs planned beforehand." in text
+
+
 def test_a_ledger_is_made_once_and_where_its_folder_is(ledger, tmp_path: Path, capsys) -> None:
     assert main(["ledger", "init", *ledger]) == 0
     assert main(["ledger", "init", *ledger]) == 3
@@ -46,7 +62,19 @@ def test_a_ledger_is_made_once_and_where_its_folder_is(ledger, tmp_path: Path, c
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("cap", ["--cap=lots", "--cap=0", "--delta-cap=1", "--cap=town=-1"])
+@pytest.mark.parametrize(
+    "cap",
+    [
+        "--cap=lots",
+        "--cap=0",
+        "--delta-cap=1",
+        "--cap=town=-1",
+        "--epsilon-cap=16.5",
+        "--epsilon-cap=0@1e-10",
+        "--epsilon-cap=town=1@1",
+        "--planned",
+    ],
+)
 def test_a_cap_that_is_none_makes_no_ledger(ledger, tmp_path: Path, cap: str) -> None:
     assert main(["ledger", "init", cap, *ledger]) == 2
     assert not (tmp_path / "ledger.db").exists()
