@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
@@ -166,8 +167,39 @@ def test_curves_fall_and_more_counts_never_help(changed, epsilon, more) -> None:
     assert second <= first
     larger = PrivacyCurve({**changed, gaussian("7/3"): 1})
     assert larger.delta_upper(float(epsilon)) >= curve.delta_lower(float(epsilon))
-    backwards = PrivacyCurve(dict(reversed(changed.items())))
-    assert backwards.delta_upper(float(epsilon)) == pytest.approx(first, rel=1e-12, abs=1e-15)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SMALL, st.fractions(0, 5, max_denominator=5), st.fractions(0, 1))
+def test_curves_fall_strictly_up_to_the_largest_loss(changed, epsilon, share) -> None:
+    """By 1 % of the loss or more, delta falls by more than both bounds may be wrong."""
+    curve = PrivacyCurve(changed)
+    at = float(epsilon)
+    beyond = at + float(Fraction(1, 100) + share) * min(1.0, curve.largest_loss)
+    upper = curve.delta_upper(beyond)
+    if curve.delta_lower(at) > 1e-9:
+        assert upper < curve.delta_lower(at)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(SMALL, min_size=2, max_size=3), st.randoms(), st.fractions(0, 5, max_denominator=5))
+def test_the_order_of_composition_does_not_matter(parts, randomness, epsilon: Fraction) -> None:
+    """Neither that of the counts, nor that of the choices, nor what is a choice of one."""
+    at, curves = float(epsilon), []
+    for _ in range(2):
+        randomness.shuffle(parts)
+        mixed = [dict(randomness.sample(list(part.items()), len(part))) for part in parts]
+        first, *others = mixed
+        curves.append(PrivacyCurve(first, tuple((other,) for other in others)))
+    together: Counter[ChangedCount] = Counter()
+    for part in parts:
+        together.update(part)
+    curves.append(PrivacyCurve(dict(together)))
+    one, *rest = curves
+    for curve in rest:
+        assert curve.rho == one.rho and curve.largest_loss == one.largest_loss
+        assert curve.delta_upper(at) == pytest.approx(one.delta_upper(at), rel=1e-10, abs=1e-12)
+        assert curve.delta_lower(at) == pytest.approx(one.delta_lower(at), rel=1e-10, abs=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
