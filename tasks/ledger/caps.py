@@ -240,7 +240,7 @@ def _passed(
             f"{remedy}"
         )
     left = max(cap.largest_rho(kept) - spent.parameter, Fraction(0))
-    sure = f"lower its rho, to {float(left):.6g} if that is enough" if left else "lower its rho"
+    sure = f"lower its rho ({float(left):.6g} would surely pass)" if left else "lower its rho"
     if is_by_curve and after.curve is not None and not after.unknown:
         found = float(after.delta_by_curve(cap.epsilon, cap.delta))
         how = f"all draws would have delta {found:.3g} at that epsilon with this run"

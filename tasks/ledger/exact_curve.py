@@ -189,8 +189,11 @@ class PrivacyCurve:
         if bound(guess) > delta:
             while bound(high) > delta:
                 low, high, stride = high, high + stride, 2 * stride
-                if high > self.largest_loss or math.isinf(high):
+                if math.isinf(high):
                     return low, self.largest_loss
+                if high >= self.largest_loss:
+                    high = self.largest_loss
+                    break
         else:
             while bound(low) <= delta:
                 if low == 0:

@@ -90,8 +90,10 @@ class SpentDraw:
 class Spending:
     """All draws from a dataset, and perhaps those that are asked for.
 
-    >>> Spending([SpentDraw(Guarantee("pure_dp", Fraction(1)))]).epsilon(Fraction(1, 10**10))
-    1.0
+    >>> spending = Spending([SpentDraw(Guarantee("pure_dp", Fraction(1, 4)))] * 20)
+    >>> delta = Fraction(1, 10**6)
+    >>> round(spending.epsilon(delta), 2), round(epsilon_tight(spending.total.parameter, delta), 2)
+    (4.89, 5.93)
     """
 
     draws: Sequence[SpentDraw]
@@ -133,7 +135,10 @@ class Spending:
         if self.curve is None:
             return by_rho
         of_unknown, part = self._beside(own)
-        return min(by_rho, self.curve.epsilon_upper(own - part) + of_unknown)
+        try:
+            return min(by_rho, self.curve.epsilon_upper(own - part) + of_unknown)
+        except ValueError:
+            return by_rho  # The delta is too small to be worked out.
 
     def delta_by_curve(self, epsilon: Fraction, delta: Fraction) -> Fraction:
         """A delta at epsilon by the curve, with delta to share out; 1 where none is known."""

@@ -224,14 +224,17 @@ def test_many_wide_gaussians_are_nearly_continuous(sigma_squared: str) -> None:
     assert close == curve.delta_lower(at)
 
 
-@pytest.mark.parametrize("a", ["1/10", "1", "5/2"])
+@pytest.mark.parametrize("a", ["1/20", "1/10", "1", "5/2"])
 def test_one_geometric_count_has_its_closed_form(a: str) -> None:
     curve, largest = PrivacyCurve({laplace(a): 1}), float(Fraction(a))
     for at in (0.0, largest / 3, largest * 0.9):
         exact = (math.exp(largest) - math.exp(at)) / (1 + math.exp(largest))
         assert curve.delta_upper(at) == pytest.approx(exact, rel=1e-11)
     assert curve.delta_upper(curve.largest_loss) == 0
-    assert curve.epsilon_upper(DELTA) == pytest.approx(largest, rel=1e-9)
+    for delta in (Fraction(1, 1000), Fraction(1, 10**6), DELTA):
+        exact = math.log(math.exp(largest) - float(delta) * (1 + math.exp(largest)))
+        assert exact <= curve.epsilon_upper(delta) == pytest.approx(exact, rel=1e-7)
+        assert exact >= curve.epsilon_lower(delta) == pytest.approx(exact, rel=1e-7)
 
 
 def preset_counts(preset: str) -> dict[str, dict[ChangedCount, int]]:

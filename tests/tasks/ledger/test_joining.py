@@ -225,6 +225,29 @@ def test_a_join_that_is_killed_leaves_one_ledger_and_is_ended_by_the_next(
     assert open_ledger(other) == open_ledger(one)
 
 
+def test_a_join_that_an_older_version_began_is_ended(two: tuple[Path, Path]) -> None:
+    one, other = two
+    before = [rows(path, *TABLES) for path in two]
+    joining.retire(open_ledger(other), open_ledger(one))
+    with sqlite3.connect(other) as connection:
+        connection.execute("DROP TABLE curves")
+        for table, column in (
+            ("draws", "after_results"),
+            ("datasets", "epsilon_cap"),
+            ("ledger", "epsilon_cap"),
+        ):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        connection.execute("PRAGMA user_version = 4")
+    connection.close()
+    assert join(one, other) == open_ledger(one)
+    after = rows(one, *TABLES)
+    # An older version did not enter whether results had been published.
+    old = [(*row[:-1], None) for row in before[1]["draws"]]
+    assert after["draws"] == sorted(before[0]["draws"] + old, key=repr)
+    for name in set(TABLES) - {"datasets", "draws"}:
+        assert after[name] == sorted(before[0][name] + before[1][name], key=repr), name
+
+
 def test_keys_are_kept_with_the_mark(two: tuple[Path, Path]) -> None:
     one, _ = two
     ledger = open_ledger(one)

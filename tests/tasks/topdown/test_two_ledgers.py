@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from spineflow.flows.ledger import init_ledger, join_ledgers
+from spineflow.flows.ledger import WrittenCaps, init_ledger, join_ledgers
 from spineflow.tasks.ledger.charging import warnings_of
 from spineflow.tasks.ledger.elsewhere import DIGESTS_ELSEWHERE
 from spineflow.tasks.ledger.listed import forget_ledger, list_file, listed_ledgers
@@ -123,7 +123,7 @@ def test_what_was_generated_is_not_asked_for(tmp_path: Path) -> None:
 
 def test_a_ledger_made_after_the_input_was_read_is_not_passed_over(tmp_path: Path) -> None:
     run, settings = Folder(tmp_path / "other", office()).read()
-    init_ledger(tmp_path / "empty.db", [], [])
+    init_ledger(tmp_path / "empty.db", WrittenCaps())
     Folder(tmp_path / "known", office()).charged()
     with pytest.raises(BudgetRefused, match="since this run has read its input"):
         TOPDOWN.charge_run(run, settings)
@@ -132,7 +132,7 @@ def test_a_ledger_made_after_the_input_was_read_is_not_passed_over(tmp_path: Pat
 def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) -> None:
     folders = [Folder(tmp_path / name, office()) for name in ("one", "two")]
     for folder in folders:
-        init_ledger(folder.ledger, [], [])
+        init_ledger(folder.ledger, WrittenCaps())
     runs = [folder.read() for folder in folders]
     with ThreadPoolExecutor() as threads:
         charges = [threads.submit(TOPDOWN.charge_run, *run) for run in runs]
@@ -143,7 +143,7 @@ def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) ->
 def test_a_joined_ledger_that_is_put_back_is_refused(tmp_path: Path) -> None:
     known, other = Folder(tmp_path / "known", office()), Folder(tmp_path / "other", office(2))
     for folder in (known, other):
-        init_ledger(folder.ledger, [], [])
+        init_ledger(folder.ledger, WrittenCaps())
     files = [known.ledger, Path(f"{known.ledger}.key")]
     kept = [file.read_bytes() for file in files]
     join_ledgers(other.ledger, known.ledger)
@@ -156,7 +156,7 @@ def test_a_joined_ledger_that_is_put_back_is_refused(tmp_path: Path) -> None:
 def test_ledgers_that_cannot_be_asked_are_told_of(tmp_path: Path) -> None:
     known, other = Folder(tmp_path / "known", office()), Folder(tmp_path / "other", office(2))
     known.charged()
-    init_ledger(other.ledger, ["9"], [])
+    init_ledger(other.ledger, WrittenCaps(["9"]))
     assert warnings_of(other.settings) == []
     known.ledger.rename(tmp_path / "away.db")
     (told,) = warnings_of(other.settings)
@@ -168,7 +168,7 @@ def test_ledgers_that_cannot_be_asked_are_told_of(tmp_path: Path) -> None:
 
 def test_a_list_that_others_can_write_is_refused(tmp_path: Path, machine: Path) -> None:
     known = Folder(tmp_path / "known", office())
-    init_ledger(known.ledger, [], [])
+    init_ledger(known.ledger, WrittenCaps())
     for place, mode in ((machine, 0o620), (machine.parent, 0o770)):
         before = place.stat().st_mode
         place.chmod(mode)
@@ -188,8 +188,8 @@ def test_a_list_that_others_can_write_is_refused(tmp_path: Path, machine: Path) 
 
 def test_the_smaller_cap_stays(tmp_path: Path) -> None:
     one, other = tmp_path / "one.db", tmp_path / "other.db"
-    init_ledger(one, ["5", "a=2", "b=3"], ["c=1/10"])
-    init_ledger(other, ["4", "b=1", "d=7"], ["c=1/20"])
+    init_ledger(one, WrittenCaps(["5", "a=2", "b=3"], ["c=1/10"]))
+    init_ledger(other, WrittenCaps(["4", "b=1", "d=7"], ["c=1/20"]))
     found = summary(join_ledgers(one, other))
     caps = {name: dataset["cap"] for name, dataset in found["datasets"].items()}
     # What the other capped for every dataset stays the cap of its own.
