@@ -58,6 +58,7 @@ class PrivacyCurve:
     tells how far it is from the truth. Raises ValueError for a number of counts below 1, an entry
     without alternatives, or more than `MOST_COMBINATIONS`.
 
+    >>> from spineflow.tasks.noise.distributions import IntegerDistribution
     >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})
     >>> round(curve.delta_upper(4.0), 6)  # the truth is 0.003771607489677
     0.003772
