@@ -28,7 +28,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations_with_replacement, islice, product
 
-from scipy.special import ndtri
+from scipy.special import log_ndtr
 
 from .loss_laws import NOTHING, ChangedCount, Grid, Items, grid_about
 
@@ -143,12 +143,12 @@ class PrivacyCurve:
         """Neighbouring numbers: at the first the bound is above delta, at the second it is not.
 
         A law is most accurate about one epsilon: the first is that of continuous Gaussians of the
-        same rho, or slightly more, and every next one what the law before came to.
+        same rho, and every next one what the law before came to.
         """
         if self.rho == 0:
             return 0.0, 0.0
         mu = math.sqrt(2 * self.rho)
-        guess = min(mu * (mu / 2 - min(0.0, float(ndtri(delta)))), 0.9 * self.largest_loss)
+        guess = min(_limit(mu, delta), 0.9 * self.largest_loss)
         best = (0.0, math.inf)
         for _ in range(ROUNDS):
             grid = self._grid(guess, is_upper=is_upper)
@@ -200,6 +200,20 @@ class PrivacyCurve:
     def _grid(self, epsilon: float, *, is_upper: bool) -> Grid:
         parts = tuple(dict.fromkeys(part for one in self._combinations for part in one))
         return grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper)
+
+
+def _limit(mu: float, delta: float) -> float:
+    """About the epsilon at delta of one continuous Gaussian count that moves by mu deviations.
+
+    delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu).
+    """
+    low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        first, second = log_ndtr([mu / 2 - middle / mu, -mu / 2 - middle / mu])
+        is_low = math.exp(first) - math.exp(middle + second) > delta
+        low, high = (middle, high) if is_low else (low, middle)
+    return high
 
 
 def _items(counts: Counts) -> Items:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
@@ -240,6 +241,32 @@ def test_presets_have_the_published_figures(
     assert upper == pytest.approx(exact, abs=6e-4 if "pl94" in preset else 6e-6)
     assert 0 <= upper - lower < 1e-3
     assert epsilon_tight(curve.rho, DELTA) == pytest.approx(tight, abs=6e-4)
+
+
+SECONDS = 10.0
+"""Most processor time that both bounds of a preset may take."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "pl94_2020_us",
+        "pl94_2020_pr",
+        "pl94_april_2021_us",
+        "pl94_april_2021_us_lower",
+        "dhc_persons_2020_us",
+        "dhc_persons_2020_pr",
+    ],
+)
+def test_bounds_of_every_preset_are_close_and_quick(preset: str) -> None:
+    spent = 0.0
+    for counts in preset_counts(preset).values():
+        curve, begun = PrivacyCurve(counts), time.process_time()
+        upper, lower = curve.epsilon_upper(DELTA), curve.epsilon_lower(DELTA)
+        spent += time.process_time() - begun
+        assert 0 <= upper - lower < 1e-3
+    assert spent < SECONDS
 
 
 @pytest.mark.slow
