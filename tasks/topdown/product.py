@@ -12,7 +12,7 @@ from ..census.declared_input import DeclaredInput
 from ..census.inputs import IngestResult
 from ..census.queries import normalize_query_name
 from ..noise.mechanisms import noise_deviation
-from ..pages.document import Block, Document, Section, Table
+from ..pages.document import NONE, Block, Document, Section, Table
 from ..pages.numbers import decimal, shown_delta, shown_epsilon
 from ..products.gate import compared
 from ..products.order import Order
@@ -117,17 +117,21 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             for query in cost["queries"]
         )
         headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
+        by_attribute, by_block = cost["attributes"].items(), cost["block_within"].items()
         protected = [
-            *((f"{name} of a record", epsilon) for name, epsilon in cost["attributes"].items()),
-            *((f"block within its {n}", epsilon) for n, epsilon in cost["block_within"].items()),
+            *((f"{n} of a record", e, cost["attributes_exact"][n]) for n, e in by_attribute),
+            *((f"block within its {n}", e, cost["block_within_exact"][n]) for n, e in by_block),
         ]
-        lacks = tuple((what, shown_epsilon(epsilon)) for what, epsilon in protected)
+        lacks = tuple(
+            (what, NONE if exact is None else shown_epsilon(exact), shown_epsilon(epsilon))
+            for what, epsilon, exact in protected
+        )
         yield Section(
             universe,
             (
                 first,
                 Table((*headers, "margin, 95 %"), queries),
-                Table(("what an attacker lacks", "epsilon"), lacks),
+                Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
             ),
         )
     yield from noted(redundant_spending_of_geography(settings))

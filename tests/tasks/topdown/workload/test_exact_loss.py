@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.ledger.accounting import epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
@@ -17,9 +20,13 @@ from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.costs import attribute_share, block_within_share
 from spineflow.tasks.topdown.workload.exact_loss import (
+    change_of_attribute,
+    change_of_block,
     exact_curve,
     exact_epsilon,
+    exact_parts,
     exact_rho,
     paths_of,
 )
@@ -109,6 +116,99 @@ def test_without_paths_nothing_is_bypassed() -> None:
     assert alone == PrivacyCurve(
         {count: 2 * n for count, n in counts(BUDGET.geolevel_shares).items()}
     ).epsilon_upper(DELTA)
+
+
+SCHEMA = Schema("persons", ("sex", "age"), (("female", "male"), ("child", "adult", "old")))
+RECORDS = list(product(range(SCHEMA.n_cells), range(BYPASSED.n_blocks)))
+"""Cell and block of every record that there may be."""
+
+
+def geounits(record: tuple[int, int]) -> list[int]:
+    """The geounit of a record at every geolevel, root first."""
+    found = [record[1]]
+    for level in reversed(BYPASSED.geolevels[1:]):
+        found.insert(0, int(level.parent[found[0]]))
+    return found
+
+
+def answers(record: tuple[int, int]) -> dict[tuple, Fraction]:
+    """The answers that count a record, each once, and the variances of their noise."""
+    histogram = np.zeros((1, SCHEMA.n_cells), dtype=np.int64)
+    histogram[0, record[0]] = 1
+    found = {}
+    for level, geounit in zip(BYPASSED.geolevels, geounits(record), strict=True):
+        share = level.plb_shares[level.plb_share_code[geounit]]
+        for name, own in BUDGET.query_shares[level.name].items() if share else ():
+            counted = marginal_query(SCHEMA, name).answer(histogram)
+            for row in np.flatnonzero(counted):
+                variance = 1 / (BUDGET.total * share * own)
+                found[level.name, geounit, name, int(row)] = variance
+    return found
+
+
+def worst(pairs: list[tuple], epsilon: float) -> float:
+    """The largest delta of pairs of neighbours, by what differs between all their answers."""
+    curves = set()
+    for before, after in pairs:
+        old, new = answers(before), answers(after)
+        moved = [own for key, own in {**old, **new}.items() if (key in old) != (key in new)]
+        counts = Counter(ChangedCount(IntegerDistribution(1 / (2 * own), 2)) for own in moved)
+        curves.add(frozenset(counts.items()))
+    return max(PrivacyCurve(dict(curve)).delta_upper(epsilon) for curve in curves)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("attribute", ["sex", "age"])
+def test_an_attribute_is_protected_as_in_the_worst_pair(attribute: str, epsilon: float) -> None:
+    axis = SCHEMA.attributes.index(attribute)
+
+    def rest(record: tuple[int, int]) -> tuple:
+        levels = list(np.unravel_index(record[0], SCHEMA.shape))
+        return (*levels[:axis], *levels[axis + 1 :], record[1])
+
+    pairs = [(a, b) for a, b in product(RECORDS, RECORDS) if a != b and rest(a) == rest(b)]
+    curve = exact_curve(BUDGET, paths_of(BYPASSED), change_of_attribute(SCHEMA, attribute))
+    found = curve.delta_upper(epsilon)
+    assert found == pytest.approx(worst(pairs, epsilon), rel=1e-4)
+    assert found < exact_curve(BUDGET, paths_of(BYPASSED)).delta_lower(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("geolevel", ["US", "State"])
+def test_a_block_is_protected_as_in_the_worst_pair(geolevel: str, epsilon: float) -> None:
+    place = list(BUDGET.geolevel_shares).index(geolevel)
+    pairs = [
+        (a, b)
+        for a, b in product(RECORDS, RECORDS)
+        if a[0] == b[0] and a[1] != b[1] and geounits(a)[place] == geounits(b)[place]
+    ]
+    curve = exact_curve(BUDGET, paths_of(BYPASSED), change_of_block(BUDGET, geolevel))
+    assert curve.delta_upper(epsilon) == pytest.approx(worst(pairs, epsilon), rel=1e-4)
+
+
+def test_parts_of_a_record_lose_less_than_by_the_rho_of_their_share() -> None:
+    parts = exact_parts(BUDGET, SCHEMA, DELTA)
+    for name, epsilon in parts.attributes.items():
+        rho = BUDGET.total * attribute_share(BUDGET, SCHEMA, name)
+        assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
+    for name, epsilon in parts.block_within.items():
+        rho = BUDGET.total * block_within_share(BUDGET, name)
+        assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
+    totals = {level: {"total": Fraction(1)} for level in BUDGET.geolevel_shares}
+    assert exact_parts(replace(BUDGET, query_shares=totals), SCHEMA, DELTA).attributes == {
+        "sex": 0.0,
+        "age": 0.0,
+    }
+
+
+def test_parts_of_a_record_have_their_share_of_pure_noise() -> None:
+    pure = replace(BUDGET, mechanism=DISCRETE_LAPLACE, delta=None)
+    parts = exact_parts(pure, SCHEMA, DELTA)
+    for name, epsilon in parts.attributes.items():
+        assert epsilon == pytest.approx(float(pure.total * attribute_share(pure, SCHEMA, name)))
+    assert parts.block_within == {"US": 1.125, "State": 0.75}
+    bypassed = exact_parts(pure, SCHEMA, DELTA, paths_of(BYPASSED)).block_within
+    assert bypassed == {"US": 1.125, "State": 1.125}
 
 
 def test_pure_noise_has_its_own_epsilon() -> None:
