@@ -16,6 +16,21 @@ parameters that are fixed before anything is drawn let the worst pairs of the pa
 later counts were chosen ([OptimalAccounting2022], theorem 10).
 
 `ledger.loss_laws` bounds the distribution of L from both sides.
+
+*Which change is the worst* is told by two rules, for noise of one kind whose probabilities are
+log-concave, as both kinds' are. Let T_D(a) be the power of the best test of level a between X and
+X + D: a larger power everywhere means a larger delta for every epsilon, and the other way round.
+
+- A larger move is never better. The likelihood ratio is monotone, so that the best tests look
+  whether the outcome exceeds a threshold, and P(X + D > t) grows with D.
+- One count that moves by D + E is never better than two counts that move by D and by E. Between
+  neighbouring thresholds T is linear, thresholds go to thresholds, and so T_D+E = T_E(T_D). Any
+  test of two counts, of level a, has a power of at most T_D(a) once the first has moved: at every
+  outcome of the other it is a test of the first, and T_D is concave. By the same argument the move
+  of the second takes that to T_E(T_D(a)) at most, since T_E grows.
+
+Hence of all changes of the counts of one noise whose moves add up to m at most, that of one count
+by m has the largest delta for every epsilon.
 """
 
 from __future__ import annotations
@@ -35,14 +50,21 @@ from .loss_laws import NOTHING, ChangedCount, Grid, Items, grid_about
 MOST_COMBINATIONS = 5_000
 """Most combinations of alternatives that are compared: each takes some milliseconds."""
 
+LEAST_C = Fraction(1, 10**10)
+"""Least c of noise of P(x) proportional to exp(-c |x|^power) whose outcomes are listed."""
+
 HALVINGS = 32
 """Halvings of the interval in which an epsilon is sought."""
 
-ROUNDS = 4
+ROUNDS = 8
 """Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
 
 Counts = Mapping[ChangedCount, int]
 """How many counts of each kind one record's change moves."""
+
+
+class NotWorkedOut(ValueError):
+    """There is a curve, but to work it out, or so far out, would take too much."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +77,8 @@ class PrivacyCurve:
         among those that there are; the worst combination counts.
 
     Every number that is returned is a bound; an upper one may stand in a certificate, a lower one
-    tells how far it is from the truth. Raises ValueError for a number of counts below 1, an entry
-    without alternatives, or more than `MOST_COMBINATIONS`.
+    tells how far it is from the truth. Raises ValueError for a number of counts below 1 and an
+    entry without alternatives, NotWorkedOut for more than `MOST_COMBINATIONS`.
 
     >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})
     >>> round(curve.delta_upper(4.0), 6)  # the truth is 0.003771607489677
@@ -73,7 +95,7 @@ class PrivacyCurve:
         if not all(self.choices):
             raise ValueError("every choice has an alternative or more")
         if len(self._combinations) > MOST_COMBINATIONS:
-            raise ValueError(f"there are more than {MOST_COMBINATIONS} combinations")
+            raise NotWorkedOut(f"there are more than {MOST_COMBINATIONS} combinations")
 
     @cached_property
     def _combinations(self) -> tuple[tuple[Items, ...], ...]:
@@ -158,7 +180,7 @@ class PrivacyCurve:
                 break
             guess = found[0]
         if math.isinf(best[1]):
-            raise ValueError(f"a delta of {delta} is too small to be worked out")
+            raise NotWorkedOut(f"a delta of {delta} is too small to be worked out")
         return best
 
     def _epsilon_on(
@@ -184,9 +206,10 @@ class PrivacyCurve:
         low, high, stride = guess, guess, math.sqrt(self.rho) / 4
         if bound(guess) > delta:
             while bound(high) > delta:
-                low, high, stride = high, high + stride, 2 * stride
-                if high > self.largest_loss or math.isinf(high):
-                    return low, self.largest_loss
+                if high == self.largest_loss:
+                    return low, high
+                low, high = high, min(high + stride, self.largest_loss)
+                stride *= 2
         else:
             while bound(low) <= delta:
                 if low == 0:
@@ -214,6 +237,31 @@ def _limit(mu: float, delta: float) -> float:
         is_low = math.exp(first) - math.exp(middle + second) > delta
         low, high = (middle, high) if is_low else (low, middle)
     return high
+
+
+def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:
+    """The curve of counts as of `PrivacyCurve`; None where it takes too much to work it out.
+
+    That is so of noise wider than any that is of use, and of too many combinations.
+    """
+    entries = [changed, *(counts for choice in choices for counts in choice)]
+    if any(count.noise.c < LEAST_C for counts in entries for count in counts):
+        return None
+    try:
+        return PrivacyCurve(changed, choices)
+    except NotWorkedOut:
+        return None
+
+
+def known_epsilon(curve: PrivacyCurve | None, delta: Fraction) -> float | None:
+    """An upper bound on the epsilon at delta; None where it is not known, of no curve first of all.
+
+    Raises ValueError unless 0 < delta < 1.
+    """
+    try:
+        return None if curve is None else curve.epsilon_upper(delta)
+    except NotWorkedOut:
+        return None
 
 
 def _items(counts: Counts) -> Items:

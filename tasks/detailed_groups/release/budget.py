@@ -16,14 +16,18 @@ from ...ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
+from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import margin
+from ...pages.document import Figure
+from ...products.privacy_curves import delta_chart, with_exact
 from ...runs.errors import InputRefused
 from ..ingest.ingest import parameters_of
 from ..postprocess.suppression import threshold_of
 from ..settings import DetailedGroupsSettings, ExplorerSettings
+from ..workload.exact_loss import exact_curve
 from ..workload.explorer import (
     LevelBudget,
     budget_by_formula,
@@ -125,8 +129,8 @@ def refuse_settings(settings: DetailedGroupsSettings) -> None:
 
 
 def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
-    """What a run would cost, and what it buys, by pass: `budget_report`, and the other noise's
-    guarantee at the same margins.
+    """What a run would cost, and what it buys, by pass: `budget_report`, the exact epsilon of
+    bounded neighbours, and the other noise's guarantee at the same margins.
     """
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
@@ -136,7 +140,34 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
         levels = level_budgets(parameters, specification, region_pass).values()
         compared = () if infinite else compare_noise(levels, parameters.wanted.coverage)
         report["noise_comparison"] = [comparison.as_json() for comparison in compared]
+        exact = None
+        if not infinite:
+            exact = exact_curve(parameters, specification, region_pass, is_bounded=True)
+        found[region_pass] = with_exact(report, exact)
     return found
+
+
+def curve(settings: DetailedGroupsSettings) -> Figure | None:
+    """Delta over epsilon of one person added or removed in every pass; None without noise."""
+    if settings.privacy.infinite:
+        return None
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    passes = parameters.passes
+    return delta_chart(
+        {f"{name.upper()} pass": guarantee_of_pass(parameters, name).own_rho for name in passes},
+        exact_curves(parameters, specification),
+    )
+
+
+def exact_curves(
+    parameters: MechanismParameters, specification: Specification
+) -> dict[str, PrivacyCurve | None]:
+    """By pass, in words, the exact curve of one person added or removed."""
+    return {
+        f"{name.upper()} pass": exact_curve(parameters, specification, name, is_bounded=False)
+        for name in parameters.passes
+    }
 
 
 def budget_report(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ...pages.document import Block
 from ...products.certificate import BLURRED, Exact, Facts
+from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
+from ..workload.exact_loss import exact_curve
 from ..workload.plan import Plan
 from .noise import noise_section
 
@@ -23,14 +26,27 @@ def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
             f"{BLURRED} A group is a household or a facility, for example. Exact is only how many "
             "groups there are in all. How many have one size in a small region is mostly noise."
         ),
-        statement=statement_of(settings, plan),
+        statement=statement_of(settings, plan, figures_of(settings, plan)),
         exact=exact_of(plan),
         sections=(noise_section(plan),),
     )
 
 
-def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
-    """The guarantee for one person, who joins, leaves or moves between groups."""
+def figures_of(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...]:
+    """What the exact curve of the plan tells; nothing of a run that is not private."""
+    question = "whether this one is in one group rather than in another"
+    if not plan.bounded:
+        question = "whether this one is in a group or in none"
+    return exact_figures({"groups": exact_curve(plan)}, question) if settings.is_private else ()
+
+
+def statement_of(
+    settings: GroupSizesSettings, plan: Plan, figures: tuple[Block, ...] = ()
+) -> Statement:
+    """The guarantee for one person, who joins, leaves or moves between groups.
+
+    `figures` stand beside those of the guarantee.
+    """
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     by = "" if plan.quantity == 1 else f", whose size changes by up to {plan.quantity:,}"
@@ -51,6 +67,7 @@ def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
         ("Protected is every person: of which size the person's group is.",),
         (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
         (noise_plan(plan).stated,),
+        further=figures,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ...pages.document import Section, Table
+from ...pages.document import Block, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
+from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
+from ..workload.exact_loss import exact_curve
 from ..workload.plan import Plan
 from .statements import (
     METHODS,
@@ -32,14 +34,31 @@ def facts_of(
             f"{BLURRED}{told} A number of one pair of small places is mostly noise: add such "
             "numbers up before you use them."
         ),
-        statement=statement_of(settings, plan, warning),
+        statement=statement_of(settings, plan, warning, figures_of(settings, plan)),
         exact=exact,
         sections=(noise_section(settings, plan), _levels(plan)),
     )
 
 
-def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None) -> Statement:
-    """The guarantee for one person with all trips."""
+def figures_of(settings: TripsSettings, plan: Plan) -> tuple[Block, ...]:
+    """What the exact curve of the plan tells; nothing of a run that is not private."""
+    contribution = settings.contribution
+    question = "whether this one's trips are there or not"
+    if contribution.is_bounded:
+        question = "whether this one's trips are as suspected rather than others"
+    if not settings.is_private:
+        return ()
+    curve = exact_curve(plan, contribution)
+    return exact_figures({"trips": curve}, question, settings.report_delta)
+
+
+def statement_of(
+    settings: TripsSettings,
+    plan: Plan,
+    warning: str | None = None,
+    figures: tuple[Block, ...] = (),
+) -> Statement:
+    """The guarantee for one person with all trips; `figures` stand beside those of it."""
     if plan.guarantee is None or not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     is_stability = plan.budget is None
@@ -56,6 +75,7 @@ def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None
         tuple(change),
         (noise_plan(plan, settings.report_delta).stated,),
         warnings=() if warning is None else (warning,),
+        further=figures,
     )
 
 
