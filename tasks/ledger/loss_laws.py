@@ -62,7 +62,8 @@ LATTICE_POINTS = 1 << 20
 """Most points of a grid that has all losses as they are."""
 
 LOWER_ERROR = 9e-4
-"""How far from the truth a lower bound of epsilon may be, as long as the points suffice."""
+"""How far from the truth a lower bound of epsilon may be, where no more is asked for and the points
+suffice."""
 
 UNLUCKY = 1e-6
 """Tilted probability with which the rounding errors of a lower bound pass their bound."""
@@ -330,8 +331,12 @@ def grid_about(
     parts: tuple[Items, ...],
     epsilon: float,
     is_upper: bool,
+    error: float = LOWER_ERROR,
 ) -> Grid:
-    """A grid for every combination of parts, on which the mean of the first is about epsilon."""
+    """A grid for every combination of parts, on which the mean of the first is about epsilon.
+
+    error : about how far from the truth a lower bound of epsilon may be.
+    """
     kinds = {items: [_Kind.of(count, number) for count, number in items] for items in parts}
     tilt = _tilt([kind for items in combinations[0] for kind in kinds[items]], epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
@@ -341,7 +346,8 @@ def grid_about(
         points = _power_of_two((high - low) / float(stride) + 4)
         return Grid(tilt, low, float(stride), points, stride, outside, is_upper)
     n_counts = max(sum(n for items in one for _, n in items) for one in combinations)
-    points = _points(n_counts, high - low, is_upper)
+    points = UPPER_POINTS if is_upper else _lower_points(n_counts, high - low, error)
+    points = max(points, _power_of_two(16 * n_counts))
     # Every count may be off by a step, upwards or downwards.
     step = (high - low) / (points - 2 * n_counts - 4)
     return Grid(tilt, low, step, points, None, outside, is_upper)
@@ -370,14 +376,10 @@ def _dominating(
     return np.concatenate([low, low + 1]), np.concatenate([log_masses] * 2) + np.log(shares)
 
 
-def _points(n_counts: int, width: float, is_upper: bool) -> int:
-    """Points of the grid: a power of two, many more than there are counts."""
-    if is_upper:
-        points = UPPER_POINTS
-    else:
-        reach = width * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
-        points = min(max(LOWER_POINTS, _power_of_two(reach / LOWER_ERROR)), MOST_POINTS)
-    return max(points, _power_of_two(16 * n_counts))
+def _lower_points(n_counts: int, width: float, error: float) -> int:
+    """Points, a power of two, with which a lower bound of epsilon is about `error` away."""
+    reach = width * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
+    return min(max(LOWER_POINTS, _power_of_two(reach / error)), MOST_POINTS)
 
 
 def _norm(values: np.ndarray) -> float:
