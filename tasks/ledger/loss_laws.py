@@ -431,13 +431,21 @@ def _ends(
     largest.
     """
 
+    place = {items: number for number, items in enumerate(kinds)}
+    chosen = [[place[items] for items in one] for one in combinations]
+
     def widest(of: Callable[[Sequence[_Kind]], float]) -> float:
-        found = {items: of(own) for items, own in kinds.items()}
-        return max(sum(found[items] for items in one) for one in combinations)
+        return largest_sum([of(own) for own in kinds.values()])
+
+    def largest_sum(found: Sequence[float]) -> float:
+        return max(sum(found[number] for number in one) for one in chosen)
+
+    at_tilt = [_log_moment(own, tilt) for own in kinds.values()]
 
     def reach(t: float) -> float:
         """The end that t gives: an upper one of a positive t, a lower one of a negative t."""
-        grown = widest(lambda own: _log_moment(own, tilt + t) - _log_moment(own, tilt))
+        further = (_log_moment(own, tilt + t) for own in kinds.values())
+        grown = largest_sum([new - old for new, old in zip(further, at_tilt, strict=True)])
         return (grown - math.log(outside)) / t
 
     deviation = math.sqrt(max(widest(lambda own: _moments(own, tilt)[1]), 1e-18))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
 
 from ...census.declarations import SentenceDeclaration
 from ...ledger.accounting import compose
@@ -14,6 +17,7 @@ from ...pages.numbers import shown_delta, shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
+from ...runs.settings_files import dump_settings
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -82,8 +86,25 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
     """The exact epsilon of every universe, from the noise that was drawn on the paths of its spine,
     with what it means for one person and the curve.
 
-    Nothing without noise, and where it is not known for any universe.
+    Nothing without noise, and where it is not known for any universe. The certificate and the
+    report of a run ask for the same, which is worked out once.
     """
+    return _exact_figures(_Asked(run.root, dump_settings(settings), run, settings))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A run and its settings, told apart by where the run is and what they say."""
+
+    root: Path
+    text: str
+    run: RunDirectory = field(compare=False)
+    settings: TopdownSettings = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
+    run, settings = asked.run, asked.settings
     rows, known, parts = [], {}, {}
     for universe in settings.run.universes if settings.is_private else ():
         budget, schema = settings.budget_of(universe), settings.schema_of(universe)
@@ -98,9 +119,9 @@ def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, 
     headers = ("universe", "exact epsilon", "at delta", "kinds of paths")
     declared = [
         f"The rho of {universe} was chosen by this exact figure, as the largest for which it is at "
-        f"most {shown_epsilon(float(section.epsilon))}."
+        f"most {shown_epsilon(float(section.guarantee[0]))}."
         for universe, section in settings.budget.items()
-        if section.accounting is not None and section.epsilon and universe in settings.run.universes
+        if section.guarantee is not None and universe in settings.run.universes
     ]
     budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
     points = {name: curve_points(budgets[name], paths) for name, paths in known.items()}

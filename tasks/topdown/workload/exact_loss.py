@@ -199,6 +199,19 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
     return steps * unit
 
 
+def kept_rho(before: Budget, after: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho of a budget that is split in another way, under the guarantee of the one before.
+
+    Where the rho before was the largest that the guarantee allows, so is the one after; a smaller
+    one, which somebody chose, stays as far as the guarantee allows it. Raises InputRefused as
+    `exact_rho`.
+    """
+    largest = exact_rho(after, epsilon, delta)
+    if before.total >= exact_rho(before, epsilon, delta):
+        return largest
+    return min(before.total, largest)
+
+
 def paths_of(spine: Spine) -> list[Path]:
     """The distinct paths of a spine, in an order that depends on their shares alone."""
     names = [level.name for level in spine.geolevels]

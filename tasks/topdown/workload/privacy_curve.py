@@ -20,7 +20,7 @@ from .exact_loss import Path, exact_curve
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 """Values of delta at which the curve is computed."""
 
-EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
+EXACT_DELTAS = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
 """Exact deltas are computed at the epsilons that the tight conversion has here."""
 
 SHOWN_ERROR = 0.01
@@ -67,7 +67,7 @@ class TradeOff:
 def curve_points(
     budget: Budget,
     paths: Sequence[Path] | None = None,
-    deltas: Sequence[float] | np.ndarray = EXACT_DELTAS,
+    deltas: Sequence[float] = EXACT_DELTAS,
 ) -> CurvePoints | None:
     """The curve of one changed record over `paths`, by default one without bypass, at the epsilons
     that its rho has at `deltas`; None where there is no exact curve.
