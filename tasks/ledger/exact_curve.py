@@ -45,7 +45,7 @@ from itertools import chain, combinations_with_replacement, islice, product
 
 from scipy.special import log_ndtr
 
-from .loss_laws import NOTHING, ChangedCount, Grid, Items, grid_about
+from .loss_laws import LOWER_ERROR, NOTHING, ChangedCount, Grid, Items, grid_about
 
 MOST_COMBINATIONS = 5_000
 """Most combinations of alternatives that are compared: each takes some milliseconds."""
@@ -136,14 +136,16 @@ class PrivacyCurve:
         grid = self._grid(epsilon, is_upper=True)
         return max(grid.law(one).delta_upper(epsilon) for one in self._combinations)
 
-    def delta_lower(self, epsilon: float) -> float:
+    def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of the first alternative of each choice.
+        It is that of the first alternative of each choice, and about `error` of epsilon away; a
+        larger error takes less time.
         """
         if self.rho == 0:
             return 0.0
-        return self._grid(epsilon, is_upper=False).law(self._combinations[0]).delta_lower(epsilon)
+        grid = self._grid(epsilon, is_upper=False, error=error)
+        return grid.law(self._combinations[0]).delta_lower(epsilon)
 
     def epsilon_upper(self, delta: Fraction | float) -> float:
         """An epsilon with which (epsilon, delta)-DP holds, hardly above the smallest.
@@ -220,9 +222,9 @@ class PrivacyCurve:
             low, high = (middle, high) if bound(middle) > delta else (low, middle)
         return low, high
 
-    def _grid(self, epsilon: float, *, is_upper: bool) -> Grid:
+    def _grid(self, epsilon: float, *, is_upper: bool, error: float = LOWER_ERROR) -> Grid:
         parts = tuple(dict.fromkeys(part for one in self._combinations for part in one))
-        return grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper)
+        return grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper, error)
 
 
 def _limit(mu: float, delta: float) -> float:

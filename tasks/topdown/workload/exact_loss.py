@@ -98,8 +98,7 @@ def exact_curve(
 
     None without noise, and where a person's change may change several records: their counts can
     coincide in more ways than are covered here, and the figure by rho stands alone. So it does
-    where noise is wider than any that is of use. Raises ValueError for more pairs of paths than are
-    compared.
+    where noise is wider than any that is of use, and for more pairs of paths than are compared.
     """
     if budget.infinite or budget.charge != Norms():
         return None
@@ -108,9 +107,11 @@ def exact_curve(
         return None
     # Laws are most accurate about the first, and the largest loss is what is asked for.
     ends.sort(key=lambda end: -sum((count.rho * n for count, n in end.items()), Fraction(0)))
-    if change.keeps_block:
-        return PrivacyCurve({}, ([{count: 2 * n for count, n in end.items()} for end in ends],))
-    return PrivacyCurve({}, (ends, ends))
+    twice = [{count: 2 * n for count, n in end.items()} for end in ends]
+    try:
+        return PrivacyCurve({}, (twice,) if change.keeps_block else (ends, ends))
+    except ValueError:
+        return None
 
 
 def exact_epsilon(
@@ -119,8 +120,7 @@ def exact_epsilon(
     paths: Sequence[Path] | None = None,
     change: Change = ANY_CHANGE,
 ) -> float | None:
-    """The epsilon of one changed record at delta, an upper bound; None as `exact_curve`, and where
-    there are more pairs of paths than are compared.
+    """The epsilon of one changed record at delta, an upper bound; None as `exact_curve`.
 
     Under pure differential privacy it is the part of the budget that what changes is measured with.
     """
@@ -128,10 +128,7 @@ def exact_epsilon(
         spent = max(_spent(budget, path, change) for path in paths or [budget.geolevel_shares])
         total = float(spent)
         return total if Fraction(total) >= spent else math.nextafter(total, math.inf)
-    try:
-        curve = exact_curve(budget, paths, change)
-    except ValueError:
-        return None
+    curve = exact_curve(budget, paths, change)
     return None if curve is None else curve.epsilon_upper(delta)
 
 
@@ -200,6 +197,19 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
     while bound(steps * unit) > target:
         steps -= 1
     return steps * unit
+
+
+def kept_rho(before: Budget, after: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho of a budget that is split in another way, under the guarantee of the one before.
+
+    Where the rho before was the largest that the guarantee allows, so is the one after; a smaller
+    one, which somebody chose, stays as far as the guarantee allows it. Raises InputRefused as
+    `exact_rho`.
+    """
+    largest = exact_rho(after, epsilon, delta)
+    if before.total >= exact_rho(before, epsilon, delta):
+        return largest
+    return min(before.total, largest)
 
 
 def paths_of(spine: Spine) -> list[Path]:

@@ -28,6 +28,7 @@ from spineflow.tasks.topdown.workload.exact_loss import (
     exact_epsilon,
     exact_parts,
     exact_rho,
+    kept_rho,
     paths_of,
 )
 
@@ -251,6 +252,16 @@ def test_the_rho_of_an_epsilon_is_the_largest_that_meets_it(epsilon: str) -> Non
     assert exact_epsilon(replace(BUDGET, total=more), DELTA) > asked
     assert len(str(rho.numerator * 10**12 // rho.denominator).rstrip("0")) <= 7
     assert exact_rho(replace(BUDGET, total=Fraction(9)), asked, DELTA) == rho
+
+
+def test_a_new_split_has_the_rho_of_the_same_guarantee_or_a_smaller_one_that_was_chosen() -> None:
+    asked = Fraction(3), DELTA
+    even = replace(BUDGET, geolevel_shares=dict.fromkeys(BUDGET.geolevel_shares, Fraction(1, 3)))
+    largest, of_even = exact_rho(BUDGET, *asked), exact_rho(even, *asked)
+    assert largest != of_even
+    assert kept_rho(replace(BUDGET, total=largest), even, *asked) == of_even
+    assert kept_rho(replace(BUDGET, total=Fraction(1, 20)), even, *asked) == Fraction(1, 20)
+    assert kept_rho(replace(BUDGET, total=Fraction(9)), even, *asked) == of_even
 
 
 def test_no_rho_follows_from_an_epsilon_without_a_curve() -> None:
