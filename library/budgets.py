@@ -11,12 +11,13 @@ from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_deviation
 from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES
 from spineflow.tasks.products.registry import known
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import Source
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.privacy_curve import FALSE_POSITIVES, curve_points
+from spineflow.tasks.topdown.workload.privacy_curve import curve_points
 from spineflow.tasks.topdown.workload.privacy_curve import trade_off as budget_trade_off
 
 COVERAGE = Fraction(95, 100)

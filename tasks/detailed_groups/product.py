@@ -27,7 +27,7 @@ from .ingest.target_counts import target_counts, write_target_counts
 from .measurement.charge import charge_of, guarantee_of, measurement_files
 from .paths import measured_folder
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
-from .release.budget import costs, curve, needed_budget, refuse_settings
+from .release.budget import costs, curves, needed_budget, refuse_settings
 from .release.certificate import facts_of_run as facts
 from .release.certificate import statement_of
 from .release.noise_comparison import sentence_of
@@ -161,7 +161,7 @@ DETAILED_GROUPS: Product = Product(
     check_input=check_input_of,
     fits=fits,
     needed=needed,
-    curve=curve,
+    curves=curves,
     order=order,
     charge=charge_of,
     measurement_files=lambda run, settings: measurement_files(run),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from ...validation.group_sizes.run_checks import run_checks
-from ..pages.document import Block, Figure
+from ..pages.document import Block
 from ..products.order import INGEST, Order
-from ..products.privacy_curves import delta_chart, exactly, with_exact
+from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..runs.directory import RunDirectory
 from .checks.accuracy import has_truth, read_accuracy, write_accuracy
@@ -20,8 +20,8 @@ from .release.certificate import facts_of, statement_of
 from .release.noise import noise_table
 from .release.report import NEIGHBORS, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
-from .workload.costs import budget_report, guarantees, needed_budget, needed_split, noise_plan
-from .workload.exact_loss import exact_curve
+from .workload.costs import budget_report, needed_budget, needed_split
+from .workload.exact_loss import curves_of, exact_curve
 from .workload.plan import Plan
 from .workload.promise import promise_of
 
@@ -57,14 +57,6 @@ def costs_in_words(settings: GroupSizesSettings) -> tuple[Block, ...]:
     )
 
 
-def curve(settings: GroupSizesSettings) -> Figure | None:
-    """Delta over epsilon between the plan's neighbours; None where nothing is guaranteed."""
-    plan = public_plan(settings)
-    if not guarantees(plan):
-        return None
-    return delta_chart({"groups": noise_plan(plan).promised.own_rho}, {"groups": exact_curve(plan)})
-
-
 def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
     """What is in the release, and what it cost."""
     plan = read_plan(run)
@@ -98,7 +90,7 @@ GROUP_SIZES: Product = Product(
     fits=fits,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     needed_at_once=needed_at_once,
-    curve=curve,
+    curves=lambda settings: curves_of(public_plan(settings)),
     order=order,
     charge=charge_of,
     measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),

@@ -27,6 +27,9 @@ DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
 """Exact deltas are computed at the epsilons that the tight conversion has here."""
 
+SHOWN_ERROR = 0.01
+"""How far a lower bound of epsilon may be from the truth in a picture: less than a line is wide."""
+
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
 """Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
 
@@ -40,6 +43,29 @@ FEW = 0.05
 
 Points = tuple[list[float], list[float]]
 """Epsilons, and delta at each of them."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a run's curves are of, by the names of its parts.
+
+    rhos : of the zCDP that every part satisfies.
+    exact : exact curves, None where they are not known.
+    together : the rho of all parts, where they are one record's; None where they are not.
+    others, question : whom an adversary knows, and what is asked of the one left, as of
+        `trade_offs`.
+    """
+
+    rhos: Mapping[str, Fraction]
+    exact: Mapping[str, PrivacyCurve | None]
+    question: str
+    others: str = "all persons but one"
+    together: Fraction | None = None
+
+    @property
+    def known(self) -> dict[str, PrivacyCurve]:
+        """The exact curves that are known."""
+        return {name: curve for name, curve in self.exact.items() if curve is not None}
 
 
 def with_exact(
@@ -62,28 +88,59 @@ def exactly(report: Mapping[str, Any], delta: Fraction = REPORT_DELTA) -> tuple[
     return (f"exactly, by the noise itself: epsilon {exact:.4g} at delta {shown_delta(delta)}",)
 
 
-def exact_figures(
-    curves: Mapping[str, PrivacyCurve | None], question: str, delta: Fraction = REPORT_DELTA
-) -> tuple[Block, ...]:
+def exact_figures(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> tuple[Block, ...]:
     """What a certificate tells by exact curves beside the figures of epsilon and rho.
 
-    `question` is what a test of one person asks, as of `trade_offs`. Nothing where no curve is
-    known.
+    Nothing where no curve is known.
     """
     rows, known = [], {}
-    for name, curve in curves.items():
+    for name, curve in curves.known.items() if curves is not None else ():
         epsilon = known_epsilon(curve, delta)
-        if curve is not None and epsilon is not None:
+        if epsilon is not None:
             rows.append((name, shown_epsilon(epsilon), shown_delta(delta)))
             known[name] = curve
-    if not rows:
+    if curves is None or not rows:
         return ()
+    points = {name: curve_points(curve) for name, curve in known.items()}
     return (
         "The figures above add up what every part costs. The noise itself gives less, exactly: the "
         "largest loss over all changes of one person, as an upper bound whose numerical errors are "
         "all on the safe side.",
         Table(("part", "exact epsilon", "at delta"), tuple(rows), "exact epsilon"),
-        *trade_offs(known, "all persons but one", question),
+        *trade_offs(known, curves.others, curves.question),
+        delta_chart(curves.rhos, points, curves.together),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CurvePoints:
+    """Points of a privacy curve, arrays `(n,)`: epsilons, and delta at each of them.
+
+    upper, lower : between which the smallest delta lies. conversion : that which rho alone gives.
+    """
+
+    epsilons: np.ndarray
+    upper: np.ndarray
+    lower: np.ndarray
+    conversion: np.ndarray
+
+
+def curve_points(
+    curve: PrivacyCurve, deltas: Sequence[float] | np.ndarray = EXACT_DELTAS
+) -> CurvePoints | None:
+    """A curve at the epsilons that its rho has at `deltas`, below the largest loss where it has
+    one; None where nothing moves.
+    """
+    if curve.rho == 0:
+        return None
+    told = [(epsilon_tight(curve.rho, float(delta)), float(delta)) for delta in deltas]
+    inside = [(epsilon, delta) for epsilon, delta in told if epsilon < curve.largest_loss]
+    epsilons = [epsilon for epsilon, _ in inside]
+    return CurvePoints(
+        np.array(epsilons),
+        np.array([curve.delta_upper(epsilon) for epsilon in epsilons]),
+        np.array([curve.delta_lower(epsilon, SHOWN_ERROR) for epsilon in epsilons]),
+        np.array([delta for _, delta in inside]),
     )
 
 
@@ -171,31 +228,42 @@ def _percent(share: float) -> int:
     return min(100, math.ceil(100 * share))
 
 
-def delta_chart(rhos: Mapping[str, Fraction], curves: Mapping[str, PrivacyCurve | None]) -> Figure:
-    """Delta over epsilon of every part: by the conversions of its rho, and exactly where its curve
-    is known.
+def delta_chart(
+    rhos: Mapping[str, Fraction],
+    exact: Mapping[str, CurvePoints | None],
+    together: Fraction | None = None,
+) -> Figure:
+    """Delta over epsilon of every part, by the tight conversion of its rho.
+
+    `exact` are the points of parts whose exact curve is known, of which both bounds are drawn. The
+    rho of all parts `together`, or of each, is also shown by the simple bound.
     """
     series: dict[str, Points] = {}
     for name, rho in rhos.items():
         series[f"{name}, by rho {float(rho):.4g}"] = _by(epsilon_tight, rho)
-        curve = curves.get(name)
-        if curve is not None:
-            series[f"{name}, exactly"] = _exact(curve)
-        series[f"{name}, simple bound"] = _by(epsilon_simple, rho)
+        points = exact.get(name)
+        series |= {} if points is None else _both_bounds(name, points)
+    if together is None:
+        series |= {f"{name}, simple bound": _by(epsilon_simple, rho) for name, rho in rhos.items()}
+    else:
+        if len(rhos) > 1:
+            series[f"together, by rho {float(together):.4g}"] = _by(epsilon_tight, together)
+        series["together, simple bound"] = _by(epsilon_simple, together)
     title = "Delta at every epsilon"
     svg = line_chart(series, title=title, x_label="epsilon", y_label="delta", log_y=True)
     return Figure(svg, f"{title}, from the noise of this run.")
 
 
+def _both_bounds(name: str, points: CurvePoints) -> dict[str, Points]:
+    """Both bounds of an exact curve, where they are above 0."""
+    bounds = {"at most": points.upper, "at least": points.lower}
+    return {
+        f"{name}, exactly, {bound}": (points.epsilons[own > 0].tolist(), own[own > 0].tolist())
+        for bound, own in bounds.items()
+        if (own > 0).any()
+    }
+
+
 def _by(convert: Callable[[Fraction, float], float], rho: Fraction) -> Points:
     """Epsilons by a conversion of rho, and their deltas."""
     return [convert(rho, delta) for delta in DELTAS], DELTAS.tolist()
-
-
-def _exact(curve: PrivacyCurve) -> Points:
-    """Where the loss has a largest value, beyond which delta is 0, epsilons at deltas."""
-    deltas: Sequence[float] = EXACT_DELTAS.tolist()
-    if math.isfinite(curve.largest_loss):
-        return [curve.epsilon_upper(delta) for delta in deltas], list(deltas)
-    epsilons = [epsilon_tight(curve.rho, delta) for delta in deltas]
-    return epsilons, [curve.delta_upper(epsilon) for epsilon in epsilons]

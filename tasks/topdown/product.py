@@ -45,6 +45,7 @@ from .spine.redundant import (
 from .spine.summary import has_summary, write_summary
 from .workload.costs import budget_report, costs
 from .workload.margins import total_for_margin
+from .workload.privacy_curve import curves_of
 
 
 def order(run: RunDirectory, settings: TopdownSettings) -> Order:
@@ -257,6 +258,9 @@ TOPDOWN: Product = Product(
     check_input=check_input_of,
     fits=fits,
     needed=needed,
+    curves=lambda settings: curves_of(
+        [settings.budget_of(universe) for universe in settings.run.universes]
+    ),
     order=order,
     sizes=sizes_of_pieces,
     charge=charge_of,

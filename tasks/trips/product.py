@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pyarrow import parquet
 
 from ...validation.trips.run_checks import run_checks
-from ..pages.document import Block, Figure, Table
+from ..pages.document import Block, Table
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..products.certificate import Facts
 from ..products.order import INGEST, Order
-from ..products.privacy_curves import delta_chart, exactly, with_exact
+from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Caution, Figures, Product, Shown
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
@@ -28,7 +28,7 @@ from .release.statements import conversion_sentence, cost_table, delta_warning, 
 from .release.table import TABLE, n_trips
 from .settings import TripsSettings
 from .workload.costs import budget_report, needed_budget, needed_split
-from .workload.exact_loss import exact_curve
+from .workload.exact_loss import curves_of, exact_curve
 from .workload.plan import Plan, make_plan
 from .workload.promise import expected_of
 
@@ -64,17 +64,6 @@ def costs_in_words(settings: TripsSettings) -> tuple[Block, ...]:
         *conversion_sentence(settings, plan),
         *(_rounded(block) if isinstance(block, Table) else block for block in noise),
     )
-
-
-def curve(settings: TripsSettings) -> Figure | None:
-    """Delta over epsilon between tables that differ in one person; None without noise, and for the
-    stability histogram, whose guarantee is one epsilon at one delta.
-    """
-    plan = public_plan(settings)
-    if plan.guarantee is None or plan.budget is None:
-        return None
-    exact = exact_curve(plan, settings.contribution)
-    return delta_chart({"trips": plan.guarantee.own_rho}, {"trips": exact})
 
 
 def _rounded(table: Table) -> Table:
@@ -144,7 +133,7 @@ TRIPS: Product = Product(
     fits=fits,
     needed=needed,
     needed_at_once=needed_at_once,
-    curve=curve,
+    curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
     order=order,
     charge=charge_of,
     measurement_files=lambda run, settings: measurement_files(run, plan_of(run, settings)),

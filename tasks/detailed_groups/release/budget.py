@@ -16,13 +16,11 @@ from ...ledger.accounting import (
     epsilon_simple,
     epsilon_tight,
 )
-from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import margin
-from ...pages.document import Figure
-from ...products.privacy_curves import delta_chart, with_exact
+from ...products.privacy_curves import Curves, with_exact
 from ...runs.errors import InputRefused
 from ..ingest.ingest import parameters_of
 from ..postprocess.suppression import threshold_of
@@ -147,27 +145,24 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
     return found
 
 
-def curve(settings: DetailedGroupsSettings) -> Figure | None:
-    """Delta over epsilon of one person added or removed in every pass; None without noise."""
+def curves(settings: DetailedGroupsSettings) -> Curves | None:
+    """The curves of every pass; None without noise."""
     if settings.privacy.infinite:
         return None
-    parameters = parameters_of(settings)
-    specification = read_specification(settings.input.parameters)
-    passes = parameters.passes
-    return delta_chart(
-        {f"{name.upper()} pass": guarantee_of_pass(parameters, name).own_rho for name in passes},
-        exact_curves(parameters, specification),
+    return curves_of(parameters_of(settings), read_specification(settings.input.parameters))
+
+
+def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
+    """By pass, in words, the curve of one person added or removed, and its rho."""
+    names = {name: f"{name.upper()} pass" for name in parameters.passes}
+    return Curves(
+        {label: guarantee_of_pass(parameters, name).own_rho for name, label in names.items()},
+        {
+            label: exact_curve(parameters, specification, name, is_bounded=False)
+            for name, label in names.items()
+        },
+        "whether this one's record is there or not",
     )
-
-
-def exact_curves(
-    parameters: MechanismParameters, specification: Specification
-) -> dict[str, PrivacyCurve | None]:
-    """By pass, in words, the exact curve of one person added or removed."""
-    return {
-        f"{name.upper()} pass": exact_curve(parameters, specification, name, is_bounded=False)
-        for name in parameters.passes
-    }
 
 
 def budget_report(

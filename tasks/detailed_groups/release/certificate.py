@@ -12,7 +12,7 @@ from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedGroupsSettings
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import shown_percent
-from .budget import exact_curves, guarantee_of_pass, level_figures
+from .budget import curves_of, guarantee_of_pass, level_figures
 from .margins_of_error import margins_section
 
 
@@ -23,8 +23,7 @@ def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
     exact: tuple[Block, ...] = ()
     if settings.is_private:
         specification = run_specification(run)
-        curves = exact_curves(parameters, specification)
-        exact = exact_figures(curves, "whether this one's record is there or not")
+        exact = exact_figures(curves_of(parameters, specification))
         figures = [
             figure
             for region_pass in parameters.passes

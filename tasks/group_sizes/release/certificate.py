@@ -8,7 +8,7 @@ from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
-from ..workload.exact_loss import exact_curve
+from ..workload.exact_loss import curves_of
 from ..workload.plan import Plan
 from .noise import noise_section
 
@@ -26,18 +26,10 @@ def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
             f"{BLURRED} A group is a household or a facility, for example. Exact is only how many "
             "groups there are in all. How many have one size in a small region is mostly noise."
         ),
-        statement=statement_of(settings, plan, figures_of(settings, plan)),
+        statement=statement_of(settings, plan, exact_figures(curves_of(plan))),
         exact=exact_of(plan),
         sections=(noise_section(plan),),
     )
-
-
-def figures_of(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...]:
-    """What the exact curve of the plan tells; nothing of a run that is not private."""
-    question = "whether this one is in one group rather than in another"
-    if not plan.bounded:
-        question = "whether this one is in a group or in none"
-    return exact_figures({"groups": exact_curve(plan)}, question) if settings.is_private else ()
 
 
 def statement_of(

@@ -23,7 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
-from .costs import guarantees
+from ...products.privacy_curves import Curves
+from ..paths import UNIVERSE
+from .costs import guarantees, noise_plan
 from .mechanisms import GROUP_SIZES
 from .plan import Plan
 
@@ -48,6 +50,17 @@ def exact_curve(plan: Plan) -> PrivacyCurve | None:
     1.0000000000000002
     """
     return known_curve({}, [list(_alternatives(plan))]) if guarantees(plan) else None
+
+
+def curves_of(plan: Plan) -> Curves | None:
+    """The curve and its rho between the plan's neighbours; None where nothing is guaranteed."""
+    if not guarantees(plan):
+        return None
+    question = "whether this one is in a group or in none"
+    if plan.bounded:
+        question = "whether this one is in one group rather than in another"
+    rho = noise_plan(plan).promised.own_rho
+    return Curves({UNIVERSE: rho}, {UNIVERSE: exact_curve(plan)}, question)
 
 
 def _alternatives(plan: Plan) -> Iterator[Counts]:

@@ -8,7 +8,7 @@ from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
-from ..workload.exact_loss import exact_curve
+from ..workload.exact_loss import curves_of
 from ..workload.plan import Plan
 from .statements import (
     METHODS,
@@ -27,6 +27,8 @@ def facts_of(
     `total` is the number of trips where it is public.
     """
     exact = exact_of(plan, total)
+    curves = curves_of(plan, settings.contribution) if settings.is_private else None
+    figures = exact_figures(curves, settings.report_delta)
     told = " Exact is only the number of trips in all." if len(exact) > 1 else ""
     return Facts(
         made=METHODS[plan.mechanism],
@@ -34,22 +36,10 @@ def facts_of(
             f"{BLURRED}{told} A number of one pair of small places is mostly noise: add such "
             "numbers up before you use them."
         ),
-        statement=statement_of(settings, plan, warning, figures_of(settings, plan)),
+        statement=statement_of(settings, plan, warning, figures),
         exact=exact,
         sections=(noise_section(settings, plan), _levels(plan)),
     )
-
-
-def figures_of(settings: TripsSettings, plan: Plan) -> tuple[Block, ...]:
-    """What the exact curve of the plan tells; nothing of a run that is not private."""
-    contribution = settings.contribution
-    question = "whether this one's trips are there or not"
-    if contribution.is_bounded:
-        question = "whether this one's trips are as suspected rather than others"
-    if not settings.is_private:
-        return ()
-    curve = exact_curve(plan, contribution)
-    return exact_figures({"trips": curve}, question, settings.report_delta)
 
 
 def statement_of(

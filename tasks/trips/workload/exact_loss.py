@@ -30,6 +30,8 @@ from collections.abc import Iterable, Mapping
 from ...ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
+from ...products.privacy_curves import Curves
+from ..paths import UNIVERSE
 from .neighbors import Contribution, largest_leaf_counts
 from .plan import Plan
 
@@ -48,6 +50,17 @@ def exact_curve(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
     if any(largest_leaf_counts(plan.tree, level, 1) != [1] for level in spread):
         return None
     return known_curve({}, [[_moved(plan, m, k, spread) for k in others]])
+
+
+def curves_of(plan: Plan, contribution: Contribution) -> Curves | None:
+    """The curve and its rho; None without noise, and for the stability histogram."""
+    if plan.guarantee is None or plan.budget is None:
+        return None
+    question = "whether this one's trips are there or not"
+    if contribution.is_bounded:
+        question = "whether this one's trips are as suspected rather than others"
+    curve = exact_curve(plan, contribution)
+    return Curves({UNIVERSE: plan.guarantee.own_rho}, {UNIVERSE: curve}, question)
 
 
 def _is_spread(plan: Plan, contribution: Contribution, level: int) -> bool:

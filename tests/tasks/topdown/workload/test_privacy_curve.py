@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
+from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_curve
 from spineflow.tasks.topdown.workload.privacy_curve import (
-    FALSE_POSITIVES,
     curve_points,
     privacy_curve,
     trade_off,
