@@ -134,8 +134,8 @@ def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
         Table(headers, tuple(rows), "exact epsilon"),
         *declared,
         *(trade_offs([budgets[name] for name in known], known) or ()),
-        *([] if curve is None else [curve]),
         *_exact_parts(parts),
+        *([] if curve is None else [curve]),
     )
 
 
