@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
+from typing import Any
 
 import pandas as pd
 from pyarrow import parquet
@@ -11,6 +12,7 @@ from pyarrow import parquet
 from ..census.declared_input import DeclaredInput
 from ..census.inputs import IngestResult
 from ..census.queries import normalize_query_name
+from ..ledger.summary import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import NONE, Block, Document, Section, Table
 from ..pages.numbers import decimal, shown_delta, shown_epsilon
@@ -92,8 +94,13 @@ def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Bl
     yield from ()
 
 
-def _exactly(epsilon: float | str | None) -> str:
-    return "" if epsilon is None else f"{shown_epsilon(epsilon)} exactly, "
+def _exactly(cost: Mapping[str, Any]) -> str:
+    """The exact epsilon, and at which delta where the other figures have none."""
+    epsilon = cost["epsilon"]["exact"]
+    if epsilon is None:
+        return ""
+    delta = "" if cost["delta"] else f" at delta {shown_delta(REPORT_DELTA)}"
+    return f"{shown_epsilon(epsilon)} exactly{delta}, "
 
 
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
@@ -102,7 +109,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
         first = (
             f"{cost['mechanism'].replace('_', ' ')}, "
             f"rho {cost['rho']} ({decimal(cost['rho'])}), "
-            f"epsilon {_exactly(cost['epsilon']['exact'])}"
+            f"epsilon {_exactly(cost)}"
             f"{shown_epsilon(cost['epsilon']['tight'])} at delta {shown_delta(cost['delta'])} "
             f"by rho (simple bound {shown_epsilon(cost['epsilon']['simple'])})"
         )

@@ -26,7 +26,7 @@ from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...census.sensitivity import Norms
 from ...ledger.accounting import rho_from_epsilon_tight
-from ...ledger.exact_curve import Counts, PrivacyCurve
+from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve, known_epsilon
 from ...ledger.loss_laws import ChangedCount
 from ...noise.draws import Noise
 from ...noise.margins import distribution_of
@@ -40,9 +40,6 @@ differ by far less."""
 DIGITS = 7
 """Significant digits of a rho that is found: so few that rounding errors, which differ between
 machines, do not decide them."""
-
-LEAST_C = Fraction(1, 10**10)
-"""Least c of noise of P(x) proportional to exp(-c |x|^power) whose outcomes are listed."""
 
 LOG_STRIDE, LARGEST_LOG = 0.25, 1e3
 """Steps of log rho by which the root is enclosed, and the logarithm of no excess at all."""
@@ -103,15 +100,10 @@ def exact_curve(
     if budget.infinite or budget.charge != Norms():
         return None
     ends = [_moved(budget, path, change) for path in paths or [budget.geolevel_shares]]
-    if any(count.noise.c < LEAST_C for end in ends for count in end):
-        return None
     # Laws are most accurate about the first, and the largest loss is what is asked for.
     ends.sort(key=lambda end: -sum((count.rho * n for count, n in end.items()), Fraction(0)))
     twice = [{count: 2 * n for count, n in end.items()} for end in ends]
-    try:
-        return PrivacyCurve({}, (twice,) if change.keeps_block else (ends, ends))
-    except ValueError:
-        return None
+    return known_curve({}, (twice,) if change.keeps_block else (ends, ends))
 
 
 def exact_epsilon(
@@ -122,14 +114,15 @@ def exact_epsilon(
 ) -> float | None:
     """The epsilon of one changed record at delta, an upper bound; None as `exact_curve`.
 
-    Under pure differential privacy it is the part of the budget that what changes is measured with.
+    Under pure differential privacy it is at most the part of the budget that what changes is
+    measured with, and that where there are more pairs of paths than are compared.
     """
-    if budget.is_pure and not budget.infinite and budget.charge == Norms():
+    found = known_epsilon(exact_curve(budget, paths, change), delta)
+    if found is None and budget.is_pure and not budget.infinite and budget.charge == Norms():
         spent = max(_spent(budget, path, change) for path in paths or [budget.geolevel_shares])
         total = float(spent)
         return total if Fraction(total) >= spent else math.nextafter(total, math.inf)
-    curve = exact_curve(budget, paths, change)
-    return None if curve is None else curve.epsilon_upper(delta)
+    return found
 
 
 @dataclass(frozen=True)
