@@ -16,6 +16,7 @@ from .noise import noise_section
 def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
     """What was protected, against which change, with which noise, and what is exact."""
     noise = "without noise" if settings.privacy.infinite else "with random noise"
+    curves = curves_of(plan) if settings.is_private else None
     return Facts(
         made=(
             f"by the mechanism {plan.mechanism.replace('_', ' ')}: at every level the numbers of "
@@ -26,7 +27,7 @@ def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
             f"{BLURRED} A group is a household or a facility, for example. Exact is only how many "
             "groups there are in all. How many have one size in a small region is mostly noise."
         ),
-        statement=statement_of(settings, plan, exact_figures(curves_of(plan))),
+        statement=statement_of(settings, plan, exact_figures(curves)),
         exact=exact_of(plan),
         sections=(noise_section(plan),),
     )
