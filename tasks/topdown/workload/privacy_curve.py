@@ -75,7 +75,8 @@ def curve_points(
     curve = exact_curve(budget, paths)
     if curve is None or curve.rho == 0:
         return None
-    epsilons = [epsilon_tight(curve.rho, float(delta)) for delta in deltas]
+    rho = guarantee_of(budget).bounded_rho
+    epsilons = [epsilon_tight(rho, float(delta)) for delta in deltas]
     return CurvePoints(
         np.array(epsilons),
         np.array([curve.delta_upper(epsilon) for epsilon in epsilons]),
