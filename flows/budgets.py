@@ -36,7 +36,8 @@ def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -
         print(json.dumps(asked.costs(settings), indent=2))
     else:
         print_costs(asked, settings)
-        print("\n".join(meaning), end="\n" if meaning else "")
+        for sentence in meaning:
+            print(sentence)
 
 
 def needed(asked: Product, settings: ProductSettings, target: str) -> str:

@@ -72,8 +72,8 @@ def tune_stages(run_directory: str) -> str:
         if not found:
             raise CheckFailed(
                 f"No variant meets the criterion that {described(settings.criterion)}; raise "
-                "search.highest, or the epsilon of exact accounting, or relax the criterion. The "
-                f"trials are in {run.report}."
+                "search.highest, and an epsilon that the search keeps to, or relax the criterion. "
+                f"The trials are in {run.report}."
             )
         show_result(run, settings)
     return str(run.release)

@@ -45,7 +45,7 @@ from itertools import chain, combinations_with_replacement, islice, product
 
 from scipy.special import log_ndtr
 
-from .loss_laws import LOWER_ERROR, NOTHING, ChangedCount, Grid, Items, grid_about
+from .loss_laws import CUT, LOWER_ERROR, NOTHING, ChangedCount, Grid, Items, grid_about
 
 MOST_COMBINATIONS = 5_000
 """Most combinations of alternatives that are compared: each takes some milliseconds."""
@@ -232,7 +232,7 @@ def _limit(mu: float, delta: float) -> float:
 
     delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu).
     """
-    low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
+    low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         first, second = log_ndtr([mu / 2 - middle / mu, -mu / 2 - middle / mu])

@@ -116,7 +116,8 @@ def exact_figures(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> tupl
 class CurvePoints:
     """Points of a privacy curve, arrays `(n,)`: epsilons, and delta at each of them.
 
-    upper, lower : between which the smallest delta lies. conversion : that which rho alone gives.
+    upper, lower : between which the smallest delta lies.
+    conversion : that which rho alone gives, being the sum of what every count satisfies.
     """
 
     epsilons: np.ndarray

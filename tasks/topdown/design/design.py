@@ -210,12 +210,12 @@ def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -
     stand for themselves, without a preset."""
     budgets = dict(settings.budget)
     for universe, design in designs.items():
-        found = design.budget
+        found, held = design.budget, design.guarantee
         changed = {
             "rho": found.total,
             # An epsilon under exact accounting stays, and holds the run to it.
-            "epsilon": design.guarantee.epsilon if design.guarantee is not None else None,
-            "accounting": "exact" if design.guarantee is not None else None,
+            "epsilon": None if held is None else held.epsilon,
+            "accounting": None if held is None else "exact",
             "geolevels": dict(found.geolevel_shares),
             "queries": {name: dict(shares) for name, shares in found.query_shares.items()},
         }

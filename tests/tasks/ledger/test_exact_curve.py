@@ -293,6 +293,12 @@ def test_other_deltas_are_refused(delta) -> None:
         PrivacyCurve({gaussian("2"): 1}).epsilon_upper(delta)
 
 
+def test_a_delta_below_that_of_the_draws_left_out_is_refused() -> None:
+    for digits in (90, 400):
+        with pytest.raises(ValueError, match="too small to be worked out"):
+            PrivacyCurve({gaussian("4"): 2}).epsilon_upper(Fraction(1, 10**digits))
+
+
 def test_counts_that_move_by_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="moves by 1 or more"):
         gaussian("2", 0)
