@@ -286,7 +286,9 @@ def _add_budgets(add: Add) -> None:
         "several levels of group-sizes or trips also get the best split among them",
     )
     budget.add_argument(
-        "--curve", metavar="FILE.svg", help="also draw epsilon against delta into this file"
+        "--curve",
+        metavar="FILE.svg",
+        help="also draw delta over epsilon, and what a test of one record can tell, into this file",
     )
     budget.add_argument(
         "--forecast", metavar="FILE.html", help="also write what topdown's estimates will be like"

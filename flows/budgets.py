@@ -8,6 +8,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..tasks.pages.figures import stacked
+from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
 from ..tasks.products.product import Product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
@@ -15,14 +17,14 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.design.forecast import forecast_document, forecasts, simulated
 from ..tasks.topdown.ingest.ingest import addresses_of
 from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.workload.privacy_curve import privacy_curve
 from .console import print_costs
 
 
 def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -> None:
     """What the command `budget` prints and writes, by its options."""
+    meaning: tuple[str, ...] = ()
     if options.curve is not None:
-        draw_curve(settings, Path(options.curve))
+        meaning = draw_curve(asked, settings, Path(options.curve))
     if options.forecast is not None:
         write_forecast(settings, Path(options.forecast), options.replicates)
     if options.target:
@@ -34,6 +36,8 @@ def show_budget(asked: Product, settings: ProductSettings, options: Namespace) -
         print(json.dumps(asked.costs(settings), indent=2))
     else:
         print_costs(asked, settings)
+        for sentence in meaning:
+            print(sentence)
 
 
 def needed(asked: Product, settings: ProductSettings, target: str) -> str:
@@ -63,15 +67,25 @@ def _parts(target: str) -> tuple[str, int]:
     return what.strip(), int(margin)
 
 
-def draw_curve(settings: ProductSettings, file: Path) -> None:
-    """Draw epsilon against delta into an SVG file; raises InputRefused where there is no curve."""
-    if not isinstance(settings, TopdownSettings):
-        raise InputRefused("The curve of epsilon against delta is drawn for topdown only.")
-    budgets = [settings.budget_of(universe) for universe in settings.run.universes]
-    curve = privacy_curve(budgets, is_exact=True)
-    if curve is None:
-        raise InputRefused("Without noise there is no curve to draw; leave --curve out.")
-    file.write_text(curve.svg, encoding="utf-8")
+def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[str, ...]:
+    """Draw delta over epsilon, and the errors of the best test of one record, into an SVG file.
+
+    Returns what they mean for one person, in sentences. Raises InputRefused where there is no
+    curve.
+    """
+    curves = None if asked.curves is None else asked.curves(settings)
+    if curves is None:
+        raise InputRefused(
+            f"There is no curve to draw of {asked.name} with these settings; leave --curve out."
+        )
+    points = {name: curve_points(curve) for name, curve in curves.known.items()}
+    drawings = [delta_chart(curves.rhos, points, curves.together).svg]
+    meaning: list[str] = []
+    if points:
+        *meaning, tests = trade_offs(curves.known, curves.others, curves.question)
+        drawings.append(tests.svg)
+    file.write_text(stacked("What the budget guarantees", drawings), encoding="utf-8")
+    return tuple(meaning)
 
 
 def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:

@@ -99,6 +99,7 @@ def _design_topdown(
 ) -> None:
     """Design the budgets of universes over geolevels and queries, show them, write settings."""
     settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)
+    settings = settings.settled()
     check_spine_settings(settings.topdown)
     geography, invariants = addresses_of(settings.input)
     designs = {
@@ -143,6 +144,8 @@ def show_design(design: Design) -> None:
         "answers; releases have no negative counts, and differ."
     )
     console.print(f"Certain: {design.certificate}.")
+    if design.guarantee is not None:
+        console.print(f"Guaranteed: {design.guarantee.in_words}.")
     console.print(
         f"The margins of now would need a rho of {design.rho_for_now:.4g} at these shares."
     )

@@ -100,6 +100,16 @@ class RunTrials:
         """The settings with what is spent replaced."""
         return self.spending(settings, losses)
 
+    def guaranteeing(
+        self, settings: ProductSettings, changed: ProductSettings, universe: str
+    ) -> ProductSettings:
+        """The changed settings: what is spent is all that they promise."""
+        return changed
+
+    def largest_total(self, settings: ProductSettings, universe: str) -> Fraction | None:
+        """None: for the same reason."""
+        return None
+
     def queries(self, settings: ProductSettings, universe: str) -> tuple[str, ...]:
         """None."""
         return ()

@@ -26,7 +26,14 @@ from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
 from ..tasks.tune.criterion import described, is_better, is_met
-from ..tasks.tune.grid import loss_grid, search_geolevels, search_weights, smallest
+from ..tasks.tune.grid import (
+    loss_grid,
+    scaled,
+    search_geolevels,
+    search_weights,
+    smallest,
+    within,
+)
 from ..tasks.tune.report import (
     ERRORS,
     VARIANTS,
@@ -65,7 +72,8 @@ def tune_stages(run_directory: str) -> str:
         if not found:
             raise CheckFailed(
                 f"No variant meets the criterion that {described(settings.criterion)}; raise "
-                f"search.highest or relax the criterion. The trials are in {run.report}."
+                "search.highest, and an epsilon that the search keeps to, or relax the criterion. "
+                f"The trials are in {run.report}."
             )
         show_result(run, settings)
     return str(run.release)
@@ -85,10 +93,6 @@ class _Search:
         searched, choice = self.settings.SEARCHED, self.settings.choices[variant]
         own = searched.losses(choice, universe)
         weights: Mapping[str, Fraction] = {}
-        whole = sum(own.values(), Fraction(0))
-
-        def at(total: Fraction) -> dict[str, Fraction]:
-            return {geolevel: total * loss / whole for geolevel, loss in own.items()}
 
         def meets(losses: Losses) -> bool:
             return self.tried(variant, losses, weights).met
@@ -102,19 +106,37 @@ class _Search:
                 search.step,
                 search.rounds,
                 lambda new, old: is_better(
-                    self.tried(variant, own, new).mean,
-                    self.tried(variant, own, old).mean,
+                    self.under_guarantee(variant, new).mean,
+                    self.under_guarantee(variant, old).mean,
                     self.settings.criterion,
                 ),
             )
         grid = loss_grid(search.lowest, search.highest, search.step)
         losses: Losses | None
         if search.method in ("total", "queries"):
-            found = smallest(grid, lambda total: meets(at(total)))
-            losses = None if found is None else at(grid[found])
+            weighed = searched.with_weights(choice, universe, weights)
+            grid = within(grid, searched.largest_total(weighed, universe))
+            found = smallest(grid, lambda total: meets(scaled(own, total)))
+            losses = None if found is None else scaled(own, grid[found])
         else:
             losses = search_geolevels(tuple(own), grid, search.step, meets)
+            if losses is not None and not self.keeps_guarantee(choice, losses):
+                return None
         return None if losses is None else self.tried(variant, losses, weights)
+
+    def under_guarantee(self, variant: str, weights: Mapping[str, Fraction]) -> TrialOutcome:
+        """The trial of a variant with weighed queries, at the loss that keeps its guarantee."""
+        searched, universe = self.settings.SEARCHED, self.settings.criterion.universe
+        choice = self.settings.choices[variant]
+        weighed = searched.with_weights(choice, universe, weights)
+        losses = searched.losses(searched.guaranteeing(choice, weighed, universe), universe)
+        return self.tried(variant, losses, weights)
+
+    def keeps_guarantee(self, choice: ProductSettings, losses: Losses) -> bool:
+        """Whether what was found from the root down, geolevel by geolevel, is not too much."""
+        searched, universe = self.settings.SEARCHED, self.settings.criterion.universe
+        most = searched.largest_total(searched.with_losses(choice, universe, losses), universe)
+        return most is None or sum(losses.values(), Fraction(0)) <= most
 
     def tried(
         self, variant: str, losses: Losses, weights: Mapping[str, Fraction] | None = None

@@ -18,6 +18,8 @@ if __name__ != "spineflow":  # A second copy would have classes of its own.
 if TYPE_CHECKING:
     from spineflow.budgets import budget as budget
     from spineflow.budgets import guarantee as guarantee
+    from spineflow.budgets import privacy_curve as privacy_curve
+    from spineflow.budgets import trade_off as trade_off
     from spineflow.ledgers import ledger as ledger
     from spineflow.ledgers import make_ledger as make_ledger
     from spineflow.mechanisms import detailed_groups as detailed_groups
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from spineflow.plots import plot_budget as plot_budget
     from spineflow.plots import plot_errors as plot_errors
     from spineflow.plots import plot_margins as plot_margins
+    from spineflow.plots import plot_privacy_curve as plot_privacy_curve
+    from spineflow.plots import plot_trade_off as plot_trade_off
     from spineflow.runs import Run as Run
     from spineflow.runs import open_run as open_run
     from spineflow.stamped import read_table as read_table
@@ -47,8 +51,12 @@ __all__ = [
     "plot_budget",
     "plot_errors",
     "plot_margins",
+    "plot_privacy_curve",
+    "plot_trade_off",
+    "privacy_curve",
     "read_table",
     "topdown",
+    "trade_off",
     "trips",
 ]
 
@@ -65,8 +73,12 @@ _MODULES = {
     "plot_budget": "plots",
     "plot_errors": "plots",
     "plot_margins": "plots",
+    "plot_privacy_curve": "plots",
+    "plot_trade_off": "plots",
+    "privacy_curve": "budgets",
     "read_table": "stamped",
     "topdown": "mechanisms",
+    "trade_off": "budgets",
     "trips": "mechanisms",
 }
 """Module of every public name."""

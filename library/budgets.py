@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_deviation
 from spineflow.tasks.noise.quantiles import margin
+from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES
 from spineflow.tasks.products.registry import known
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import Source
+from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.privacy_curve import curve_points
+from spineflow.tasks.topdown.workload.privacy_curve import trade_off as budget_trade_off
 
 COVERAGE = Fraction(95, 100)
+
+Known = TypeVar("Known")
+"""What is known of a universe."""
 
 
 def budget(product: str, settings: Source) -> pd.DataFrame:
@@ -46,6 +55,80 @@ def guarantee(product: str, settings: Source) -> pd.DataFrame:
     Arguments and errors as for `budget`.
     """
     return guarantees_of(_costs(product, settings))
+
+
+def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
+    """The exact privacy curve of a run with these settings: delta at several epsilons.
+
+    Columns: `universe`, `epsilon`, and the smallest delta with which (epsilon, delta)-differential
+    privacy holds for one record: at most `upper`, a rigorous bound, and at least `lower`;
+    `conversion` is the delta that follows from rho alone. No geounit is bypassed. A universe whose
+    exact curve is not known has no rows.
+
+    Args:
+        product: `topdown`.
+        settings: As for `budget`.
+
+    Raises:
+        SpineflowError: Settings are refused, or no universe has an exact curve.
+
+    Example: `spineflow.privacy_curve("topdown", "settings.toml")`.
+    """
+    found = _of_universes(product, settings, curve_points)
+    frames = [
+        pd.DataFrame(
+            {
+                "universe": universe,
+                "epsilon": points.epsilons,
+                "upper": points.upper,
+                "lower": points.lower,
+                "conversion": points.conversion,
+            }
+        )
+        for universe, points in found.items()
+    ]
+    return pd.concat(frames, ignore_index=True).sort_values(
+        ["universe", "epsilon"], ignore_index=True
+    )
+
+
+def trade_off(product: str, settings: Source) -> pd.DataFrame:
+    """The errors of the best test of one record, from everything that a run releases.
+
+    Whoever knows all other records tests whether this one is as suspected. Columns: `universe`,
+    `false_positives`, and the share of `false_negatives` that no test at that many false alarms
+    gets below. It follows from upper bounds of the exact curve, without bypassed geounits.
+    Arguments and errors as for `privacy_curve`.
+    """
+    found = _of_universes(product, settings, budget_trade_off)
+    frames = [
+        pd.DataFrame(
+            {
+                "universe": universe,
+                "false_positives": FALSE_POSITIVES,
+                "false_negatives": own.false_negatives,
+            }
+        )
+        for universe, own in found.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _of_universes(
+    product: str, settings: Source, of: Callable[[Budget], Known | None]
+) -> dict[str, Known]:
+    """Something of every universe's exact curve, where it is known; refused where there is none."""
+    loaded = known(product).load(settings)
+    if not isinstance(loaded, TopdownSettings):
+        raise InputRefused("The exact curve as a table is for topdown only.")
+    budgets = {name: loaded.budget_of(name) for name in loaded.run.universes}
+    found = {name: own for name, budget in budgets.items() if (own := of(budget)) is not None}
+    if not found:
+        raise InputRefused(
+            "No universe of these settings has an exact curve: there is none without noise, and "
+            "where a person's change may change several records."
+        )
+    return found
 
 
 def queries_of(costs: Mapping[str, Any]) -> pd.DataFrame:

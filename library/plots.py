@@ -152,6 +152,60 @@ def plot_margins(run: Drawn, table: str, count: str | None = None, ax: Axes | No
     return _finished(axes)
 
 
+def plot_privacy_curve(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Delta over epsilon on a logarithmic scale: by rho alone, and exactly, between two bounds.
+
+    Args:
+        frame: The frame of `privacy_curve`.
+        ax: Axes to draw on; new ones where none are given.
+
+    Raises:
+        SpineflowError: matplotlib is not installed.
+
+    Example: `spineflow.plot_privacy_curve(spineflow.privacy_curve("topdown", "settings.toml"))`.
+    """
+    axes = _axes(ax, 10)
+    universes = list(dict.fromkeys(frame["universe"]))
+    lines = {"conversion": ("by rho", ":"), "upper": ("exactly, at most", "-")}
+    lines["lower"] = ("exactly, at least", "--")
+    for color, universe in zip(_colors(len(universes)), universes, strict=True):
+        own = frame[frame["universe"] == universe]
+        for column, (words, style) in lines.items():
+            # There is no place for 0 on a logarithmic scale.
+            deltas = own[column].where(own[column] > 0)
+            label = f"{universe}, {words}"
+            axes.plot(own["epsilon"], deltas, linestyle=style, color=color, label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel("delta")
+    axes.legend(fontsize="small", frameon=False)
+    return _finished(axes)
+
+
+def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """The least false negatives of any test of one record, over its false positives.
+
+    Args:
+        frame: The frame of `trade_off`.
+        ax: Axes to draw on; new ones where none are given.
+
+    Raises:
+        SpineflowError: matplotlib is not installed.
+
+    Example: `spineflow.plot_trade_off(spineflow.trade_off("topdown", "settings.toml"))`.
+    """
+    axes = _axes(ax, 10)
+    universes = list(dict.fromkeys(frame["universe"]))
+    for color, universe in zip(_colors(len(universes)), universes, strict=True):
+        own = frame[frame["universe"] == universe]
+        axes.plot(own["false_positives"], own["false_negatives"], color=color, label=universe)
+    axes.plot([0.0, 1.0], [1.0, 0.0], linestyle=":", color="black", label="by guessing")
+    axes.set_xlabel("false positives")
+    axes.set_ylabel("false negatives, at least")
+    axes.legend(fontsize="small", frameon=False)
+    return _finished(axes)
+
+
 def _named(frame: pd.DataFrame, column: str) -> pd.Series:
     """A column, with the universe before it where there are several."""
     several = frame["universe"].nunique() > 1

@@ -13,6 +13,7 @@ from ...validation.detailed_groups.run_checks import run_checks
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
 from ..products.order import Order
+from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
@@ -26,7 +27,7 @@ from .ingest.target_counts import target_counts, write_target_counts
 from .measurement.charge import charge_of, guarantee_of, measurement_files
 from .paths import measured_folder
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
-from .release.budget import costs, needed_budget, refuse_settings
+from .release.budget import costs, curves, needed_budget, refuse_settings
 from .release.certificate import facts_of_run as facts
 from .release.certificate import statement_of
 from .release.noise_comparison import sentence_of
@@ -73,7 +74,8 @@ def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section
         symbol = "epsilon" if "epsilon" in native else "rho"
         blocks: list[Block] = [
             f"{symbol} {native[symbol]}, {native['neighbors']}; bounded rho {cost['rho']}, "
-            f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta {cost['delta']}"
+            f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta {cost['delta']}",
+            *exactly(cost),
         ]
         columns = {
             "region type": "region_type",
@@ -159,6 +161,7 @@ DETAILED_GROUPS: Product = Product(
     check_input=check_input_of,
     fits=fits,
     needed=needed,
+    curves=curves,
     order=order,
     charge=charge_of,
     measurement_files=lambda run, settings: measurement_files(run),

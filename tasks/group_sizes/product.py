@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
 from ..products.order import INGEST, Order
+from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Figures, Product, Shown
 from ..runs.directory import RunDirectory
 from .checks.accuracy import has_truth, read_accuracy, write_accuracy
@@ -20,6 +21,7 @@ from .release.noise import noise_table
 from .release.report import NEIGHBORS, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
 from .workload.costs import budget_report, needed_budget, needed_split
+from .workload.exact_loss import curves_of, exact_curve
 from .workload.plan import Plan
 from .workload.promise import promise_of
 
@@ -45,11 +47,12 @@ def public_plan(settings: GroupSizesSettings) -> Plan:
 def costs_in_words(settings: GroupSizesSettings) -> tuple[Block, ...]:
     """The costs in a sentence and a table."""
     plan = public_plan(settings)
-    cost = budget_report(plan)
+    cost = with_exact(budget_report(plan), exact_curve(plan))
     loss = f"epsilon {cost['epsilon']['tight']}" if plan.rho is None else loss_text(plan)
     return (
         f"groups: {plan.mechanism}, {plan.calibration} calibration, {loss} "
         f"({NEIGHBORS[plan.bounded]}); rho {cost['rho']} of bounded zCDP in the ledger",
+        *exactly(cost),
         noise_table(plan),
     )
 
@@ -87,6 +90,7 @@ GROUP_SIZES: Product = Product(
     fits=fits,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     needed_at_once=needed_at_once,
+    curves=lambda settings: curves_of(public_plan(settings)),
     order=order,
     charge=charge_of,
     measurement_files=lambda run, settings: measurement_files(run, read_plan(run)),

@@ -82,6 +82,15 @@ class Guarantee:
         return self.parameter * (1 if is_bounded else self.bounded_factor)
 
     @property
+    def own_rho(self) -> Fraction:
+        """The rho of zCDP that this guarantee implies between its own neighbours, beside its delta.
+
+        >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").own_rho
+        Fraction(1, 2)
+        """
+        return self.parameter**2 / 2 if self.definition == PURE_DP else self.parameter
+
+    @property
     def stated_rho(self) -> Fraction:
         """As `bounded_rho`, of all records that one person's change may change."""
         of_all = self.bounded_factor if self.neighbors == ONE_OF_SEVERAL else Fraction(1)

@@ -16,6 +16,21 @@ parameters that are fixed before anything is drawn let the worst pairs of the pa
 later counts were chosen ([OptimalAccounting2022], theorem 10).
 
 `ledger.loss_laws` bounds the distribution of L from both sides.
+
+*Which change is the worst* is told by two rules, for noise of one kind whose probabilities are
+log-concave, as both kinds' are. Let T_D(a) be the power of the best test of level a between X and
+X + D: a larger power everywhere means a larger delta for every epsilon, and the other way round.
+
+- A larger move is never better. The likelihood ratio is monotone, so that the best tests look
+  whether the outcome exceeds a threshold, and P(X + D > t) grows with D.
+- One count that moves by D + E is never better than two counts that move by D and by E. Between
+  neighbouring thresholds T is linear, thresholds go to thresholds, and so T_D+E = T_E(T_D). Any
+  test of two counts, of level a, has a power of at most T_D(a) once the first has moved: at every
+  outcome of the other it is a test of the first, and T_D is concave. By the same argument the move
+  of the second takes that to T_E(T_D(a)) at most, since T_E grows.
+
+Hence of all changes of the counts of one noise whose moves add up to m at most, that of one count
+by m has the largest delta for every epsilon.
 """
 
 from __future__ import annotations
@@ -28,21 +43,28 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations_with_replacement, product
 
-from scipy.special import ndtri
+from scipy.special import log_ndtr
 
-from .loss_laws import NOTHING, ChangedCount, Grid, Items, grid_about
+from .loss_laws import CUT, LOWER_ERROR, NOTHING, ChangedCount, Grid, Items, grid_about
 
 MOST_COMBINATIONS = 5_000
 """Most combinations of alternatives that are compared: each takes some milliseconds."""
 
+LEAST_C = Fraction(1, 10**10)
+"""Least c of noise of P(x) proportional to exp(-c |x|^power) whose outcomes are listed."""
+
 HALVINGS = 32
 """Halvings of the interval in which an epsilon is sought."""
 
-ROUNDS = 4
+ROUNDS = 8
 """Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
 
 Counts = Mapping[ChangedCount, int]
 """How many counts of each kind one record's change moves."""
+
+
+class NotWorkedOut(ValueError):
+    """There is a curve, but to work it out, or so far out, would take too much."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +77,8 @@ class PrivacyCurve:
         among those that there are; the worst combination counts.
 
     Every number that is returned is a bound; an upper one may stand in a certificate, a lower one
-    tells how far it is from the truth. Raises ValueError for a number of counts below 1, an entry
-    without alternatives, or more than `MOST_COMBINATIONS`.
+    tells how far it is from the truth. Raises ValueError for a number of counts below 1 and an
+    entry without alternatives, NotWorkedOut for more than `MOST_COMBINATIONS`.
 
     >>> from spineflow.tasks.noise.distributions import IntegerDistribution
     >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})
@@ -75,7 +97,7 @@ class PrivacyCurve:
             raise ValueError("every choice has an alternative or more")
         numbers = (math.comb(len(one) + n - 1, n) for one, n in self._alternatives.items())
         if math.prod(numbers) > MOST_COMBINATIONS:
-            raise ValueError(f"there are more than {MOST_COMBINATIONS} combinations")
+            raise NotWorkedOut(f"there are more than {MOST_COMBINATIONS} combinations")
 
     @cached_property
     def _alternatives(self) -> Counter[tuple[Items, ...]]:
@@ -119,14 +141,16 @@ class PrivacyCurve:
         grid = self._grid(epsilon, is_upper=True)
         return max(grid.law(one).delta_upper(epsilon) for one in self._combinations)
 
-    def delta_lower(self, epsilon: float) -> float:
+    def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of the first alternative of each choice.
+        It is that of the first alternative of each choice, and about `error` of epsilon away; a
+        larger error takes less time.
         """
         if self.rho == 0:
             return 0.0
-        return self._grid(epsilon, is_upper=False).law(self._combinations[0]).delta_lower(epsilon)
+        grid = self._grid(epsilon, is_upper=False, error=error)
+        return grid.law(self._combinations[0]).delta_lower(epsilon)
 
     def epsilon_upper(self, delta: Fraction | float) -> float:
         """An epsilon with which (epsilon, delta)-DP holds, hardly above the smallest.
@@ -148,12 +172,12 @@ class PrivacyCurve:
         """Neighbouring numbers: at the first the bound is above delta, at the second it is not.
 
         A law is most accurate about one epsilon: the first is that of continuous Gaussians of the
-        same rho, or slightly more, and every next one what the law before came to.
+        same rho, and every next one what the law before came to.
         """
         if self.rho == 0:
             return 0.0, 0.0
         mu = math.sqrt(2 * self.rho)
-        guess = min(mu * (mu / 2 - min(0.0, float(ndtri(delta)))), 0.9 * self.largest_loss)
+        guess = min(_limit(mu, delta), 0.9 * self.largest_loss)
         best = (0.0, math.inf)
         for _ in range(ROUNDS):
             grid = self._grid(guess, is_upper=is_upper)
@@ -163,7 +187,7 @@ class PrivacyCurve:
                 break
             guess = found[0]
         if math.isinf(best[1]):
-            raise ValueError(f"a delta of {delta} is too small to be worked out")
+            raise NotWorkedOut(f"a delta of {delta} is too small to be worked out")
         return best
 
     def _epsilon_on(
@@ -189,12 +213,10 @@ class PrivacyCurve:
         low, high, stride = guess, guess, math.sqrt(self.rho) / 4
         if bound(guess) > delta:
             while bound(high) > delta:
-                low, high, stride = high, high + stride, 2 * stride
-                if math.isinf(high):
-                    return low, self.largest_loss
-                if high >= self.largest_loss:
-                    high = self.largest_loss
-                    break
+                if high == self.largest_loss:
+                    return low, high
+                low, high = high, min(high + stride, self.largest_loss)
+                stride *= 2
         else:
             while bound(low) <= delta:
                 if low == 0:
@@ -205,9 +227,48 @@ class PrivacyCurve:
             low, high = (middle, high) if bound(middle) > delta else (low, middle)
         return low, high
 
-    def _grid(self, epsilon: float, *, is_upper: bool) -> Grid:
+    def _grid(self, epsilon: float, *, is_upper: bool, error: float = LOWER_ERROR) -> Grid:
         parts = tuple(dict.fromkeys(part for one in self._combinations for part in one))
-        return grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper)
+        return grid_about(self._combinations, parts, max(epsilon, 0.0), is_upper, error)
+
+
+def _limit(mu: float, delta: float) -> float:
+    """About the epsilon at delta of one continuous Gaussian count that moves by mu deviations.
+
+    delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu).
+    """
+    low, high = 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        first, second = log_ndtr([mu / 2 - middle / mu, -mu / 2 - middle / mu])
+        is_low = math.exp(first) - math.exp(middle + second) > delta
+        low, high = (middle, high) if is_low else (low, middle)
+    return high
+
+
+def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:
+    """The curve of counts as of `PrivacyCurve`; None where it takes too much to work it out.
+
+    That is so of noise wider than any that is of use, and of too many combinations.
+    """
+    entries = [changed, *(counts for choice in choices for counts in choice)]
+    if any(count.noise.c < LEAST_C for counts in entries for count in counts):
+        return None
+    try:
+        return PrivacyCurve(changed, choices)
+    except NotWorkedOut:
+        return None
+
+
+def known_epsilon(curve: PrivacyCurve | None, delta: Fraction) -> float | None:
+    """An upper bound on the epsilon at delta; None where it is not known, of no curve first of all.
+
+    Raises ValueError unless 0 < delta < 1.
+    """
+    try:
+        return None if curve is None else curve.epsilon_upper(delta)
+    except NotWorkedOut:
+        return None
 
 
 def rounded_up(value: Fraction) -> float:

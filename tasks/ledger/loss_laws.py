@@ -62,7 +62,8 @@ LATTICE_POINTS = 1 << 20
 """Most points of a grid that has all losses as they are."""
 
 LOWER_ERROR = 9e-4
-"""How far from the truth a lower bound of epsilon may be, as long as the points suffice."""
+"""How far from the truth a lower bound of epsilon may be, where no more is asked for and the points
+suffice."""
 
 UNLUCKY = 1e-6
 """Tilted probability with which the rounding errors of a lower bound pass their bound."""
@@ -187,7 +188,7 @@ class Law:
         rounding = 1 + UNIT * (8 * size + SUMMED + 64)
         largest = float(weights.max(initial=0.0))
         total = float((weights * self.masses[first:]).sum())
-        return total, float(np.linalg.norm(weights)), largest, rounding
+        return total, _norm(weights), largest, rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +263,7 @@ class Grid:
         # two spectra is wrong by 3 units.
         levels = math.log2(self.points)
         error = sum(part.norm for part in parts)
-        error += float(np.linalg.norm(masses)) * (1 + n_counts / levels)
+        error += _norm(masses) * (1 + n_counts / levels)
         moved = 0.0 if self.stride else 2 * self.tilt * self.step * n_counts
         wrapped = self.outside * math.exp(min(moved + 1, 700.0))
         losses = base + self.step * (first + np.arange(self.points))
@@ -319,7 +320,7 @@ class Grid:
             folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
             spectrum *= fft.rfft(folded) ** kind.number
             log_scale += kind.number * log_total
-            norm += kind.number * float(np.linalg.norm(folded))
+            norm += kind.number * _norm(folded)
         n_counts = sum(kind.number for kind in kinds)
         return _Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
 
@@ -330,8 +331,12 @@ def grid_about(
     parts: tuple[Items, ...],
     epsilon: float,
     is_upper: bool,
+    error: float = LOWER_ERROR,
 ) -> Grid:
-    """A grid for every combination of parts, on which the mean of the first is about epsilon."""
+    """A grid for every combination of parts, on which the mean of the first is about epsilon.
+
+    error : about how far from the truth a lower bound of epsilon may be.
+    """
     kinds = {items: [_Kind.of(count, number) for count, number in items] for items in parts}
     tilt = _tilt([kind for items in combinations[0] for kind in kinds[items]], epsilon)
     outside = UPPER_OUTSIDE if is_upper else LOWER_OUTSIDE
@@ -341,7 +346,8 @@ def grid_about(
         points = _power_of_two((high - low) / float(stride) + 4)
         return Grid(tilt, low, float(stride), points, stride, outside, is_upper)
     n_counts = max(sum(n for items in one for _, n in items) for one in combinations)
-    points = _points(n_counts, high - low, is_upper)
+    points = UPPER_POINTS if is_upper else _lower_points(n_counts, high - low, error)
+    points = max(points, _power_of_two(16 * n_counts))
     # Every count may be off by a step, upwards or downwards.
     step = (high - low) / (points - 2 * n_counts - 4)
     return Grid(tilt, low, step, points, None, outside, is_upper)
@@ -370,14 +376,15 @@ def _dominating(
     return np.concatenate([low, low + 1]), np.concatenate([log_masses] * 2) + np.log(shares)
 
 
-def _points(n_counts: int, width: float, is_upper: bool) -> int:
-    """Points of the grid: a power of two, many more than there are counts."""
-    if is_upper:
-        points = UPPER_POINTS
-    else:
-        reach = width * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
-        points = min(max(LOWER_POINTS, _power_of_two(reach / LOWER_ERROR)), MOST_POINTS)
-    return max(points, _power_of_two(16 * n_counts))
+def _lower_points(n_counts: int, width: float, error: float) -> int:
+    """Points, a power of two, with which a lower bound of epsilon is about `error` away."""
+    reach = width * math.sqrt(n_counts * math.log(1 / UNLUCKY) / 2)
+    return min(max(LOWER_POINTS, _power_of_two(reach / error)), MOST_POINTS)
+
+
+def _norm(values: np.ndarray) -> float:
+    """The 2-norm, without the threads of NumPy's own, which cost more than they bring here."""
+    return math.sqrt(float(np.square(values).sum()))
 
 
 def _power_of_two(number: float) -> int:
@@ -424,13 +431,21 @@ def _ends(
     largest.
     """
 
+    place = {items: number for number, items in enumerate(kinds)}
+    chosen = [[place[items] for items in one] for one in combinations]
+
     def widest(of: Callable[[Sequence[_Kind]], float]) -> float:
-        found = {items: of(own) for items, own in kinds.items()}
-        return max(sum(found[items] for items in one) for one in combinations)
+        return largest_sum([of(own) for own in kinds.values()])
+
+    def largest_sum(found: Sequence[float]) -> float:
+        return max(sum(found[number] for number in one) for one in chosen)
+
+    at_tilt = [_log_moment(own, tilt) for own in kinds.values()]
 
     def reach(t: float) -> float:
         """The end that t gives: an upper one of a positive t, a lower one of a negative t."""
-        grown = widest(lambda own: _log_moment(own, tilt + t) - _log_moment(own, tilt))
+        further = (_log_moment(own, tilt + t) for own in kinds.values())
+        grown = largest_sum([new - old for new, old in zip(further, at_tilt, strict=True)])
         return (grown - math.log(outside)) / t
 
     deviation = math.sqrt(max(widest(lambda own: _moments(own, tilt)[1]), 1e-18))

@@ -30,6 +30,7 @@ from .comparison import Compared, errors_or_refused, write_comparison
 from .gate import accept
 from .order import Order
 from .presets import PRESETS
+from .privacy_curves import Curves
 from .statement import Statement
 
 
@@ -106,7 +107,8 @@ class Product:
     that was accepted, and tells what a user may want to know. `costs` is what a run would spend and
     how wide its noise is, from settings and public files alone, by universe; `costs_in_words` the
     same for people. `needed` is the budget that a margin of error needs, given the name of what has
-    it, and `needed_at_once` that of several, with its split. `of_parts` are the settings of the
+    it, and `needed_at_once` that of several, with its split. `curves` are the privacy
+    curves of its parts, None where nothing is guaranteed. `of_parts` are the settings of the
     products that a run is made of, by their names in it; all of this is then asked of each.
 
     *The run.* `order` gives the steps wave by wave: ingest first, which writes what is public and
@@ -139,6 +141,7 @@ class Product:
     fits: Callable[[Any, Any], Iterable[Block]] | None = None
     needed: Callable[[Any, str, int], str] | None = None
     needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
+    curves: Callable[[Any], Curves | None] | None = None
     of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
     order: Callable[[RunDirectory, Any], Order] | None = None
     sizes: Callable[[RunDirectory, Any, str, Sequence[tuple]], list[float] | None] | None = None

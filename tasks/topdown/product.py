@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
+from typing import Any
 
 import pandas as pd
 from pyarrow import parquet
@@ -11,8 +12,9 @@ from pyarrow import parquet
 from ..census.declared_input import DeclaredInput
 from ..census.inputs import IngestResult
 from ..census.queries import normalize_query_name
+from ..ledger.summary import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
-from ..pages.document import Block, Document, Section, Table
+from ..pages.document import NONE, Block, Document, Section, Table
 from ..pages.numbers import decimal, shown_delta, shown_epsilon
 from ..products.gate import compared
 from ..products.order import Order
@@ -45,6 +47,7 @@ from .spine.redundant import (
 from .spine.summary import has_summary, write_summary
 from .workload.costs import budget_report, costs
 from .workload.margins import total_for_margin
+from .workload.privacy_curve import curves_of
 
 
 def order(run: RunDirectory, settings: TopdownSettings) -> Order:
@@ -91,8 +94,13 @@ def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Bl
     yield from ()
 
 
-def _exactly(epsilon: float | str | None) -> str:
-    return "" if epsilon is None else f"{shown_epsilon(epsilon)} exactly, "
+def _exactly(cost: Mapping[str, Any]) -> str:
+    """The exact epsilon, and at which delta where the other figures have none."""
+    epsilon = cost["epsilon"]["exact"]
+    if epsilon is None:
+        return ""
+    delta = "" if cost["delta"] else f" at delta {shown_delta(REPORT_DELTA)}"
+    return f"{shown_epsilon(epsilon)} exactly{delta}, "
 
 
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
@@ -101,7 +109,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
         first = (
             f"{cost['mechanism'].replace('_', ' ')}, "
             f"rho {cost['rho']} ({decimal(cost['rho'])}), "
-            f"epsilon {_exactly(cost['epsilon']['exact'])}"
+            f"epsilon {_exactly(cost)}"
             f"{shown_epsilon(cost['epsilon']['tight'])} at delta {shown_delta(cost['delta'])} "
             f"by rho (simple bound {shown_epsilon(cost['epsilon']['simple'])})"
         )
@@ -117,17 +125,21 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             for query in cost["queries"]
         )
         headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
+        by_attribute, by_block = cost["attributes"].items(), cost["block_within"].items()
         protected = [
-            *((f"{name} of a record", epsilon) for name, epsilon in cost["attributes"].items()),
-            *((f"block within its {n}", epsilon) for n, epsilon in cost["block_within"].items()),
+            *((f"{n} of a record", e, cost["attributes_exact"][n]) for n, e in by_attribute),
+            *((f"block within its {n}", e, cost["block_within_exact"][n]) for n, e in by_block),
         ]
-        lacks = tuple((what, shown_epsilon(epsilon)) for what, epsilon in protected)
+        lacks = tuple(
+            (what, NONE if exact is None else shown_epsilon(exact), shown_epsilon(epsilon))
+            for what, epsilon, exact in protected
+        )
         yield Section(
             universe,
             (
                 first,
                 Table((*headers, "margin, 95 %"), queries),
-                Table(("what an attacker lacks", "epsilon"), lacks),
+                Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
             ),
         )
     yield from noted(redundant_spending_of_geography(settings))
@@ -253,6 +265,9 @@ TOPDOWN: Product = Product(
     check_input=check_input_of,
     fits=fits,
     needed=needed,
+    curves=lambda settings: curves_of(
+        [settings.budget_of(universe) for universe in settings.run.universes]
+    ),
     order=order,
     sizes=sizes_of_pieces,
     charge=charge_of,

@@ -24,7 +24,7 @@ from ..runs.settings import (
 from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
 from .workload.estimators import refuse_other_estimators
-from .workload.exact_loss import exact_rho
+from .workload.exact_loss import exact_rho, kept_rho
 from .workload.idle import refuse_idle_settings
 from .workload.sections import MEASURED_TABLES, STATE_TOTALS_TABLE, BudgetSettings, TopdownSections
 from .workload.tables import refuse_tables
@@ -61,10 +61,25 @@ class TopdownSettings(TopdownSections):
         budgets = dict(self.budget)
         for universe in self.run.universes if not self.privacy.infinite else ():
             section = self.budget[universe]
-            if section.follows_epsilon and section.epsilon and section.delta:
-                rho = exact_rho(self.budget_of(universe), section.epsilon, section.delta)
+            if section.guarantee is not None and section.rho is None:
+                rho = exact_rho(self.budget_of(universe), *section.guarantee)
                 budgets[universe] = section.model_copy(update={"rho": rho})
         return self if budgets == self.budget else self.model_copy(update={"budget": budgets})
+
+    def guaranteeing(self, changed: Self, universe: str) -> Self:
+        """Settings that split a universe's budget in another way, under the guarantee of these.
+
+        Where epsilon under exact accounting says what rho may be, it is that of the new split (see
+        `exact_loss.kept_rho`). Settings without such a guarantee, and those that are not settled,
+        leave the changed ones as they are.
+        """
+        section, before = self.budget[universe], self.budget_of(universe)
+        after = changed.budget_of(universe)
+        if section.guarantee is None or section.rho is None or before == after or before.infinite:
+            return changed
+        rho = kept_rho(before, after, *section.guarantee)
+        own = changed.budget[universe].model_copy(update={"rho": rho})
+        return changed.model_copy(update={"budget": {**changed.budget, universe: own}})
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""

@@ -30,6 +30,7 @@ from .paths import state_totals_file
 from .release.tabulations.levels import COLUMNS, SUMMARY_LEVELS
 from .settings import TopdownSettings
 from .workload.costs import budget_report
+from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS
 from .workload.strategies import STRATEGIES, rescaled, strategy_shares
 
@@ -130,20 +131,35 @@ class TopdownTrials:
     def with_losses(
         self, settings: TopdownSettings, universe: str, losses: Mapping[str, Fraction]
     ) -> TopdownSettings:
-        """The settings with these losses: rho, or epsilon under the discrete Laplace."""
+        """The settings with these losses: rho, or epsilon under the discrete Laplace.
+
+        An epsilon under exact accounting stays, and holds a run to it.
+        """
         total = sum(losses.values(), Fraction(0))
-        budget = settings.budget[universe].by_its_total
+        budget = settings.budget[universe]
         is_pure = budget.mechanism == DISCRETE_LAPLACE
+        epsilon = None if budget.guarantee is None else budget.epsilon
         shares = {geolevel: loss / total for geolevel, loss in losses.items()}
         spent = budget.model_copy(
             update={
                 "rho": None if is_pure else total,
-                "epsilon": total if is_pure else None,
+                "epsilon": total if is_pure else epsilon,
                 # Block by block measures one geolevel, whatever the shares are.
                 "geolevels": dict(budget.geolevels) if settings.blocks_only else shares,
             }
         )
         return settings.model_copy(update={"budget": {**settings.budget, universe: spent}})
+
+    def guaranteeing(
+        self, settings: TopdownSettings, changed: TopdownSettings, universe: str
+    ) -> TopdownSettings:
+        """The changed settings, with the rho that keeps an exact guarantee of the first."""
+        return settings.guaranteeing(changed, universe)
+
+    def largest_total(self, settings: TopdownSettings, universe: str) -> Fraction | None:
+        """The largest rho with which the settings' split keeps their exact guarantee, if any."""
+        guarantee, budget = settings.budget[universe].guarantee, settings.budget_of(universe)
+        return None if guarantee is None or budget.infinite else exact_rho(budget, *guarantee)
 
     def queries(self, settings: TopdownSettings, universe: str) -> tuple[str, ...]:
         """The measured queries of a universe, over all geolevels."""
@@ -261,7 +277,7 @@ def _with_queries(
     universe: str,
     changed: Callable[[Mapping[str, Fraction]], dict[str, Fraction]],
 ) -> TopdownSettings:
-    budget = settings.budget[universe].by_its_total
+    budget = settings.budget[universe]
     queries = {geolevel: changed(shares) for geolevel, shares in budget.queries.items()}
     asked = budget.model_copy(update={"queries": queries})
     return settings.model_copy(update={"budget": {**settings.budget, universe: asked}})

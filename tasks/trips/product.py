@@ -11,6 +11,7 @@ from ..pages.document import Block, Table
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..products.certificate import Facts
 from ..products.order import INGEST, Order
+from ..products.privacy_curves import exactly, with_exact
 from ..products.product import Accuracy, Caution, Figures, Product, Shown
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
@@ -27,6 +28,7 @@ from .release.statements import conversion_sentence, cost_table, delta_warning, 
 from .release.table import TABLE, n_trips
 from .settings import TripsSettings
 from .workload.costs import budget_report, needed_budget, needed_split
+from .workload.exact_loss import curves_of, exact_curve
 from .workload.plan import Plan, make_plan
 from .workload.promise import expected_of
 
@@ -53,10 +55,12 @@ def public_plan(settings: TripsSettings) -> Plan:
 
 def costs_in_words(settings: TripsSettings) -> tuple[Block, ...]:
     """The costs as tables."""
-    plan = public_plan(settings)
+    plan, delta = public_plan(settings), settings.report_delta
+    exact = exact_curve(plan, settings.contribution)
     noise = noise_section(settings, plan).blocks
     return (
         cost_table(settings, plan),
+        *exactly(with_exact(budget_report(plan, delta), exact, delta), delta),
         *conversion_sentence(settings, plan),
         *(_rounded(block) if isinstance(block, Table) else block for block in noise),
     )
@@ -129,6 +133,7 @@ TRIPS: Product = Product(
     fits=fits,
     needed=needed,
     needed_at_once=needed_at_once,
+    curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
     order=order,
     charge=charge_of,
     measurement_files=lambda run, settings: measurement_files(run, plan_of(run, settings)),

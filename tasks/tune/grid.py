@@ -36,6 +36,27 @@ def loss_grid(lowest: Fraction, highest: Fraction, step: Fraction) -> tuple[Frac
     return tuple(rounded(point) for point in points)
 
 
+def within(grid: Sequence[Fraction], most: Fraction | None) -> tuple[Fraction, ...]:
+    """The points of a grid below the most that may be, and this one last; None is no limit.
+
+    >>> [str(loss) for loss in within((Fraction(1), Fraction(2), Fraction(4)), Fraction(3))]
+    ['1', '2', '3']
+    """
+    if most is None or grid[-1] <= most:
+        return tuple(grid)
+    return (*(point for point in grid if point < most), most)
+
+
+def scaled(losses: Losses, total: Fraction) -> dict[str, Fraction]:
+    """Losses in the same proportions that add up to a total.
+
+    >>> {name: str(loss) for name, loss in scaled({"a": Fraction(1)}, Fraction(2)).items()}
+    {'a': '2'}
+    """
+    whole = sum(losses.values(), Fraction(0))
+    return {geolevel: total * loss / whole for geolevel, loss in losses.items()}
+
+
 Point = TypeVar("Point")
 
 

@@ -63,6 +63,14 @@ class SearchedProduct(Protocol):
     def with_losses(self, settings: Any, universe: str, losses: Losses) -> Any:
         """Settings that spend these losses on a universe's geolevels."""
 
+    def guaranteeing(self, settings: Any, changed: Any, universe: str) -> Any:
+        """Settings whose split has been changed, with the total that keeps the guarantee of the
+        first; as they are where settings promise nothing but their total."""
+
+    def largest_total(self, settings: Any, universe: str) -> Fraction | None:
+        """The largest total at which the settings' split keeps their guarantee; None where they
+        promise nothing but their total."""
+
     def queries(self, settings: Any, universe: str) -> tuple[str, ...]:
         """The measured queries of a universe."""
 

@@ -118,10 +118,11 @@ class TuneSettings(ProductSettings):
 
     @cached_property
     def choices(self) -> Mapping[str, Any]:
-        """What is compared: each variant with every estimator, bypass and strategy named."""
+        """What is compared: each variant with every estimator, bypass and strategy named, all
+        under the variant's guarantee."""
         search, universe = self.search, self.criterion.universe
         return {
-            f"{name}{kind}": made
+            f"{name}{kind}": self.SEARCHED.guaranteeing(variant, made, universe)
             for name, variant in self.variants.items()
             for kind, made in self.SEARCHED.variations(
                 variant,

@@ -1,6 +1,6 @@
 """Epsilon of the 2020 presets by the conversion of rho and exactly, and what the difference buys.
 
-    python tests/benchmarks/exact_epsilons.py [--presets pl94_2020_us dhc_persons_2020_us]
+    python tests/benchmarks/exact_epsilons.py [--presets pl94_2020_us dhc_persons_2020_pr]
 
 For every preset and universe, without bypassed geounits: rho; epsilon at delta by the tight
 conversion; the exact upper and lower bound; and by how much all variances are smaller at the rho
@@ -39,7 +39,7 @@ def budgets_of(preset: str) -> Iterator[Budget]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    known = ["pl94_2020_us", "dhc_persons_2020_us"]
+    known = ["pl94_2020_us", "pl94_2020_pr", "dhc_persons_2020_us", "dhc_persons_2020_pr"]
     parser.add_argument("--presets", nargs="+", default=known)
     options = parser.parse_args()
     print(

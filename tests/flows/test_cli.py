@@ -81,9 +81,13 @@ def test_budget_as_tables_and_as_a_curve(settings: Path, capsys) -> None:
     assert main(["budget", "topdown", str(settings), "--curve", str(curve)]) == 0
     shown = capsys.readouterr().out
     assert "epsilon 16.47 exactly, 17.14 at delta 1e-10 by rho" in shown and "hhinstlevels" in shown
+    assert "can tell from everything that is released which of them is true: 88 %" in shown
     labels = "".join(ElementTree.parse(curve).getroot().itertext())
-    assert "together, rho 2.631" in labels and "delta" in labels
-    assert "persons, exact" in labels and "units, exact" in labels
+    assert "together, by rho 2.631" in labels and "delta" in labels
+    for universe in ("persons", "units"):
+        assert f"{universe}, exactly, at most" in labels
+        assert f"{universe}, exactly, at least" in labels
+    assert "false negatives, at least" in labels
 
 
 def test_no_curve_without_noise(settings: Path, capsys) -> None:

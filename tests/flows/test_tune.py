@@ -9,9 +9,16 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from spineflow.flows import tune
 from spineflow.flows.cli import main
+from spineflow.flows.tune_settings import AnyTuneSettings
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 from spineflow.tasks.tune.grid import loss_grid
+from spineflow.tasks.tune.trials import Trial, TrialOutcome, settings_of
 
 LOWEST, HIGHEST, STEP = Fraction(1, 10), Fraction(20), Fraction(3, 2)
 
@@ -50,7 +57,7 @@ highest = "{HIGHEST}"
 step = "{STEP}"
 """
     for old, new in replaced.items():
-        text = text.replace(f"{old} = ", f"{old} = {new} #", 1)
+        text = text.replace(f"{old} = ", f"{old} = {new} #" if new else "# ", 1)
     settings = folder / "tune.toml"
     settings.write_text(text, encoding="utf-8")
     return settings
@@ -158,3 +165,87 @@ def test_searches_that_make_no_sense_are_refused(
     assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+EXACT = """\
+[topdown.run]
+universes = ["units"]
+[topdown.budget.units]
+epsilon = "2"
+delta = "1e-6"
+accounting = "exact"
+[criterion]
+universe = "units"
+"""
+
+
+def candidates(folder: Path, county: Path, monkeypatch, meets, **search: str) -> list[Budget]:
+    """The budgets of units that a search tries under an exact epsilon of 2, and the last found."""
+    file = write_settings(folder, county, **search)
+    text = file.read_text(encoding="utf-8").replace("[criterion]", EXACT)
+    file.write_text(text, encoding="utf-8")
+    settings = load_settings(AnyTuneSettings, file, presets=PRESETS).settled()
+    tried = []
+
+    def outcome(_self, variant, losses, weights=None) -> TrialOutcome:
+        trial = Trial("", variant, losses, dict(weights or {}))
+        tried.append(settings_of(settings, trial).budget_of("units"))
+        return TrialOutcome(trial, float(trial.total), 0.0, meets(trial))
+
+    monkeypatch.setattr(tune._Search, "tried", outcome)
+    search_of = tune._Search(RunDirectory(folder), settings)
+    found = [search_of.best_of(variant) for variant in settings.choices]
+    return [*tried, *(settings_of(settings, own.trial).budget_of("units") for own in found if own)]
+
+
+def exact_epsilon_of(budget: Budget) -> float:
+    return exact_epsilon(budget, Fraction(1, 10**6))
+
+
+@pytest.mark.slow
+def test_a_fixed_search_compares_splits_of_the_same_exact_epsilon(
+    small_county: Path, tmp_path: Path, monkeypatch
+) -> None:
+    search = {
+        "method": '"fixed"\nestimators = ["topdown", "block_by_block"]',
+        **dict.fromkeys(("lowest", "highest", "step"), ""),
+    }
+    tried = candidates(tmp_path, small_county, monkeypatch, lambda trial: True, **search)
+    assert len({budget.total for budget in tried}) == 2
+    assert all(1.9999 < exact_epsilon_of(budget) <= 2 for budget in tried)
+
+
+@pytest.mark.slow
+def test_a_search_of_totals_ends_at_the_guarantee(
+    small_county: Path, tmp_path: Path, monkeypatch
+) -> None:
+    tried = candidates(tmp_path, small_county, monkeypatch, lambda trial: False, lowest='"1/1000"')
+    assert [1.9999 < exact_epsilon_of(budget) <= 2 for budget in tried] == [True]
+    tried = candidates(
+        tmp_path,
+        small_county,
+        monkeypatch,
+        lambda trial: trial.total > Fraction(1, 30),
+        lowest='"1/1000"',
+    )
+    assert max(map(exact_epsilon_of, tried)) <= 2
+    assert Fraction(1, 30) < tried[-1].total < Fraction(1, 20)
+
+
+@pytest.mark.slow
+def test_losses_of_geolevels_that_exceed_the_guarantee_are_not_found(
+    small_county: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """The search takes all other geolevels as exact; what it comes to is held to the epsilon."""
+    search = {"method": '"geolevels"', "lowest": '"1/1000"'}
+    least = {"small": Fraction(1, 300), "large": Fraction(1, 20)}
+    for size, own in least.items():
+        tried = candidates(
+            tmp_path,
+            small_county,
+            monkeypatch,
+            lambda trial, own=own: min(trial.losses.values()) >= own,
+            **search,
+        )
+        found = exact_epsilon_of(tried[-1]) if tried[-1].total < 1000 else None
+        assert (found is not None and found <= 2) == (size == "small")

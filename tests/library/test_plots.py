@@ -63,6 +63,42 @@ def test_margins_reach_as_far_as_their_intervals(town_folder: Path) -> None:
     assert run.plot_budget(axes) is axes
 
 
+@pytest.mark.slow
+def test_lines_of_a_privacy_curve_are_its_bounds_and_the_conversion() -> None:
+    frame = spineflow.privacy_curve("topdown", PL94)
+    assert list(frame) == ["universe", "epsilon", "upper", "lower", "conversion"]
+    assert (frame["lower"] <= frame["upper"]).all() and (frame["upper"] < frame["conversion"]).all()
+    lines = spineflow.plot_privacy_curve(frame).get_lines()
+    assert [line.get_label() for line in lines[:3]] == [
+        "persons, by rho",
+        "persons, exactly, at most",
+        "persons, exactly, at least",
+    ]
+    persons = frame[frame["universe"] == "persons"]
+    assert list(lines[1].get_xdata()) == persons["epsilon"].tolist()
+    assert list(lines[1].get_ydata()) == persons["upper"].tolist()
+
+
+@pytest.mark.slow
+def test_lines_of_a_trade_off_are_its_false_negatives() -> None:
+    frame = spineflow.trade_off("topdown", PL94)
+    axes = spineflow.plot_trade_off(frame)
+    lines = axes.get_lines()
+    assert [line.get_label() for line in lines] == ["persons", "units", "by guessing"]
+    units = frame[frame["universe"] == "units"]
+    assert list(lines[1].get_ydata()) == units["false_negatives"].tolist()
+    assert spineflow.plot_trade_off(frame, axes) is axes
+
+
+def test_without_noise_no_curve_is_drawn() -> None:
+    bare = PL94 | {
+        "input": PL94["input"] | {"confidential": False},
+        "privacy": {"dataset": "d", "infinite": True},
+    }
+    with pytest.raises(spineflow.SpineflowError, match="has an exact curve"):
+        spineflow.privacy_curve("topdown", bare)
+
+
 def test_without_matplotlib_a_sentence_tells_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(spineflow.SpineflowError, match=r"spineflow\[plots\]"):

@@ -20,10 +20,12 @@ from ...ledger.summary import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import margin
+from ...products.privacy_curves import Curves, with_exact
 from ...runs.errors import InputRefused
 from ..ingest.ingest import parameters_of
 from ..postprocess.suppression import threshold_of
 from ..settings import DetailedGroupsSettings, ExplorerSettings
+from ..workload.exact_loss import exact_curve
 from ..workload.explorer import (
     LevelBudget,
     budget_by_formula,
@@ -125,8 +127,8 @@ def refuse_settings(settings: DetailedGroupsSettings) -> None:
 
 
 def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
-    """What a run would cost, and what it buys, by pass: `budget_report`, and the other noise's
-    guarantee at the same margins.
+    """What a run would cost, and what it buys, by pass: `budget_report`, the exact epsilon of
+    bounded neighbours, and the other noise's guarantee at the same margins.
     """
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
@@ -136,7 +138,31 @@ def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
         levels = level_budgets(parameters, specification, region_pass).values()
         compared = () if infinite else compare_noise(levels, parameters.wanted.coverage)
         report["noise_comparison"] = [comparison.as_json() for comparison in compared]
+        exact = None
+        if not infinite:
+            exact = exact_curve(parameters, specification, region_pass, is_bounded=True)
+        found[region_pass] = with_exact(report, exact)
     return found
+
+
+def curves(settings: DetailedGroupsSettings) -> Curves | None:
+    """The curves of every pass; None without noise."""
+    if settings.privacy.infinite:
+        return None
+    return curves_of(parameters_of(settings), read_specification(settings.input.parameters))
+
+
+def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves:
+    """By pass, in words, the curve of one person added or removed, and its rho."""
+    names = {name: f"{name.upper()} pass" for name in parameters.passes}
+    return Curves(
+        {label: guarantee_of_pass(parameters, name).own_rho for name, label in names.items()},
+        {
+            label: exact_curve(parameters, specification, name, is_bounded=False)
+            for name, label in names.items()
+        },
+        "whether this one's record is there or not",
+    )
 
 
 def budget_report(

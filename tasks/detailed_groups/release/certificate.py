@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...pages.document import Section
+from ...pages.document import Block, Section
 from ...products.certificate import BLURRED, Exact, Facts
+from ...products.privacy_curves import exact_figures
 from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedGroupsSettings
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import shown_percent
-from .budget import guarantee_of_pass, level_figures
+from .budget import curves_of, guarantee_of_pass, level_figures
 from .margins_of_error import margins_section
 
 
@@ -19,23 +20,29 @@ def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Facts:
     """What the certificate of a run says, the margins of its noise among it."""
     parameters = run_parameters(run, settings)
     sections: tuple[Section, ...] = ()
+    exact: tuple[Block, ...] = ()
     if settings.is_private:
         specification = run_specification(run)
+        exact = exact_figures(curves_of(parameters, specification))
         figures = [
             figure
             for region_pass in parameters.passes
             for figure in level_figures(parameters, specification, region_pass)
         ]
         sections = (margins_section(tuple(figures), parameters.wanted.coverage),)
-    return facts_of(settings, parameters, sections)
+    return facts_of(settings, parameters, sections, exact)
 
 
 def facts_of(
     settings: DetailedGroupsSettings,
     parameters: MechanismParameters,
     sections: tuple[Section, ...] = (),
+    figures: tuple[Block, ...] = (),
 ) -> Facts:
-    """What was protected, against which change, with which noise, and what is exact."""
+    """What was protected, against which change, with which noise, and what is exact.
+
+    `figures` stand beside those of the guarantee.
+    """
     total = "an exact total" if settings.privacy.infinite else "a noisy total"
     return Facts(
         made=(
@@ -49,14 +56,21 @@ def facts_of(
             f"{shown_percent(parameters.wanted.coverage)} of 100 cases stands under margins of "
             "error."
         ),
-        statement=statement_of(settings, parameters),
+        statement=statement_of(settings, parameters, figures),
         exact=exact_of(settings),
         sections=sections,
     )
 
 
-def statement_of(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> Statement:
-    """The guarantee for one person, added or removed, by pass."""
+def statement_of(
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    figures: tuple[Block, ...] = (),
+) -> Statement:
+    """The guarantee for one person, added or removed, by pass.
+
+    `figures` stand beside those of the guarantee.
+    """
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     codes = parameters.max_race_codes
@@ -90,6 +104,7 @@ def statement_of(settings: DetailedGroupsSettings, parameters: MechanismParamete
         ),
         together,
         are_disjoint=True,
+        further=figures,
     )
 
 

@@ -21,12 +21,14 @@ from ...census.inputs import IngestResult, check_inputs
 from ...census.tables import EvidenceTally, load_geography
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests
+from ...products.privacy_curves import with_exact
 from ...runs.errors import InputRefused
 from ...tables.findings import InputCheck, UnreadableInput, refusal
 from ...tables.sources import input_files
 from ...tables.tally import RuleTally
 from ..settings import GroupSizesSettings
 from ..workload.costs import budget_report
+from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import KEEP_ROWS, TOPDOWN
 from ..workload.plan import (
     ImpossiblePlan,
@@ -147,9 +149,12 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
 
 
 def costs(settings: GroupSizesSettings) -> dict[str, Any]:
-    """What a run would cost, from the settings and the public hierarchy."""
+    """What a run would cost, from the settings and the public hierarchy: `budget_report`, and the
+    exact epsilon.
+    """
     # The number of groups changes nothing about the noise.
-    return {"groups": budget_report(plan_of(settings, public_hierarchy(settings), 0))}
+    plan = plan_of(settings, public_hierarchy(settings), 0)
+    return {"groups": with_exact(budget_report(plan), exact_curve(plan))}
 
 
 def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: int) -> Plan:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ...pages.document import Block
 from ...products.certificate import BLURRED, Exact, Facts
+from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
+from ..workload.exact_loss import curves_of
 from ..workload.plan import Plan
 from .noise import noise_section
 
@@ -13,6 +16,7 @@ from .noise import noise_section
 def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
     """What was protected, against which change, with which noise, and what is exact."""
     noise = "without noise" if settings.privacy.infinite else "with random noise"
+    curves = curves_of(plan) if settings.is_private else None
     return Facts(
         made=(
             f"by the mechanism {plan.mechanism.replace('_', ' ')}: at every level the numbers of "
@@ -23,14 +27,19 @@ def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
             f"{BLURRED} A group is a household or a facility, for example. Exact is only how many "
             "groups there are in all. How many have one size in a small region is mostly noise."
         ),
-        statement=statement_of(settings, plan),
+        statement=statement_of(settings, plan, exact_figures(curves)),
         exact=exact_of(plan),
         sections=(noise_section(plan),),
     )
 
 
-def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
-    """The guarantee for one person, who joins, leaves or moves between groups."""
+def statement_of(
+    settings: GroupSizesSettings, plan: Plan, figures: tuple[Block, ...] = ()
+) -> Statement:
+    """The guarantee for one person, who joins, leaves or moves between groups.
+
+    `figures` stand beside those of the guarantee.
+    """
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     by = "" if plan.quantity == 1 else f", whose size changes by up to {plan.quantity:,}"
@@ -51,6 +60,7 @@ def statement_of(settings: GroupSizesSettings, plan: Plan) -> Statement:
         ("Protected is every person: of which size the person's group is.",),
         (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
         (noise_plan(plan).stated,),
+        further=figures,
     )
 
 

@@ -71,7 +71,9 @@ STAMP = f"{NOT_PRIVATE}: compared on data that may be disclosed; for choosing se
 def allocations(
     settings: ComparisonSettings, designs: Mapping[str, Design]
 ) -> dict[str, TopdownSettings]:
-    """Settings under each allocation, by its name; the rho is that of the design."""
+    """Settings under each allocation, by its name; the rho is that of the design, or the one that
+    keeps the exact guarantee of the design with another split.
+    """
     designed = designed_settings(settings, designs)
     budgets: dict[str, dict] = {AS_SET: {}, UNIFORM: {}}
     for universe, own in designed.budget.items():
@@ -89,9 +91,12 @@ def allocations(
         budgets[UNIFORM][universe] = own.model_copy(
             update={"geolevels": same, "queries": dict.fromkeys(levels, even)}
         )
-    found = {
-        name: designed.model_copy(update={"budget": changed}) for name, changed in budgets.items()
-    }
+    found = {}
+    for name, changed in budgets.items():
+        made = designed.model_copy(update={"budget": changed})
+        for universe in designed.run.universes:
+            made = designed.guaranteeing(made, universe)
+        found[name] = made
     return {AS_SET: found[AS_SET], DESIGNED: designed, UNIFORM: found[UNIFORM]}
 
 
@@ -231,8 +236,8 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
         f"Budgets compared on {settings.privacy.dataset}",
         (
             f"The settings' own split of the budget, the designed one and an even one, at the same "
-            f"rho, over {n} releases of each by every estimator. Proven of the design: "
-            f"{certain}.",
+            f"{_held(settings)}, over {n} releases of each by every estimator. Proven of the "
+            f"design: {certain}.",
             "Errors are of the areas that every spine shares, with standard errors over the "
             "releases. Differences are from the settings' own split, seed by seed; one of more "
             "than two standard errors is hardly chance.",
@@ -256,6 +261,12 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
         provenance(run),
     )
     return write_page(run.report, document)
+
+
+def _held(settings: ComparisonSettings) -> str:
+    """What all allocations have in common."""
+    held = [settings.budget[name].guarantee is not None for name in settings.run.universes]
+    return "exact epsilon" if all(held) else "rho or exact epsilon" if any(held) else "rho"
 
 
 def _panels(tidy: pd.DataFrame) -> list[Section]:

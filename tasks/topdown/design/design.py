@@ -12,10 +12,12 @@ import numpy as np
 import pandas as pd
 
 from ...census.queries import normalize_query_name
+from ...pages.numbers import shown_delta
 from ...runs.errors import InputRefused
 from ...runs.settings_files import dump_settings
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
+from ..workload.exact_loss import exact_epsilon, kept_rho
 from .allocation import allocation_of, as_fractions, shares_of
 from .kinds import PRIOR
 from .problem import PARTS, UniverseProblem
@@ -46,10 +48,39 @@ class TargetMargins:
     designed: float
 
 
+@dataclass(frozen=True)
+class ExactGuarantee:
+    """What a designed budget keeps under exact accounting: `epsilon` at `delta` was allowed, and
+    `exact` is what the noise of the design has, as an upper bound.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    exact: float
+
+    @property
+    def in_words(self) -> str:
+        """As a clause."""
+        return (
+            f"the exact epsilon is {self.exact:.6g} at delta {shown_delta(self.delta)}, of at most "
+            f"{float(self.epsilon):g}"
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """As what JSON can hold; fractions as strings."""
+        return {
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "exact": self.exact,
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class Design:
     """The best budget of a universe.
 
+    guarantee : what it keeps under exact accounting; None where rho alone is given. Its rho is then
+        the largest that the new split allows, and the certificate compares splits of that rho.
     gap : the share of its objective, in terms of variances, by which that of another allocation
         may be smaller, at most.
     rho_for_now : the rho at which the new allocation gives every target the margin it has now.
@@ -62,13 +93,15 @@ class Design:
     targets: tuple[TargetMargins, ...]
     gap: float
     rho_for_now: float
+    guarantee: ExactGuarantee | None = None
 
     @property
     def certificate(self) -> str:
         """What is certain of the design, as a clause."""
+        budget = "this budget" if self.guarantee is None else "the same rho"
         if self.objective == "weighted_sum":
             return (
-                "no other split of this budget has a weighted sum of variances that is smaller "
+                f"no other split of {budget} has a weighted sum of variances that is smaller "
                 f"by more than {_percent(self.gap)}"
             )
         if self.objective == "smallest_rho":
@@ -78,7 +111,7 @@ class Design:
             )
         # Margins are roots of variances.
         return (
-            "no other split of this budget has a largest ratio to the wanted margins that is "
+            f"no other split of {budget} has a largest ratio to the wanted margins that is "
             f"smaller by more than {_percent(1 - math.sqrt(1 - self.gap))}"
         )
 
@@ -88,6 +121,7 @@ class Design:
             "objective": self.objective,
             "rho": {"now": str(self.before.total), "designed": str(self.budget.total)},
             "rho_for_the_margins_now": self.rho_for_now,
+            "guarantee": None if self.guarantee is None else self.guarantee.as_json(),
             "gap": self.gap,
             "certificate": self.certificate,
             "targets": [vars(target) for target in self.targets],
@@ -104,9 +138,10 @@ def design_universe(
 ) -> Design:
     """The best budget of a universe for what the section [design] wants.
 
-    `geography` and `invariants` are those of `tasks.census.inputs.read_addresses`. Raises
-    InputRefused for targets that are nowhere, known exactly or not determined, and for limits that
-    no allocation meets.
+    `geography` and `invariants` are those of `tasks.census.inputs.read_addresses`. Under exact
+    accounting rho is the one that the new split may have; settings are to be settled. Raises
+    InputRefused for targets that are nowhere, known exactly or not determined, for limits that no
+    allocation meets, and for margins that need more than an exact guarantee allows.
     """
     design, before = settings.design[universe], settings.budget_of(universe)
     problem = UniverseProblem.of(settings, universe, geography, invariants)
@@ -125,9 +160,14 @@ def design_universe(
     shares = allocation_of(of_geolevel, of_query, problem.queries)
     found = certified(program, shares, best.cuts, float(design.tolerance))
     then, _ = problem.variances(program.kinds.precision(shares))
-    total = before.total
+    split = replace(before, geolevel_shares=of_geolevel, query_shares=of_query)
+    allowed = settings.budget[universe].guarantee
     if design.objective == "smallest_rho":
         total = Fraction(math.ceil(float(found.values.max()) * PARTS), PARTS)
+    elif allowed is not None:
+        total = kept_rho(before, split, *allowed)
+    else:
+        total = before.total
     margins = (
         TargetMargins(
             name,
@@ -144,16 +184,25 @@ def design_universe(
         universe,
         design.objective,
         before,
-        replace(
-            before,
-            total=total,
-            geolevel_shares=of_geolevel,
-            query_shares=of_query,
-        ),
+        replace(split, total=total),
         tuple(margins),
         1.0 - found.bound / float(found.values.max()),
         float(before.total) * float((then / now).max()),
+        None if allowed is None else _guaranteed(replace(split, total=total), *allowed),
     )
+
+
+def _guaranteed(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuarantee:
+    """What a designed budget keeps; raises InputRefused where it is not what was allowed."""
+    exact = exact_epsilon(budget, delta)
+    if exact is None or Fraction(exact) > epsilon:
+        raise InputRefused(
+            f"design.{budget.universe}: the wanted margins need rho {float(budget.total):.6g}, "
+            f"with an exact epsilon of {exact} at delta {shown_delta(delta)}, where "
+            f"{float(epsilon):g} is allowed; widen margins, or raise "
+            f"budget.{budget.universe}.epsilon."
+        )
+    return ExactGuarantee(epsilon, delta, exact)
 
 
 def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -> TopdownSettings:
@@ -161,11 +210,12 @@ def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -
     stand for themselves, without a preset."""
     budgets = dict(settings.budget)
     for universe, design in designs.items():
-        found = design.budget
+        found, held = design.budget, design.guarantee
         changed = {
             "rho": found.total,
-            "epsilon": None,
-            "accounting": None,
+            # An epsilon under exact accounting stays, and holds the run to it.
+            "epsilon": None if held is None else held.epsilon,
+            "accounting": None if held is None else "exact",
             "geolevels": dict(found.geolevel_shares),
             "queries": {name: dict(shares) for name, shares in found.query_shares.items()},
         }

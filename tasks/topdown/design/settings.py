@@ -104,12 +104,6 @@ class DesignSettings(TopdownSettings):
             if universe not in self.run.universes:
                 hint = did_you_mean(universe, self.run.universes)
                 refuse(f"{where} is of no universe of run.universes{hint}")
-            if self.budget[universe].follows_epsilon:
-                refuse(
-                    f"{where} needs rho: what exact accounting allows depends on the split that is "
-                    f"to be found; set budget.{universe}.rho to the one that `spineflow budget "
-                    "topdown` tells, and take accounting and epsilon out"
-                )
             if self.budget_of(universe).is_pure:
                 refuse(
                     f"{where} needs the discrete Gaussian mechanism: under pure differential "

@@ -13,9 +13,9 @@ queries that were not asked come out as there.
 **Proximal point** [ProximalPoint1976]. A round minimises the objective and 1/2 sum g (x - t)^2,
 g = gamma s / f with the child's precision s. Its minimum is unique and the next round's centre t;
 the first is f. This is the chi-square distance of survey calibration [Calibration1992]. Rounds go
-on until the centre stays, which is then an optimum without the term. Large gamma make easy rounds and
-small ones make few, so that gamma falls as long as rounds are easy. A row between bounds gets a
-slack v, s - v = 0, a cell with bounds of its own; a row that must hold gets the same term on its
+on until the centre stays, which is then an optimum without the term. Large gamma make easy rounds
+and small ones make few, so that gamma falls as long as rounds are easy. A row between bounds gets
+a slack v, s - v = 0, a cell with bounds of its own; a row that must hold gets the same term on its
 multiplier.
 
 **Dual.** Given multipliers y of the rows, with R the matrix of the rows, a round's cells are

@@ -97,12 +97,11 @@ def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
 
 def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine) -> None:
     """Raise InputRefused if a declared epsilon under exact accounting is not met on every path."""
-    section, budget = settings.budget[universe], settings.budget_of(universe)
-    if section.accounting is None or section.epsilon is None or section.delta is None:
+    guarantee, budget = settings.budget[universe].guarantee, settings.budget_of(universe)
+    if guarantee is None or budget.infinite:
         return
-    if budget.infinite:
-        return
-    found = exact_epsilon(budget, section.delta, paths_of(spine))
+    epsilon, delta = guarantee
+    found = exact_epsilon(budget, delta, paths_of(spine))
     remedy = (
         f"set geography.bypass = false, or add budget.{universe}.rho, smaller than {budget.total}"
     )
@@ -111,9 +110,9 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
             f"budget.{universe}.accounting: the spine has more kinds of paths than are compared; "
             "set geography.bypass = false, or give rho alone."
         )
-    if Fraction(found) > section.epsilon:
+    if Fraction(found) > epsilon:
         raise InputRefused(
-            f"budget.{universe}.epsilon is {float(section.epsilon)}, but on the paths of this "
+            f"budget.{universe}.epsilon is {float(epsilon)}, but on the paths of this "
             f"spine the exact epsilon is {found}; {remedy}."
         )
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
 
 from ...census.declarations import SentenceDeclaration
 from ...ledger.accounting import compose
 from ...ledger.summary import REPORT_DELTA
 from ...noise.mechanisms import noise_deviation
-from ...pages.document import Block, Section, Table
+from ...pages.document import NONE, Block, Section, Table
 from ...pages.numbers import shown_delta, shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
+from ...runs.settings_files import dump_settings
 from ..paths import spine_folder
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..workload.costs import budget_report, guarantee_of
-from ..workload.exact_loss import exact_epsilon, paths_of
-from ..workload.privacy_curve import privacy_curve, trade_offs
+from ..workload.exact_loss import ExactParts, exact_epsilon, exact_parts, paths_of
+from ..workload.privacy_curve import curve_points, privacy_curve, trade_offs
 from .declared_statements import declared_statements
 from .protected_tables import per_person, protected_tables
 
@@ -79,46 +83,94 @@ def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
 
 
 def exact_figures(run: RunDirectory, settings: TopdownSettings) -> tuple[Block, ...]:
-    """The exact epsilon of every universe, from the noise that was drawn on the paths of its spine.
+    """The exact epsilon of every universe, from the noise that was drawn on the paths of its spine,
+    with what it means for one person and the curve.
 
-    Nothing without noise, and where it is not known for any universe.
+    Nothing without noise, and where it is not known for any universe. The certificate and the
+    report of a run ask for the same, which is worked out once.
     """
-    rows, known = [], {}
+    return _exact_figures(_Asked(run.root, dump_settings(settings), run, settings))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A run and its settings, told apart by where the run is and what they say."""
+
+    root: Path
+    text: str
+    run: RunDirectory = field(compare=False)
+    settings: TopdownSettings = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
+    run, settings = asked.run, asked.settings
+    rows, known, parts = [], {}, {}
     for universe in settings.run.universes if settings.is_private else ():
-        budget = settings.budget_of(universe)
+        budget, schema = settings.budget_of(universe), settings.schema_of(universe)
         paths, delta = paths_of(read_spine(spine_folder(run, universe))), _delta(budget.delta)
         epsilon = exact_epsilon(budget, delta, paths)
         if epsilon is not None:
             rows.append((universe, shown_epsilon(epsilon), shown_delta(delta), len(paths)))
             known[universe] = paths
+            parts[universe] = exact_parts(budget, schema, delta, paths)
     if not rows:
         return ()
     headers = ("universe", "exact epsilon", "at delta", "kinds of paths")
     declared = [
         f"The rho of {universe} was chosen by this exact figure, as the largest for which it is at "
-        f"most {shown_epsilon(float(section.epsilon))}."
+        f"most {shown_epsilon(float(section.guarantee[0]))}."
         for universe, section in settings.budget.items()
-        if section.accounting is not None and section.epsilon and universe in settings.run.universes
+        if section.guarantee is not None and universe in settings.run.universes
     ]
+    budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
+    points = {name: curve_points(budgets[name], paths) for name, paths in known.items()}
+    exact = {name: own for name, own in points.items() if own is not None}
+    curve = privacy_curve(list(budgets.values()), exact)
     return (
         "The epsilon above follows from rho alone. The noise itself gives less, exactly: the "
         "largest loss over all changes of one record, from every kind of path through the spine to "
         "every other, as an upper bound whose numerical errors are all on the safe side.",
         Table(headers, tuple(rows), "exact epsilon"),
         *declared,
-        *(trade_offs([settings.budget_of(universe) for universe in known], known) or ()),
+        *(trade_offs([budgets[name] for name in known], known) or ()),
+        *_exact_parts(parts),
+        *([] if curve is None else [curve]),
+    )
+
+
+def _exact_parts(parts: Mapping[str, ExactParts]) -> tuple[Block, ...]:
+    """The exact epsilons of one attribute of a record, and of its block in a known geounit."""
+
+    def rows(of: Callable[[ExactParts], Mapping[str, float | None]]) -> tuple[tuple, ...]:
+        return tuple(
+            (universe, name, NONE if epsilon is None else shown_epsilon(epsilon))
+            for universe, own in parts.items()
+            for name, epsilon in of(own).items()
+        )
+
+    return (
+        "Exact epsilon for an attacker who lacks one attribute only, on the worst path of the "
+        "spine:",
+        Table(("universe", "attribute", "exact epsilon"), rows(lambda own: own.attributes)),
+        "Exact epsilon for the block of a record, when its geounit at a geolevel is known, also "
+        "where that geounit is bypassed and the geolevels below it have its share of the loss:",
+        Table(("universe", "known geounit", "exact epsilon"), rows(lambda own: own.block_within)),
     )
 
 
 def statement_of(
     settings: TopdownSettings, reports: list[dict], figures: Sequence[Block] = ()
 ) -> Statement:
-    """The guarantee for one record of each universe, where the declared facts stay the same."""
+    """The guarantee for one record of each universe, where the declared facts stay the same.
+
+    `figures`, where there are any, have the curve of this run.
+    """
     universes = settings.run.universes
     budgets = [settings.budget_of(universe) for universe in universes]
     if not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
-    curve = privacy_curve(budgets)
+    curve = None if figures else privacy_curve(budgets)
     together = ""
     if len(universes) > 1:
         both = compose([guarantee_of(budget) for budget in budgets])

@@ -20,7 +20,7 @@ from ...products.reports import report_document
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..workload.costs import budget_report
-from .certificate import exact_of
+from .certificate import exact_figures, exact_of
 from .front_page import overview
 from .map_section import map_section
 from .margin_section import margin_section
@@ -36,6 +36,9 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     sections = [_release(run, settings), exact_section(exact_of(settings))]
+    guarantee = exact_figures(run, settings)
+    if guarantee:
+        sections.append(Section("What the noise guarantees exactly", guarantee))
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     sections.append(_noise(settings))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...census.sensitivity import Norms
 from ...ledger.accounting import (
@@ -27,24 +26,49 @@ from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
-from .exact_loss import exact_epsilon
+from .exact_loss import (
+    Change,
+    change_of_attribute,
+    change_of_block,
+    exact_epsilon,
+    exact_parts,
+)
 from .margins import margin_of_error
 
 
 def costs(settings: TopdownSettings) -> dict[str, Any]:
     """What a run would cost, per universe: `budget_report`, each query's margin of error, and the
-    exact epsilon of one record where no geounit is bypassed; None where only that by rho is known.
+    exact epsilons where no geounit is bypassed, of one record, of each attribute and of the block
+    within a geounit; None where only that by rho is known.
     """
     found = {}
     for universe in settings.run.universes:
         budget = settings.budget_of(universe)
-        found[universe] = budget_report(budget, settings.schema_of(universe))
-        exact = "inf" if budget.infinite else exact_epsilon(budget, budget.delta or REPORT_DELTA)
-        found[universe]["epsilon"] = {"exact": exact, **found[universe]["epsilon"]}
-        for query in found[universe]["queries"]:
+        report = budget_report(budget, settings.schema_of(universe))
+        for query in report["queries"]:
             shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
             query["margin_of_error"] = margin_of_error(budget, *shares)
+        found[universe] = _with_exact(report, budget, settings.schema_of(universe))
     return found
+
+
+def _with_exact(report: dict[str, Any], budget: Budget, schema: Schema) -> dict[str, Any]:
+    """A report with the exact epsilons beside those by rho, and the long list of queries last."""
+    delta = budget.delta or REPORT_DELTA
+    whole: float | str | None
+    if budget.infinite:
+        whole, attributes, blocks = "inf", report["attributes"], report["block_within"]
+    else:
+        whole = exact_epsilon(budget, delta)
+        parts = exact_parts(budget, schema, delta)
+        attributes, blocks = parts.attributes, parts.block_within
+    rest = {name: value for name, value in report.items() if name != "queries"}
+    return rest | {
+        "epsilon": {"exact": whole, **report["epsilon"]},
+        "attributes_exact": dict(attributes),
+        "block_within_exact": dict(blocks),
+        "queries": report["queries"],
+    }
 
 
 def guarantee_of(budget: Budget) -> Guarantee:
@@ -70,16 +94,7 @@ def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:
     Two datasets that differ in one record's `attribute` alone agree on every query that sums over
     it, so its protection is that of the other queries: the total times this share.
     """
-    axis = schema.attributes.index(attribute)
-    return sum(
-        (
-            budget.geolevel_shares[geolevel] * share
-            for geolevel, shares in budget.query_shares.items()
-            for name, share in shares.items()
-            if marginal_query(schema, name).shape[axis] > 1
-        ),
-        Fraction(0),
-    )
+    return _share_of(budget, change_of_attribute(schema, attribute))
 
 
 def block_within_share(budget: Budget, geolevel: str) -> Fraction:
@@ -90,9 +105,20 @@ def block_within_share(budget: Budget, geolevel: str) -> Fraction:
     apart. The geounits are those of the spine. Bypassing a geounit moves a share between
     geolevels but not across the boundary of a geounit that remains.
     """
-    names = list(budget.geolevel_shares)
-    below = names[names.index(geolevel) + 1 :]
-    return sum((budget.geolevel_shares[name] for name in below), Fraction(0))
+    return _share_of(budget, change_of_block(budget, geolevel))
+
+
+def _share_of(budget: Budget, change: Change) -> Fraction:
+    """Share of the total spent on queries that may tell a change."""
+    return sum(
+        (
+            budget.geolevel_shares[geolevel] * share
+            for geolevel, shares in budget.query_shares.items()
+            for name, share in shares.items()
+            if change.moves(geolevel, name)
+        ),
+        Fraction(0),
+    )
 
 
 def budget_report(budget: Budget, schema: Schema) -> dict:

@@ -15,16 +15,18 @@ that was drawn before, but its parameters do not, and answers that are not drawn
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from scipy.optimize import brentq
 
 from ....geography.levels import Spine, distinct_paths
+from ...census.queries import marginal_query
+from ...census.schema import Schema
 from ...census.sensitivity import Norms
 from ...ledger.accounting import rho_from_epsilon_tight
-from ...ledger.exact_curve import Counts, PrivacyCurve, rounded_up
+from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve, known_epsilon, rounded_up
 from ...ledger.loss_laws import ChangedCount
 from ...noise.draws import Noise
 from ...noise.margins import distribution_of
@@ -39,9 +41,6 @@ DIGITS = 7
 """Significant digits of a rho that is found: so few that rounding errors, which differ between
 machines, do not decide them."""
 
-LEAST_C = Fraction(1, 10**10)
-"""Least c of noise of P(x) proportional to exp(-c |x|^power) whose outcomes are listed."""
-
 LOG_STRIDE, LARGEST_LOG = 0.25, 1e3
 """Steps of log rho by which the root is enclosed, and the logarithm of no excess at all."""
 
@@ -49,34 +48,108 @@ Path = Mapping[str, Fraction]
 """Share of the budget of the geounit at each geolevel, on a path from the root to a block."""
 
 
-def exact_curve(budget: Budget, paths: Sequence[Path] | None = None) -> PrivacyCurve | None:
+@dataclass(frozen=True)
+class Change:
+    """How a record changes between two neighbours.
+
+    moves : whether a query at a geolevel may tell the record before from the one after.
+    keeps_block : whether its block stays, so that both are on one path.
+    """
+
+    moves: Callable[[str, str], bool]
+    keeps_block: bool = False
+
+
+ANY_CHANGE = Change(lambda geolevel, query: True)
+"""Of the whole record: every query may tell, and every path may lead to every other."""
+
+
+def change_of_attribute(schema: Schema, attribute: str) -> Change:
+    """Of one attribute alone: the queries that sum over it agree, and the block stays.
+
+    Raises ValueError for an attribute that the schema does not have.
+    """
+    axis = schema.attributes.index(attribute)
+    return Change(
+        lambda geolevel, query: marginal_query(schema, query).shape[axis] > 1, keeps_block=True
+    )
+
+
+def change_of_block(budget: Budget, geolevel: str) -> Change:
+    """Of the block alone, within one geounit at `geolevel`: only the geolevels below it can tell.
+
+    Raises ValueError for a geolevel that the budget does not have.
+    """
+    names = list(budget.geolevel_shares)
+    below = names[names.index(geolevel) + 1 :]
+    return Change(lambda geolevel, query: geolevel in below)
+
+
+def exact_curve(
+    budget: Budget, paths: Sequence[Path] | None = None, change: Change = ANY_CHANGE
+) -> PrivacyCurve | None:
     """The curve of one changed record; `paths` are those of the spine, by default of no bypass.
+
+    A record whose block changes goes from a path to any other. Within a known geounit both lead
+    through it; still all pairs are compared, which are more than there can be.
 
     None without noise, and where a person's change may change several records: their counts can
     coincide in more ways than are covered here, and the figure by rho stands alone. So it does
-    where noise is wider than any that is of use.
+    where noise is wider than any that is of use, and for more pairs of paths than are compared.
     """
     if budget.infinite or budget.charge != Norms():
         return None
-    ends = [_moved(budget, path) for path in paths or [budget.geolevel_shares]]
-    if any(count.noise.c < LEAST_C for end in ends for count in end):
-        return None
-    return PrivacyCurve({}, (ends, ends))
+    ends = [_moved(budget, path, change) for path in paths or [budget.geolevel_shares]]
+    # Laws are most accurate about the first, and the largest loss is what is asked for.
+    ends.sort(key=lambda end: -sum((count.rho * n for count, n in end.items()), Fraction(0)))
+    twice = [{count: 2 * n for count, n in end.items()} for end in ends]
+    return known_curve({}, (twice,) if change.keeps_block else (ends, ends))
 
 
 def exact_epsilon(
-    budget: Budget, delta: Fraction, paths: Sequence[Path] | None = None
+    budget: Budget,
+    delta: Fraction,
+    paths: Sequence[Path] | None = None,
+    change: Change = ANY_CHANGE,
 ) -> float | None:
-    """The epsilon of one changed record at delta, an upper bound; None as `exact_curve`, and where
-    there are more pairs of paths than are compared.
+    """The epsilon of one changed record at delta, an upper bound; None as `exact_curve`.
+
+    Under pure differential privacy it is at most the part of the budget that what changes is
+    measured with, and that where there are more pairs of paths than are compared.
     """
-    if budget.is_pure and not budget.infinite and budget.charge == Norms():
-        return rounded_up(budget.total)
-    try:
-        curve = exact_curve(budget, paths)
-    except ValueError:
-        return None
-    return None if curve is None else curve.epsilon_upper(delta)
+    found = known_epsilon(exact_curve(budget, paths, change), delta)
+    if found is None and budget.is_pure and not budget.infinite and budget.charge == Norms():
+        spent = max(_spent(budget, path, change) for path in paths or [budget.geolevel_shares])
+        return rounded_up(spent)
+    return found
+
+
+@dataclass(frozen=True)
+class ExactParts:
+    """Exact epsilons of parts of a record, as of `exact_epsilon`.
+
+    attributes : of each attribute alone. block_within : of the block alone, by the geolevel at
+        which its geounit is known.
+    """
+
+    attributes: Mapping[str, float | None]
+    block_within: Mapping[str, float | None]
+
+
+def exact_parts(
+    budget: Budget, schema: Schema, delta: Fraction, paths: Sequence[Path] | None = None
+) -> ExactParts:
+    """What protects one attribute of a record, and its block within a known geounit."""
+    return ExactParts(
+        {
+            name: exact_epsilon(budget, delta, paths, change_of_attribute(schema, name))
+            for name in schema.attributes
+        },
+        {
+            name: exact_epsilon(budget, delta, paths, change_of_block(budget, name))
+            for name in list(budget.geolevel_shares)[:-1]
+        },
+    )
 
 
 def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
@@ -118,19 +191,44 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
     return steps * unit
 
 
+def kept_rho(before: Budget, after: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho of a budget that is split in another way, under the guarantee of the one before.
+
+    Where the rho before was the largest that the guarantee allows, so is the one after; a smaller
+    one, which somebody chose, stays as far as the guarantee allows it. Raises InputRefused as
+    `exact_rho`.
+    """
+    largest = exact_rho(after, epsilon, delta)
+    if before.total >= exact_rho(before, epsilon, delta):
+        return largest
+    return min(before.total, largest)
+
+
 def paths_of(spine: Spine) -> list[Path]:
     """The distinct paths of a spine, in an order that depends on their shares alone."""
     names = [level.name for level in spine.geolevels]
     return [dict(zip(names, path, strict=True)) for path in sorted(distinct_paths(spine.geolevels))]
 
 
-def _moved(budget: Budget, path: Path) -> Counts:
-    """The counts that a record moves along one path: one of every query that is measured."""
-    found: dict[ChangedCount, int] = {}
+def _measured(budget: Budget, path: Path, change: Change) -> Iterator[tuple[Fraction, Fraction]]:
+    """Geounit and query shares of what is measured along a path and may tell a change."""
     for geolevel, share in path.items():
-        for query_share in budget.query_shares[geolevel].values() if share else ():
-            if query_share:
-                parameter = budget.noise_parameter(share, query_share)
-                count = ChangedCount(distribution_of(Noise(budget.mechanism, parameter)))
-                found[count] = found.get(count, 0) + 1
+        for query, query_share in budget.query_shares[geolevel].items() if share else ():
+            if query_share and change.moves(geolevel, query):
+                yield share, query_share
+
+
+def _spent(budget: Budget, path: Path, change: Change) -> Fraction:
+    """The part of the budget that a change's queries have along one path."""
+    measured = _measured(budget, path, change)
+    return sum((budget.spent(*shares) for shares in measured), Fraction(0))
+
+
+def _moved(budget: Budget, path: Path, change: Change) -> Counts:
+    """The counts that a record moves along one path: one of every query that may tell."""
+    found: dict[ChangedCount, int] = {}
+    for share, query_share in _measured(budget, path, change):
+        parameter = budget.noise_parameter(share, query_share)
+        count = ChangedCount(distribution_of(Noise(budget.mechanism, parameter)))
+        found[count] = found.get(count, 0) + 1
     return found

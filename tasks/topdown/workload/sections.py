@@ -114,16 +114,11 @@ class BudgetSettings(Section):
         return rho_from_epsilon_simple(self.epsilon, self.delta)
 
     @property
-    def follows_epsilon(self) -> bool:
-        """Whether rho is still to be found from epsilon and delta by the exact curve."""
-        return self.accounting is not None and self.rho is None
-
-    @property
-    def by_its_total(self) -> Self:
-        """The same budget, told by rho, or epsilon of pure differential privacy, alone."""
-        if self.accounting is None:
-            return self
-        return self.model_copy(update={"epsilon": None, "accounting": None})
+    def guarantee(self) -> tuple[Fraction, Fraction] | None:
+        """The epsilon and delta that rho is held to by the exact curve of the noise, if any."""
+        if self.accounting is None or self.epsilon is None or self.delta is None:
+            return None
+        return self.epsilon, self.delta
 
     @field_validator("geolevels")
     @classmethod

@@ -15,6 +15,7 @@ from ...ledger.charging import random_choice_source
 from ...ledger.digests import InputDigest, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
 from ...ledger.recognition import PeopleDigests, RecordColumn, people_digests, raw_value
+from ...products.privacy_curves import with_exact
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.findings import InputCheck, UnreadableInput, refusal
@@ -23,6 +24,7 @@ from ...tables.tally import RuleTally
 from ..paths import UNIVERSE
 from ..settings import TripsInput, TripsSettings
 from ..workload.costs import budget_report
+from ..workload.exact_loss import exact_curve
 from ..workload.hierarchy import Hierarchy
 from ..workload.plan import make_plan
 from ..workload.tree import Tree, column_tree, od_tree
@@ -80,9 +82,10 @@ def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
 
 
 def costs(settings: TripsSettings) -> dict[str, Any]:
-    """What a run would cost; see `tasks.trips.workload.costs.budget_report`."""
-    plan = make_plan(settings, public_shape(settings).tree)
-    return {"trips": budget_report(plan, settings.report_delta)}
+    """What a run would cost: `tasks.trips.workload.costs.budget_report`, and the exact epsilon."""
+    plan, delta = make_plan(settings, public_shape(settings).tree), settings.report_delta
+    curve = exact_curve(plan, settings.contribution)
+    return {"trips": with_exact(budget_report(plan, delta), curve, delta)}
 
 
 def public_shape(settings: TripsSettings) -> Shape:

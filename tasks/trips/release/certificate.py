@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ...pages.document import Section, Table
+from ...pages.document import Block, Section, Table
 from ...products.certificate import BLURRED, Exact, Facts
+from ...products.privacy_curves import exact_figures
 from ...products.statement import Statement
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
+from ..workload.exact_loss import curves_of
 from ..workload.plan import Plan
 from .statements import (
     METHODS,
@@ -25,6 +27,8 @@ def facts_of(
     `total` is the number of trips where it is public.
     """
     exact = exact_of(plan, total)
+    curves = curves_of(plan, settings.contribution) if settings.is_private else None
+    figures = exact_figures(curves, settings.report_delta)
     told = " Exact is only the number of trips in all." if len(exact) > 1 else ""
     return Facts(
         made=METHODS[plan.mechanism],
@@ -32,14 +36,19 @@ def facts_of(
             f"{BLURRED}{told} A number of one pair of small places is mostly noise: add such "
             "numbers up before you use them."
         ),
-        statement=statement_of(settings, plan, warning),
+        statement=statement_of(settings, plan, warning, figures),
         exact=exact,
         sections=(noise_section(settings, plan), _levels(plan)),
     )
 
 
-def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None) -> Statement:
-    """The guarantee for one person with all trips."""
+def statement_of(
+    settings: TripsSettings,
+    plan: Plan,
+    warning: str | None = None,
+    figures: tuple[Block, ...] = (),
+) -> Statement:
+    """The guarantee for one person with all trips; `figures` stand beside those of it."""
     if plan.guarantee is None or not settings.is_private:
         return Statement(settings.why_not_private, (), (), ())
     is_stability = plan.budget is None
@@ -56,6 +65,7 @@ def statement_of(settings: TripsSettings, plan: Plan, warning: str | None = None
         tuple(change),
         (noise_plan(plan, settings.report_delta).stated,),
         warnings=() if warning is None else (warning,),
+        further=figures,
     )
 
 

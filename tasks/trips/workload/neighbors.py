@@ -53,7 +53,7 @@ def squared_sensitivity(tree: Tree, level: int, contribution: Contribution) -> i
     m = contribution.trips
     if level == 0:
         return 0 if contribution.has_invariant_total else m * m
-    own = _filled_squares(_largest_leaf_counts(tree, level, m), m)
+    own = _filled_squares(largest_leaf_counts(tree, level, m), m)
     if not contribution.are_distinct:
         own = m * m
     return 2 * own if contribution.is_bounded else own
@@ -74,7 +74,7 @@ def _filled_squares(capacities: list[int], trips: int) -> int:
     return squares
 
 
-def _largest_leaf_counts(tree: Tree, level: int, n: int) -> list[int]:
+def largest_leaf_counts(tree: Tree, level: int, n: int) -> list[int]:
     """The n largest numbers of leaves below nodes of a level, in descending order.
 
     A node's leaves are the product of those of its areas, so the largest products of two sorted

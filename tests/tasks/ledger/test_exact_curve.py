@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 from spineflow.tasks.ledger.accounting import epsilon_tight
-from spineflow.tasks.ledger.exact_curve import PrivacyCurve
+from spineflow.tasks.ledger.exact_curve import PrivacyCurve, known_curve, known_epsilon
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.tasks.ledger.all_outcomes import by_enumeration
 
 DELTA = Fraction(1, 10**10)
 
@@ -29,40 +31,6 @@ def gaussian(sigma_squared: str | Fraction, shift: int = 1) -> ChangedCount:
 
 def laplace(epsilon: str | Fraction, shift: int = 1) -> ChangedCount:
     return ChangedCount(IntegerDistribution(Fraction(epsilon), 1), shift)
-
-
-def by_enumeration(changed: dict[ChangedCount, int], epsilon: Fraction) -> Decimal:
-    """delta by the probabilities of all outcomes, exact losses and forty digits."""
-    with localcontext(prec=40):
-        total = {Fraction(0): Decimal(1)}
-        for count, number in changed.items():
-            c, power, d = count.noise.c, count.noise.power, count.shift
-            reach = math.isqrt(int(80 / c)) + d + 2 if power == 2 else int(80 / c) + d + 2
-            weight = {
-                x: (-_decimal(c * abs(x) ** power)).exp() for x in range(-reach, reach + 1 + d)
-            }
-            whole = sum(weight.values())
-            own: dict[Fraction, Decimal] = {}
-            for x, w in weight.items():
-                loss = c * (abs(x - d) ** power - abs(x) ** power)
-                own[loss] = own.get(loss, Decimal(0)) + w / whole
-            for _ in range(number):
-                added: dict[Fraction, Decimal] = {}
-                for (a, p), (b, q) in product(total.items(), own.items()):
-                    added[a + b] = added.get(a + b, Decimal(0)) + p * q
-                total = added
-        return sum(
-            (
-                p * (1 - _decimal(epsilon - loss).exp())
-                for loss, p in total.items()
-                if loss > epsilon
-            ),
-            Decimal(0),
-        )
-
-
-def _decimal(number: Fraction) -> Decimal:
-    return Decimal(number.numerator) / Decimal(number.denominator)
 
 
 VECTORS = [
@@ -277,6 +245,32 @@ def test_presets_have_the_published_figures(
     assert epsilon_tight(curve.rho, DELTA) == pytest.approx(tight, abs=6e-4)
 
 
+SECONDS = 10.0
+"""Most processor time that both bounds of a preset may take."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "pl94_2020_us",
+        "pl94_2020_pr",
+        "pl94_april_2021_us",
+        "pl94_april_2021_us_lower",
+        "dhc_persons_2020_us",
+        "dhc_persons_2020_pr",
+    ],
+)
+def test_bounds_of_every_preset_are_close_and_quick(preset: str) -> None:
+    spent = 0.0
+    for counts in preset_counts(preset).values():
+        curve, begun = PrivacyCurve(counts), time.process_time()
+        upper, lower = curve.epsilon_upper(DELTA), curve.epsilon_lower(DELTA)
+        spent += time.process_time() - begun
+        assert 0 <= upper - lower < 1e-3
+    assert spent < SECONDS
+
+
 @pytest.mark.slow
 def test_persons_of_the_characteristics_have_the_published_delta() -> None:
     """[ExactAccounting2026]'s, without bypass, in fifteen digits."""
@@ -284,6 +278,40 @@ def test_persons_of_the_characteristics_have_the_published_delta() -> None:
     at, delta = 26.340588852722354, 1.78319933504176e-12
     assert delta <= curve.delta_upper(at) <= delta * (1 + 1e-9)
     assert delta * (1 - 1e-9) <= curve.delta_lower(at) <= delta * (1 + 1e-14)
+
+
+NOISES = st.one_of(
+    st.builds(gaussian, st.fractions(Fraction(1, 3), 8, max_denominator=7)),
+    st.builds(laplace, st.fractions(Fraction(1, 3), 2, max_denominator=7)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(NOISES, st.integers(1, 3), st.integers(1, 3), st.fractions(0, 4, max_denominator=5))
+def test_one_count_that_moves_as_far_is_the_worst(one, first, second, epsilon) -> None:
+    """Both rules on which change is the worst."""
+    noise = one.noise
+    alone = by_enumeration({ChangedCount(noise, first + second): 1}, epsilon)
+    moves = Counter([ChangedCount(noise, first), ChangedCount(noise, second)])
+    assert by_enumeration(moves, epsilon) <= alone + Decimal("1e-30")
+    assert by_enumeration({ChangedCount(noise, first): 1}, epsilon) <= alone + Decimal("1e-30")
+
+
+def test_what_takes_too_much_is_not_known() -> None:
+    assert known_curve({gaussian(Fraction(10**11)): 1}) is None
+    many = tuple({gaussian(str(s)): 1} for s in range(2, 110))
+    assert known_curve({}, (many, many)) is None
+    assert known_epsilon(None, DELTA) is None
+    with pytest.raises(ValueError, match="is not between 0 and 1"):
+        known_epsilon(known_curve({gaussian("2"): 1}), Fraction(2))
+
+
+def test_many_small_losses_beside_few_large_ones_are_bounded_closely() -> None:
+    """Laws about the first guess say little, and each says where the next is to be made."""
+    curve = PrivacyCurve({laplace(Fraction(1, 6 * r)): 2 * r for r in (1, 52, 3144)})
+    upper, lower = curve.epsilon_upper(DELTA), curve.epsilon_lower(DELTA)
+    # By the sum over all outcomes, in doubles.
+    assert lower - 1e-9 <= 0.5045170903 <= upper + 1e-9 < lower + 1e-6
 
 
 def test_nothing_changed_costs_nothing() -> None:
@@ -295,6 +323,12 @@ def test_nothing_changed_costs_nothing() -> None:
 def test_other_deltas_are_refused(delta) -> None:
     with pytest.raises(ValueError, match="is not between 0 and 1"):
         PrivacyCurve({gaussian("2"): 1}).epsilon_upper(delta)
+
+
+def test_a_delta_below_that_of_the_draws_left_out_is_refused() -> None:
+    for digits in (90, 400):
+        with pytest.raises(ValueError, match="too small to be worked out"):
+            PrivacyCurve({gaussian("4"): 2}).epsilon_upper(Fraction(1, 10**digits))
 
 
 def test_counts_that_move_by_nothing_are_refused() -> None:

@@ -188,6 +188,12 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     declared = settings.model_copy(update={"budget": {**settings.budget, "units": section}})
     sentence = "The rho of units was chosen by this exact figure, as the largest for which it is "
     assert f"{sentence}at most 2.47." in said(facts_of_run(run, declared))
+    # On every path of the spine as without bypass, or in the worst one a little more.
+    parts = re.findall(r"\| units \| (occupancy|US|Block_Group) \| (2\.36|0\.782) \|", rest)
+    assert [part[0] for part in parts] == ["occupancy", "US", "Block_Group"]
+    told_apart = re.search(r"is true: (\d+) % for persons and (\d+) % for units", whole)
+    for percent, rho in zip(map(int, told_apart.groups()), (2.55623, 0.0749437), strict=True):
+        assert percent == math.ceil(100 * float(ndtr(math.sqrt(rho / 2))))
     found = re.search(r"true in at most (\d+) of 100 for persons and in at most (\d+) of", whole)
     # Of continuous Gaussians: P(Z > z_0.95 - sqrt(2 rho)).
     limit = [float(ndtr(ndtri(0.05) + math.sqrt(2 * rho))) for rho in (2.55623, 0.0749437)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import TRIALS
+from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 from spineflow.tasks.topdown.workload.strategies import STRATEGIES, strategy_shares
 from spineflow.tasks.tune.criterion import value_of
@@ -165,19 +167,50 @@ def test_a_search_refuses_a_universe_that_is_held_to_another(tmp_path: Path) -> 
         declared(tmp_path, census=census)
 
 
-def test_tried_budgets_are_told_by_rho_alone(tmp_path: Path) -> None:
-    """What is tried differs in shares, for which the rho of an epsilon would be another."""
+def under_exact_accounting(tmp_path: Path) -> TopdownSettings:
     file = tmp_path / "settings.toml"
     tables = 'persons = "p"\nunits = "u"\ngeography = "g"'
-    exact = 'rho = "2"\nepsilon = "17"\ndelta = "1e-10"\naccounting = "exact"'
+    exact = 'epsilon = "2"\ndelta = "1e-6"\naccounting = "exact"'
     file.write_text(
-        f'preset = "pl94_2020_us"\n[input]\n{tables}\n[privacy]\ndataset = "d"\n'
-        f"[budget.persons]\n{exact}\n"
+        f'preset = "pl94_2020_us"\n[input]\n{tables}\n[run]\nuniverses = ["units"]\n'
+        f'[privacy]\ndataset = "d"\n[budget.units]\n{exact}\n'
     )
-    settings = load_settings(TopdownSettings, file, presets=PRESETS)
-    losses = TRIALS.losses(settings, "persons")
-    assert sum(losses.values()) == 2
-    tried = TRIALS.with_losses(settings, "persons", {k: 2 * v for k, v in losses.items()})
-    section = tried.budget["persons"]
-    assert (section.rho, section.epsilon, section.accounting) == (4, None, None)
+    return load_settings(TopdownSettings, file, presets=PRESETS).settled()
+
+
+def test_tried_budgets_are_held_to_their_epsilon(tmp_path: Path) -> None:
+    """A total that is tried stays, and what is left out of a search is still promised."""
+    settings = under_exact_accounting(tmp_path)
+    losses = TRIALS.losses(settings, "units")
+    tried = TRIALS.with_losses(settings, "units", {k: v / 2 for k, v in losses.items()})
+    section, whole = tried.budget["units"], settings.budget["units"].rho
+    assert (section.rho, section.epsilon, section.accounting) == (whole / 2, 2, "exact")
     assert tried.settled() == tried
+    assert TRIALS.largest_total(settings, "units") == whole
+    assert TRIALS.largest_total(tried, "units") == whole
+
+
+def test_every_split_that_is_compared_meets_the_same_exact_guarantee(tmp_path: Path) -> None:
+    """Measured in blocks alone, the same epsilon allows another rho."""
+    settings = under_exact_accounting(tmp_path)
+    made = TRIALS.variations(
+        settings, "units", estimators=["topdown", "block_by_block"], bypass=[], strategies=[]
+    )
+    rhos = []
+    for changed in made.values():
+        kept = TRIALS.guaranteeing(settings, changed, "units")
+        rhos.append(kept.budget["units"].rho)
+        found = exact_epsilon(kept.budget_of("units"), Fraction(1, 10**6))
+        assert Fraction(19999, 10000) < found <= 2
+        more = replace(kept.budget_of("units"), total=rhos[-1] * Fraction("1.0001"))
+        assert exact_epsilon(more, Fraction(1, 10**6)) > 2
+    assert rhos[0] == settings.budget["units"].rho != rhos[1]
+
+
+def test_without_an_epsilon_the_total_stays(tmp_path: Path) -> None:
+    settings = under_exact_accounting(tmp_path)
+    plain = settings.budget["units"].model_copy(update={"epsilon": None, "accounting": None})
+    settings = settings.model_copy(update={"budget": {"units": plain}})
+    changed = TRIALS.with_losses(settings, "units", {"US": Fraction(1), "Block": Fraction(1)})
+    assert TRIALS.guaranteeing(settings, changed, "units") is changed
+    assert TRIALS.largest_total(settings, "units") is None

@@ -14,9 +14,12 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.design.comparison import ALLOCATIONS, allocations, compared
+from spineflow.tasks.topdown.design.design import design_universe
 from spineflow.tasks.topdown.design.settings import ComparisonSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.ingest import addresses_of
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 
 SETTINGS = """\
 preset = "pl94_2020_us"
@@ -118,3 +121,20 @@ def test_confidential_input_is_refused(tmp_path: Path, capsys) -> None:
     assert main(["run", "design", str(path), "--run-dir", str(tmp_path / "run")]) == 2
     assert "which no ledger records" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_all_allocations_keep_the_same_exact_guarantee(tmp_path: Path) -> None:
+    file = settings_of(tmp_path)
+    exact = 'epsilon = "8"\ndelta = "1e-6"\naccounting = "exact"'
+    file.write_text(f"{file.read_text(encoding='utf-8')}[budget.persons]\n{exact}\n", "utf-8")
+    settings = load_settings(ComparisonSettings, file, presets=PRESETS).settled()
+    geography, invariants = addresses_of(settings.input)
+    designs = {"persons": design_universe(settings, "persons", geography, invariants)}
+    rhos = {}
+    for name, made in allocations(settings, designs).items():
+        budget = made.budget_of("persons")
+        rhos[name] = budget.total
+        assert 7.999 < exact_epsilon(budget, budget.delta) <= 8
+    assert rhos["as set"] == settings.budget["persons"].rho
+    assert len(set(rhos.values())) == 3

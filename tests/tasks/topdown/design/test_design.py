@@ -31,6 +31,7 @@ from spineflow.tasks.topdown.intervals.answers import ProductAnswers
 from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon, exact_rho
 
 HEAD = """\
 preset = "pl94_2020_us"
@@ -235,11 +236,50 @@ def test_what_cannot_be_designed_is_refused_in_one_sentence(
     assert not (county / "refused-designed.toml").exists()
 
 
-def test_an_epsilon_whose_rho_depends_on_the_split_is_refused(county: Path, capsys) -> None:
-    path = written(county, "exact", HEAD + TARGETS)
-    exact = ["--set=budget.persons.accounting=exact", '--set=budget.persons.epsilon="17.14"']
-    assert main(["design", "topdown", str(path), *exact]) == 2
-    assert "design.persons needs rho" in capsys.readouterr().err
+EXACT = """\
+[run]
+universes = ["persons"]
+[budget.persons]
+epsilon = "17.14"
+delta = "1e-10"
+accounting = "exact"
+"""
+SOME = """\
+[design.persons]
+objective = "OBJECTIVE"
+[design.persons.targets]
+tracts = { query = "total", level = "tract", margin = MARGIN }
+towns = { query = "cenrace", level = "county subdivision", margin = 7 }
+"""
+
+
+@pytest.mark.slow
+def test_a_design_has_the_rho_that_its_own_split_may_have(county: Path, capsys) -> None:
+    some = SOME.replace("OBJECTIVE", "largest_ratio").replace("MARGIN", "10")
+    design = designed(county, capsys, "exact", EXACT + some)["persons"]
+    asked = Fraction("17.14"), Fraction("1e-10")
+    again = load_settings(TopdownSettings, county / "exact-designed.toml", presets=PRESETS)
+    section, budget = again.budget["persons"], again.budget_of("persons")
+    assert section.guarantee == asked and section.rho == budget.total
+    assert budget.total == exact_rho(budget, *asked)
+    assert Fraction("2.7373") < Fraction(design["rho"]["now"]) < Fraction("2.7375")
+    assert design["guarantee"]["exact"] == exact_epsilon(budget, asked[1]) <= 17.14
+    assert design["guarantee"]["exact"] > 17.139
+    assert "no other split of the same rho" in design["certificate"]
+
+
+@pytest.mark.slow
+def test_the_smallest_rho_is_held_to_an_exact_guarantee(county: Path, capsys) -> None:
+    some = SOME.replace("OBJECTIVE", "smallest_rho")
+    design = designed(county, capsys, "held", EXACT + some.replace("MARGIN", "10"))["persons"]
+    again = load_settings(TopdownSettings, county / "held-designed.toml", presets=PRESETS)
+    assert str(again.budget["persons"].rho) == design["rho"]["designed"]
+    assert again.budget["persons"].guarantee is not None
+    assert design["guarantee"]["exact"] < 17
+    path = written(county, "too-much", HEAD + EXACT + some.replace("MARGIN", '"1/100"'))
+    assert main(["design", "topdown", str(path)]) == 2
+    assert "widen margins, or raise budget.persons.epsilon" in capsys.readouterr().err
+    assert not (county / "too-much-designed.toml").exists()
 
 
 def test_pure_differential_privacy_is_refused(county: Path, capsys) -> None:

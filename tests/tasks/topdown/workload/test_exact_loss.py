@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
+from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.ledger.accounting import epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
@@ -17,12 +20,19 @@ from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.costs import attribute_share, block_within_share
 from spineflow.tasks.topdown.workload.exact_loss import (
+    change_of_attribute,
+    change_of_block,
     exact_curve,
     exact_epsilon,
+    exact_parts,
     exact_rho,
+    kept_rho,
     paths_of,
 )
+
+from tests.tasks.ledger.all_outcomes import by_enumeration
 
 DELTA = Fraction(1, 10**6)
 HALF, NONE = Fraction(1, 2), Fraction(0)
@@ -111,11 +121,127 @@ def test_without_paths_nothing_is_bypassed() -> None:
     ).epsilon_upper(DELTA)
 
 
-def test_pure_noise_has_its_own_epsilon() -> None:
+SCHEMA = Schema("persons", ("sex", "age"), (("female", "male"), ("child", "adult", "old")))
+RECORDS = list(product(range(SCHEMA.n_cells), range(BYPASSED.n_blocks)))
+"""Cell and block of every record that there may be."""
+
+
+def geounits(record: tuple[int, int]) -> list[int]:
+    """The geounit of a record at every geolevel, root first."""
+    found = [record[1]]
+    for level in reversed(BYPASSED.geolevels[1:]):
+        found.insert(0, int(level.parent[found[0]]))
+    return found
+
+
+def answers(record: tuple[int, int]) -> dict[tuple, Fraction]:
+    """The answers that count a record, each once, and the variances of their noise."""
+    histogram = np.zeros((1, SCHEMA.n_cells), dtype=np.int64)
+    histogram[0, record[0]] = 1
+    found = {}
+    for level, geounit in zip(BYPASSED.geolevels, geounits(record), strict=True):
+        share = level.plb_shares[level.plb_share_code[geounit]]
+        for name, own in BUDGET.query_shares[level.name].items() if share else ():
+            counted = marginal_query(SCHEMA, name).answer(histogram)
+            for row in np.flatnonzero(counted):
+                variance = 1 / (BUDGET.total * share * own)
+                found[level.name, geounit, name, int(row)] = variance
+    return found
+
+
+def worst(pairs: list[tuple], epsilon: float) -> float:
+    """The largest delta of pairs of neighbours, by what differs between all their answers."""
+    curves = set()
+    for before, after in pairs:
+        old, new = answers(before), answers(after)
+        moved = [own for key, own in {**old, **new}.items() if (key in old) != (key in new)]
+        counts = Counter(ChangedCount(IntegerDistribution(1 / (2 * own), 2)) for own in moved)
+        curves.add(frozenset(counts.items()))
+    return max(PrivacyCurve(dict(curve)).delta_upper(epsilon) for curve in curves)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("attribute", ["sex", "age"])
+def test_an_attribute_is_protected_as_in_the_worst_pair(attribute: str, epsilon: float) -> None:
+    axis = SCHEMA.attributes.index(attribute)
+
+    def rest(record: tuple[int, int]) -> tuple:
+        levels = list(np.unravel_index(record[0], SCHEMA.shape))
+        return (*levels[:axis], *levels[axis + 1 :], record[1])
+
+    pairs = [(a, b) for a, b in product(RECORDS, RECORDS) if a != b and rest(a) == rest(b)]
+    curve = exact_curve(BUDGET, paths_of(BYPASSED), change_of_attribute(SCHEMA, attribute))
+    found = curve.delta_upper(epsilon)
+    assert found == pytest.approx(worst(pairs, epsilon), rel=1e-4)
+    assert found < exact_curve(BUDGET, paths_of(BYPASSED)).delta_lower(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("geolevel", ["US", "State"])
+def test_a_block_is_protected_as_in_the_worst_pair(geolevel: str, epsilon: float) -> None:
+    place = list(BUDGET.geolevel_shares).index(geolevel)
+    pairs = [
+        (a, b)
+        for a, b in product(RECORDS, RECORDS)
+        if a[0] == b[0] and a[1] != b[1] and geounits(a)[place] == geounits(b)[place]
+    ]
+    curve = exact_curve(BUDGET, paths_of(BYPASSED), change_of_block(BUDGET, geolevel))
+    assert curve.delta_upper(epsilon) == pytest.approx(worst(pairs, epsilon), rel=1e-4)
+
+
+def test_parts_of_a_record_lose_less_than_by_the_rho_of_their_share() -> None:
+    parts = exact_parts(BUDGET, SCHEMA, DELTA)
+    for name, epsilon in parts.attributes.items():
+        rho = BUDGET.total * attribute_share(BUDGET, SCHEMA, name)
+        assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
+    for name, epsilon in parts.block_within.items():
+        rho = BUDGET.total * block_within_share(BUDGET, name)
+        assert 0.8 * epsilon_tight(rho, DELTA) < epsilon < epsilon_tight(rho, DELTA)
+    totals = {level: {"total": Fraction(1)} for level in BUDGET.geolevel_shares}
+    assert exact_parts(replace(BUDGET, query_shares=totals), SCHEMA, DELTA).attributes == {
+        "sex": 0.0,
+        "age": 0.0,
+    }
+
+
+def test_parts_of_a_record_have_their_share_of_pure_noise() -> None:
     pure = replace(BUDGET, mechanism=DISCRETE_LAPLACE, delta=None)
-    assert exact_epsilon(pure, DELTA) == 1.5
+    parts = exact_parts(pure, SCHEMA, DELTA)
+    for name, epsilon in parts.attributes.items():
+        spent = float(pure.total * attribute_share(pure, SCHEMA, name))
+        assert 0.999 * spent < epsilon < spent
+    close = {"rel": 3e-4}
+    assert parts.block_within == pytest.approx({"US": 1.125, "State": 0.75}, **close)
+    bypassed = exact_parts(pure, SCHEMA, DELTA, paths_of(BYPASSED)).block_within
+    assert bypassed == pytest.approx({"US": 1.125, "State": 1.125}, **close)
+
+
+def test_pure_noise_has_the_epsilon_of_its_curve_and_no_more_than_its_budget() -> None:
+    pure = replace(BUDGET, mechanism=DISCRETE_LAPLACE, delta=None)
+    alone = {count: 2 * n for count, n in laplace_counts(pure).items()}
+    for delta in (DELTA, Fraction(1, 100)):
+        found = exact_epsilon(pure, delta)
+        assert found == PrivacyCurve(alone).epsilon_upper(delta) < 1.5
+        assert by_enumeration(alone, Fraction(found)) <= delta
+        assert by_enumeration(alone, Fraction(found) - Fraction(1, 10**6)) > delta
+    many = [
+        {"US": Fraction(1, 4), "State": Fraction(n, 1000), "Block": Fraction(3, 4) - n * STEP}
+        for n in range(1, 110)
+    ]
     for total in (Fraction(1, 10), Fraction(1, 3), Fraction(2, 3)):
-        assert total <= Fraction(exact_epsilon(replace(pure, total=total), DELTA))
+        assert total <= Fraction(exact_epsilon(replace(pure, total=total), DELTA, many))
+
+
+STEP = Fraction(1, 1000)
+
+
+def laplace_counts(pure: Budget) -> Counter[ChangedCount]:
+    """By the formula: scale = 2 / (epsilon share(g) share(q))."""
+    return Counter(
+        ChangedCount(IntegerDistribution(pure.total * share * own / 2, 1))
+        for geolevel, share in pure.geolevel_shares.items()
+        for own in pure.query_shares[geolevel].values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,6 +277,16 @@ def test_the_rho_of_an_epsilon_is_the_largest_that_meets_it(epsilon: str) -> Non
     assert exact_epsilon(replace(BUDGET, total=more), DELTA) > asked
     assert len(str(rho.numerator * 10**12 // rho.denominator).rstrip("0")) <= 7
     assert exact_rho(replace(BUDGET, total=Fraction(9)), asked, DELTA) == rho
+
+
+def test_a_new_split_has_the_rho_of_the_same_guarantee_or_a_smaller_one_that_was_chosen() -> None:
+    asked = Fraction(3), DELTA
+    even = replace(BUDGET, geolevel_shares=dict.fromkeys(BUDGET.geolevel_shares, Fraction(1, 3)))
+    largest, of_even = exact_rho(BUDGET, *asked), exact_rho(even, *asked)
+    assert largest != of_even
+    assert kept_rho(replace(BUDGET, total=largest), even, *asked) == of_even
+    assert kept_rho(replace(BUDGET, total=Fraction(1, 20)), even, *asked) == Fraction(1, 20)
+    assert kept_rho(replace(BUDGET, total=Fraction(9)), even, *asked) == of_even
 
 
 def test_no_rho_follows_from_an_epsilon_without_a_curve() -> None:

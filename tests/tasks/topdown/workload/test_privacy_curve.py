@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
+from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
+from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.privacy_curve import FALSE_POSITIVES, trade_off, trade_offs
+from spineflow.tasks.topdown.workload.exact_loss import exact_curve
+from spineflow.tasks.topdown.workload.privacy_curve import (
+    curve_points,
+    privacy_curve,
+    trade_off,
+    trade_offs,
+)
 
 BUDGET = Budget(
     "persons",
@@ -39,14 +49,46 @@ def most_powerful(sigma_squared: float) -> np.ndarray:
 
 
 def test_no_test_is_better_than_the_trade_off_and_the_best_is_near() -> None:
-    found, best = trade_off(BUDGET), most_powerful(float(1 / BUDGET.total))
+    found, best = trade_off(BUDGET).false_negatives, most_powerful(float(1 / BUDGET.total))
     assert (found <= best + 1e-9).all()
     assert (best - found).max() < 0.05
     assert found[0] > 0.99 and found[-1] == 0
 
 
+def test_no_guess_of_two_records_is_right_more_often_and_the_best_is_as_often() -> None:
+    """Whoever guesses the likelier one is right with the mean of both largest probabilities."""
+    sigma_squared = float(1 / BUDGET.total)
+    x = np.arange(-60, 61)
+    masses = np.exp(-(x**2) / (2 * sigma_squared))
+    here = np.outer(masses, masses) / masses.sum() ** 2
+    there = np.roll(here, (1, 1), axis=(0, 1))
+    right = np.maximum(here, there).sum() / 2
+    assert trade_off(BUDGET).told_apart == pytest.approx(right, abs=1e-9)
+
+
 def test_without_noise_there_is_no_trade_off() -> None:
     bare = replace(BUDGET, universe="units", infinite=True)
     assert trade_off(bare) is None and trade_offs([bare], PATHS) is None
-    sentence, figure = trade_offs([BUDGET, bare], PATHS)
-    assert "for persons" in sentence and "by guessing" in figure.svg
+    told_apart, suspicions, figure = trade_offs([BUDGET, bare], PATHS)
+    percent = math.ceil(100 * trade_off(BUDGET).told_apart)
+    assert f"which of them is true: {percent} % for persons;" in told_apart
+    assert "for persons" in suspicions and "by guessing" in figure.svg
+
+
+def test_points_are_those_of_the_curve_between_its_bounds_and_below_the_conversion() -> None:
+    points, curve = curve_points(BUDGET, deltas=[1e-9, 1e-3]), exact_curve(BUDGET)
+    for epsilon, upper, lower, delta in zip(
+        points.epsilons, points.upper, points.lower, points.conversion, strict=True
+    ):
+        assert epsilon == epsilon_tight(BUDGET.total, delta)
+        assert curve.delta_lower(epsilon) <= upper == curve.delta_upper(epsilon) < delta
+        assert 0.9 * upper < lower <= upper
+    assert curve_points(replace(BUDGET, infinite=True)) is None
+
+
+def test_both_bounds_of_the_exact_curve_are_drawn_beside_the_conversion() -> None:
+    svg = privacy_curve([BUDGET], {"persons": curve_points(BUDGET)}).svg
+    for label in ("persons, by rho 0.2", "persons, exactly, at most", "persons, exactly, at least"):
+        assert label in svg
+    assert "exactly" not in privacy_curve([BUDGET]).svg
+    assert privacy_curve([replace(BUDGET, infinite=True)]) is None

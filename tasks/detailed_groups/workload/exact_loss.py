@@ -1,0 +1,89 @@
+"""The exact privacy curve of detailed groups: in which groups a person moves which counts.
+
+One person is in at most s groups of a level, one region of every region type having all of them. In
+a group that is measured by a total only, the person moves that total by one. In any other group the
+total of the first stage moves by one, and in the table that it chooses, whichever that is, the one
+cell that the person is in. The noise of both stages is fixed by the level's budget before anything
+is drawn, and that of the second is the same in every cell of every table; so what the first stage
+decides changes neither, and the worst pairs of all counts compose (`ledger.exact_curve`).
+
+One person added or removed moves the counts of s groups a level. One who is changed within a pass
+leaves up to s groups and joins up to s. Where that is the same group, its total stays and at most
+two cells move, which is less than in two groups: a curve of fewer counts is never larger.
+
+How many of the groups are measured by a total only differs between persons. They and the others
+have the same rho and slightly different curves, and the bound is the largest over all numbers that
+there can be, which is the same in all region types with the same iterations: the nation and the
+states. Geometric noise needs no such comparison: there, most by a total only is the worst. A total
+that moves by one has the two losses +a and -a, a being what the level spends on the group, and no
+two distributions whose losses are within that have a larger delta; those of two stages that spend
+as much together are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve
+from ...ledger.loss_laws import ChangedCount
+from .explorer import LevelBudget
+from .mapping import IterationUniverse, exact_stability, iteration_universe
+from .mechanism import MechanismParameters
+from .regions import REGION_TYPES
+from .specification import Specification
+from .wanted_margins import level_budgets
+
+
+def exact_curve(
+    parameters: MechanismParameters,
+    specification: Specification,
+    region_pass: str,
+    *,
+    is_bounded: bool,
+) -> PrivacyCurve | None:
+    """The curve of one person added or removed in a pass, or changed within it if `is_bounded`.
+
+    None where it is not known.
+    """
+    budgets: dict[tuple[str, int], list[LevelBudget]] = {}
+    for (region_type, level), budget in level_budgets(
+        parameters, specification, region_pass
+    ).items():
+        granularity = REGION_TYPES[region_type].granularity
+        budgets.setdefault((granularity, level), []).append(budget)
+    choices = []
+    for (granularity, level), own in budgets.items():
+        universe = iteration_universe(specification, granularity, level)
+        groups = _Groups.of(universe, parameters.max_race_codes, 2 if is_bounded else 1)
+        compared = groups.total_only[-1:] if parameters.is_pure else groups.total_only
+        choices.append([groups.moved(own, by_total) for by_total in compared])
+    return known_curve({}, choices)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """How many groups of a level persons leave and join, and how many of those by a total only."""
+
+    number: int
+    total_only: range
+
+    @classmethod
+    def of(cls, universe: IterationUniverse, max_race_codes: int, persons: int) -> _Groups:
+        most = exact_stability(universe, max_race_codes)
+        by_total = int(universe.total_only.sum())
+        fewest = max(0, most - (len(universe) - by_total))
+        return cls(persons * most, range(persons * fewest, persons * min(most, by_total) + 1))
+
+    def moved(self, budgets: list[LevelBudget], by_total: int) -> Counts:
+        """The counts that move at levels with these iterations, `by_total` groups having a total
+        only."""
+        found: Counter[ChangedCount] = Counter()
+        for budget in budgets:
+            stages = (budget.first_stage, budget.second_stage) if self.number > by_total else ()
+            noises = [(budget.total_only, by_total)]
+            noises += [(noise, self.number - by_total) for noise in stages]
+            for noise, number in noises:
+                if number:
+                    found[ChangedCount(noise)] += number
+        return found

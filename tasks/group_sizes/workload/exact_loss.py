@@ -1,0 +1,87 @@
+"""The exact privacy curve of group sizes: which counts of a level one person moves, and how far.
+
+All levels' noise is fixed by the plan before anything is drawn, so that the worst pairs of the
+levels compose (`ledger.exact_curve`). What one person changes at a level follows from the vector
+(`mechanisms` derives it; q is the most by which a person changes a size, R the regions):
+
+- *Cumulative vectors* have entries that move by one: q at most, or q R along the chain, and twice
+  as many where a person moves between groups far apart in size. Fewer entries lose no more.
+- *Group sizes, one person more or less*: the group leaves one entry and joins another, so that two
+  counts move by one.
+- *Group sizes, a person who moves between groups*: four counts move by one; or, where both groups
+  are in one region and have the same size before, or after, one moves by two and two by one.
+  Entries that both leave and are joined stay, and lose nothing. Both groups are in one region of
+  every level down to some level, and in different ones below it: as many alternatives as there are
+  measured levels, and one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve
+from ...ledger.loss_laws import ChangedCount
+from ...noise.margins import distribution_of
+from ...products.privacy_curves import Curves
+from ..paths import UNIVERSE
+from .costs import guarantees, noise_plan
+from .mechanisms import GROUP_SIZES
+from .plan import Plan
+
+JOINED = {1: 2}
+"""Counts of group sizes that one person more or less moves, by how far."""
+
+APART, TOGETHER = {1: 4}, {2: 1, 1: 2}
+"""Counts of group sizes that a person moves from a group to another one: of another region or size,
+or of the same region and size."""
+
+
+def exact_curve(plan: Plan) -> PrivacyCurve | None:
+    """The curve between the plan's neighbours; None where nothing is guaranteed, or not known.
+
+    >>> from fractions import Fraction
+    >>> from spineflow.tasks.group_sizes.workload.plan import make_plan
+    >>> plan = make_plan(
+    ...     names=["n"], n_regions=[1], sizes=(1, 9), groups=5, epsilon=Fraction(1),
+    ...     mechanism="hierarchical_dp",
+    ... )
+    >>> exact_curve(plan).largest_loss
+    1.0000000000000002
+    """
+    return known_curve({}, [list(_alternatives(plan))]) if guarantees(plan) else None
+
+
+def curves_of(plan: Plan) -> Curves | None:
+    """The curve and its rho between the plan's neighbours; None where nothing is guaranteed."""
+    if not guarantees(plan):
+        return None
+    question = "whether this one is in a group or in none"
+    if plan.bounded:
+        question = "whether this one is in one group rather than in another"
+    rho = noise_plan(plan).promised.own_rho
+    return Curves({UNIVERSE: rho}, {UNIVERSE: exact_curve(plan)}, question)
+
+
+def _alternatives(plan: Plan) -> Iterator[Counts]:
+    """The counts of all levels that a change moves, for every kind of change."""
+    n_levels = len(plan.measured_levels)
+    if plan.vector != GROUP_SIZES:
+        yield _moved(plan, [{1: level.sensitivity} for level in plan.measured_levels])
+    elif not plan.bounded:
+        yield _moved(plan, [JOINED] * n_levels)
+    else:
+        for apart in range(n_levels + 1):
+            yield _moved(plan, [TOGETHER] * (n_levels - apart) + [APART] * apart)
+
+
+def _moved(plan: Plan, moves: Sequence[Mapping[int, int]]) -> Counts:
+    """The counts that move, given by level how many move how far."""
+    found: Counter[ChangedCount] = Counter()
+    for level, own in zip(plan.measured_levels, moves, strict=True):
+        noise = level.noise_of(plan.noise)
+        if noise is None:
+            raise ValueError(f"level {level.level} is measured without noise")
+        for shift, number in own.items():
+            found[ChangedCount(distribution_of(noise), shift)] += number
+    return found

@@ -1,0 +1,270 @@
+"""What exact privacy curves say of a release, in figures, sentences and pictures.
+
+A product tells the curve of what one record's or person's change moves, where it is known; what
+follows from curves is alike for all, and stands here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..ledger.accounting import epsilon_simple, epsilon_tight
+from ..ledger.exact_curve import PrivacyCurve, known_epsilon
+from ..ledger.summary import REPORT_DELTA
+from ..pages.document import Block, Figure, Table
+from ..pages.figures import line_chart
+from ..pages.numbers import shown_delta, shown_epsilon
+
+DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
+"""Values of delta at which conversions of rho are drawn."""
+
+EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
+"""Exact deltas are computed at the epsilons that the tight conversion has here."""
+
+SHOWN_ERROR = 0.01
+"""How far a lower bound of epsilon may be from the truth in a picture: less than a line is wide."""
+
+SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
+"""Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
+
+LARGEST_EPSILON = 500.0
+"""Epsilon whose exponential is still a double; no trade-off tells anything so far out."""
+
+FALSE_POSITIVES = np.linspace(0.0, 1.0, 201)
+
+FEW = 0.05
+"""The share of false positives for which a sentence tells the true ones."""
+
+Points = tuple[list[float], list[float]]
+"""Epsilons, and delta at each of them."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a run's curves are of, by the names of its parts.
+
+    rhos : of the zCDP that every part satisfies.
+    exact : exact curves, None where they are not known.
+    together : the rho of all parts, where they are one record's; None where they are not.
+    others, question : whom an adversary knows, and what is asked of the one left, as of
+        `trade_offs`.
+    """
+
+    rhos: Mapping[str, Fraction]
+    exact: Mapping[str, PrivacyCurve | None]
+    question: str
+    others: str = "all persons but one"
+    together: Fraction | None = None
+
+    @property
+    def known(self) -> dict[str, PrivacyCurve]:
+        """The exact curves that are known."""
+        return {name: curve for name, curve in self.exact.items() if curve is not None}
+
+
+def with_exact(
+    report: Mapping[str, Any], curve: PrivacyCurve | None, delta: Fraction = REPORT_DELTA
+) -> dict[str, Any]:
+    """What `spineflow budget --json` prints, with `epsilon.exact` at delta before other figures.
+
+    It is infinite where these are, and None where the curve is not known.
+    """
+    is_infinite = report["epsilon"]["tight"] == "inf"
+    exact = "inf" if is_infinite else known_epsilon(curve, delta)
+    return {**report, "epsilon": {"exact": exact, **report["epsilon"]}}
+
+
+def exactly(report: Mapping[str, Any], delta: Fraction = REPORT_DELTA) -> tuple[str, ...]:
+    """The exact epsilon of a report as of `with_exact`, in words; nothing where there is none."""
+    exact = report["epsilon"]["exact"]
+    if exact is None or isinstance(exact, str):
+        return ()
+    return (f"exactly, by the noise itself: epsilon {exact:.4g} at delta {shown_delta(delta)}",)
+
+
+def exact_figures(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> tuple[Block, ...]:
+    """What a certificate tells by exact curves beside the figures of epsilon and rho.
+
+    Nothing where no curve is known.
+    """
+    rows, known = [], {}
+    for name, curve in curves.known.items() if curves is not None else ():
+        epsilon = known_epsilon(curve, delta)
+        if epsilon is not None:
+            rows.append((name, shown_epsilon(epsilon), shown_delta(delta)))
+            known[name] = curve
+    if curves is None or not rows:
+        return ()
+    points = {name: curve_points(curve) for name, curve in known.items()}
+    return (
+        "The figures above add up what every part costs. The noise itself gives less, exactly: the "
+        "largest loss over all changes of one person, as an upper bound whose numerical errors are "
+        "all on the safe side.",
+        Table(("part", "exact epsilon", "at delta"), tuple(rows), "exact epsilon"),
+        *trade_offs(known, curves.others, curves.question),
+        delta_chart(curves.rhos, points, curves.together),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CurvePoints:
+    """Points of a privacy curve, arrays `(n,)`: epsilons, and delta at each of them.
+
+    upper, lower : between which the smallest delta lies.
+    conversion : that which rho alone gives, being the sum of what every count satisfies.
+    """
+
+    epsilons: np.ndarray
+    upper: np.ndarray
+    lower: np.ndarray
+    conversion: np.ndarray
+
+
+def curve_points(
+    curve: PrivacyCurve, deltas: Sequence[float] | np.ndarray = EXACT_DELTAS
+) -> CurvePoints | None:
+    """A curve at the epsilons that its rho has at `deltas`, below the largest loss where it has
+    one; None where nothing moves.
+    """
+    if curve.rho == 0:
+        return None
+    told = [(epsilon_tight(curve.rho, float(delta)), float(delta)) for delta in deltas]
+    inside = [(epsilon, delta) for epsilon, delta in told if epsilon < curve.largest_loss]
+    epsilons = [epsilon for epsilon, _ in inside]
+    return CurvePoints(
+        np.array(epsilons),
+        np.array([curve.delta_upper(epsilon) for epsilon in epsilons]),
+        np.array([curve.delta_lower(epsilon, SHOWN_ERROR) for epsilon in epsilons]),
+        np.array([delta for _, delta in inside]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TradeOff:
+    """What the best test can tell of one record, from everything that is released.
+
+    false_negatives : their smallest share at each of `FALSE_POSITIVES`.
+    told_apart : the largest probability of telling which of two possibilities it is, of which each
+        was as likely before.
+    """
+
+    false_negatives: np.ndarray
+    told_apart: float
+
+
+def trade_off(curve: PrivacyCurve) -> TradeOff:
+    """What the best test can tell, by the upper bounds of a curve.
+
+    With false positives alpha the false negatives are at least the largest over epsilon of
+    max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)); fewer epsilons only make it
+    smaller. delta at an epsilon of 0 is the distance in total variation, and two possibilities are
+    told apart with a probability of at most (1 + delta) / 2.
+    """
+    least = np.zeros_like(FALSE_POSITIVES)
+    deltas = []
+    for slope in SLOPES:
+        epsilon = min(slope * math.sqrt(2 * float(curve.rho)), LARGEST_EPSILON)
+        delta = curve.delta_upper(epsilon)
+        deltas.append(delta)
+        for line in (
+            1 - delta - math.exp(epsilon) * FALSE_POSITIVES,
+            math.exp(-epsilon) * (1 - delta - FALSE_POSITIVES),
+        ):
+            least = np.maximum(least, line)
+    return TradeOff(least, (1 + deltas[0]) / 2)
+
+
+def trade_offs(
+    curves: Mapping[str, PrivacyCurve], others: str, question: str
+) -> tuple[str, str, Figure]:
+    """What a test can tell of one record, as two sentences and a picture.
+
+    `others` are those that an adversary knows, and `question` what is asked of the one left, such
+    as "whether this one is as suspected rather than some other".
+    """
+    found = {name: trade_off(curve) for name, curve in curves.items()}
+    series = {
+        **{name: (FALSE_POSITIVES, own.false_negatives) for name, own in found.items()},
+        "by guessing": (FALSE_POSITIVES, 1 - FALSE_POSITIVES),
+    }
+    title = "Errors of the best test of one record"
+    x_label, y_label = "false positives", "false negatives, at least"
+    svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
+    figure = Figure(svg, f"{title}, by the exact curve.")
+    return _told_apart(found, others), _suspicions(found, others, question), figure
+
+
+def _told_apart(found: Mapping[str, TradeOff], others: str) -> str:
+    """The most that an adversary can learn of one record, as a sentence."""
+    told = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
+    return (
+        f"With at most this probability an adversary who knows {others}, and to whom two "
+        "possibilities for this one are equally likely, can tell from everything that is released "
+        f"which of them is true: {told}; by guessing, with 50 %."
+    )
+
+
+def _suspicions(found: Mapping[str, TradeOff], others: str, question: str) -> str:
+    """How many suspicions come out at few false alarms, as a sentence."""
+    at = int(np.searchsorted(FALSE_POSITIVES, FEW))
+    told = " and ".join(
+        f"in at most {_percent(1 - own.false_negatives[at])} of 100 for {name}"
+        for name, own in found.items()
+    )
+    few = round(100 * FEW)
+    return (
+        f"Whoever knows {others}, and tests by everything that is released {question}, with a "
+        f"false alarm in at most {few} of 100 cases, is right about a suspicion that is true "
+        f"{told}; by guessing, in {few}."
+    )
+
+
+def _percent(share: float) -> int:
+    return min(100, math.ceil(100 * share))
+
+
+def delta_chart(
+    rhos: Mapping[str, Fraction],
+    exact: Mapping[str, CurvePoints | None],
+    together: Fraction | None = None,
+) -> Figure:
+    """Delta over epsilon of every part, by the tight conversion of its rho.
+
+    `exact` are the points of parts whose exact curve is known, of which both bounds are drawn. The
+    rho of all parts `together`, or of each, is also shown by the simple bound.
+    """
+    series: dict[str, Points] = {}
+    for name, rho in rhos.items():
+        series[f"{name}, by rho {float(rho):.4g}"] = _by(epsilon_tight, rho)
+        points = exact.get(name)
+        series |= {} if points is None else _both_bounds(name, points)
+    if together is None:
+        series |= {f"{name}, simple bound": _by(epsilon_simple, rho) for name, rho in rhos.items()}
+    else:
+        if len(rhos) > 1:
+            series[f"together, by rho {float(together):.4g}"] = _by(epsilon_tight, together)
+        series["together, simple bound"] = _by(epsilon_simple, together)
+    title = "Delta at every epsilon"
+    svg = line_chart(series, title=title, x_label="epsilon", y_label="delta", log_y=True)
+    return Figure(svg, f"{title}, from the noise of this run.")
+
+
+def _both_bounds(name: str, points: CurvePoints) -> dict[str, Points]:
+    """Both bounds of an exact curve, where they are above 0."""
+    bounds = {"at most": points.upper, "at least": points.lower}
+    return {
+        f"{name}, exactly, {bound}": (points.epsilons[own > 0].tolist(), own[own > 0].tolist())
+        for bound, own in bounds.items()
+        if (own > 0).any()
+    }
+
+
+def _by(convert: Callable[[Fraction, float], float], rho: Fraction) -> Points:
+    """Epsilons by a conversion of rho, and their deltas."""
+    return [convert(rho, delta) for delta in DELTAS], DELTAS.tolist()

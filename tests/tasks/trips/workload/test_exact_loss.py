@@ -1,0 +1,157 @@
+"""The exact curve of trips, against the losses of all changes of one person on small trees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.noise.margins import distribution_of
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.exact_loss import exact_curve
+from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
+from spineflow.tasks.trips.workload.plan import Plan, make_plan
+from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
+
+from tests.tasks.ledger.all_outcomes import by_enumeration, counts_of
+from tests.tasks.trips.workload.test_loss_of_neighbours import contributions, counts
+
+EPSILONS = (Fraction(0), Fraction(1, 2), Fraction(5, 4), Fraction(5, 2))
+
+TREES = {
+    # Two regions of two places each, and pairs of places.
+    "columns": column_tree(
+        [
+            hierarchy_of_links(
+                "x",
+                [
+                    ("one", np.array(["a", "b"]), None),
+                    ("two", np.array(["a1", "a2", "b1", "b2"]), np.array(["a", "a", "b", "b"])),
+                ],
+            )
+        ]
+    ),
+    "pairs": od_tree(*[hierarchy_of_links("y", [("one", np.array(["p", "q"]), None)])] * 2),
+}
+
+
+def settings_of(
+    *,
+    neighbors: str = "bounded",
+    trips: int = 1,
+    distinct: bool = False,
+    total: str = "measured",
+    mechanism: str = "inftda",
+    **loss: str,
+) -> TripsSettings:
+    privacy: dict[str, Any] = {
+        "dataset": "d",
+        "neighbors": neighbors,
+        "trips_per_person": trips,
+        "distinct_trips": distinct,
+        "total": total,
+    }
+    source = {"trips": "t.csv", "origin": "o", "destination": "d", "person": "p", "areas": "a.csv"}
+    return TripsSettings.model_validate(
+        {
+            "input": source,
+            "privacy": privacy | (loss or {"rho": "3/2"}),
+            "mechanism": {"name": mechanism},
+        }
+    )
+
+
+def changes(plan: Plan, tree: Tree, asked: TripsSettings) -> set[frozenset]:
+    """How many nodes of each level every change of one person moves, and by how much."""
+    told, m = asked.contribution, asked.privacy.trips_per_person
+    own = contributions(tree.n_nodes(tree.depth), m, told.are_distinct)
+    if told.has_invariant_total:
+        own = tuple(leaves for leaves in own if len(leaves) == m)
+    of_person = [{level: counts(tree, level, leaves) for level in plan.levels} for leaves in own]
+    nobody = [{level: counts(tree, level, ()) for level in plan.levels}]
+    return {
+        frozenset(
+            Counter(
+                (level, abs(int(by)))
+                for level in plan.levels
+                for by in one[level] - two[level]
+                if by
+            ).items()
+        )
+        for one in of_person
+        for two in (of_person if told.is_bounded else nobody)
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["inftda", "gaussian_leaves"])
+@pytest.mark.parametrize(("trips", "distinct"), [(1, False), (2, False), (3, False), (2, True)])
+@pytest.mark.parametrize(
+    ("neighbors", "total"),
+    [("bounded", "measured"), ("bounded", "invariant"), ("unbounded", "measured")],
+)
+@pytest.mark.parametrize("shape", TREES)
+def test_the_curve_is_that_of_the_worst_change(
+    shape: str, neighbors: str, total: str, trips: int, distinct: bool, mechanism: str
+) -> None:
+    asked, tree = (
+        settings_of(
+            neighbors=neighbors, trips=trips, distinct=distinct, total=total, mechanism=mechanism
+        ),
+        TREES[shape],
+    )
+    plan = make_plan(asked, tree)
+    curve = exact_curve(plan, asked.contribution)
+    noises = {level: distribution_of(plan.noise_of(level)) for level in plan.levels}
+    every = [counts_of(moves, noises) for moves in changes(plan, tree, asked)]
+    for epsilon in EPSILONS:
+        worst = max(by_enumeration(moves, epsilon) for moves in every)
+        upper = Decimal(curve.delta_upper(float(epsilon)))
+        assert worst <= upper <= worst + Decimal("1e-12")
+        assert Decimal(curve.delta_lower(float(epsilon))) <= worst
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(sorted(TREES)),
+    st.sampled_from(["bounded", "unbounded"]),
+    st.integers(1, 9),
+    st.booleans(),
+    st.sampled_from(["inftda", "gaussian_leaves", "inftda_full_information"]),
+    st.fractions(Fraction(1, 9), 4, max_denominator=9),
+    st.integers(2, 12),
+)
+def test_the_exact_epsilon_is_within_what_is_charged(
+    shape, neighbors, trips, is_invariant, mechanism, rho, digits
+) -> None:
+    total = "invariant" if is_invariant and neighbors == "bounded" else "measured"
+    asked = settings_of(
+        neighbors=neighbors, trips=trips, total=total, mechanism=mechanism, rho=str(rho)
+    )
+    plan, delta = make_plan(asked, TREES[shape]), Fraction(1, 10**digits)
+    curve = exact_curve(plan, asked.contribution)
+    assert curve.rho <= rho
+    assert curve.epsilon_upper(delta) <= epsilon_tight(rho, delta) + 1e-9
+    if total == "invariant" or neighbors == "unbounded":
+        assert curve.rho == rho
+
+
+def test_where_the_worst_change_is_not_known() -> None:
+    tree = TREES["columns"]
+    three = settings_of(trips=3, distinct=True)
+    assert exact_curve(make_plan(three, tree), three.contribution) is None
+    histogram = settings_of(
+        mechanism="stability_histogram", total="invariant", epsilon="1", delta="1e-6"
+    )
+    assert exact_curve(make_plan(histogram, tree), histogram.contribution) is None
+    many = settings_of(trips=10_000)
+    assert exact_curve(make_plan(many, tree), many.contribution) is None
+    plan = replace(make_plan(settings_of(), tree), guarantee=None)
+    assert exact_curve(plan, settings_of().contribution) is None
