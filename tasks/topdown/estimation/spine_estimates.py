@@ -13,12 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .linear_estimates import (
-    LinearEstimates,
-    shift_to,
-    with_measurements,
-    with_totals,
-)
+from .linear_estimates import Gains, LinearEstimates, with_measurements, with_totals
 from .problem import QueryMeasurement
 from .query_algebra import QueryAlgebra
 
@@ -82,30 +77,7 @@ class GroupedEstimates:
 
     def means(self) -> np.ndarray:
         """The estimates, `(n_geounits, n_cells)`."""
-        return self._histograms([group.estimates.mean for group in self.groups])
-
-    def given_wholes(
-        self, sums: GroupedEstimates, whole: np.ndarray, histograms: np.ndarray
-    ) -> np.ndarray:
-        """Best linear unbiased estimates `(n_geounits, n_cells)` if the wholes' histograms
-        `(n_wholes, n_cells)` are known; `sums` is what `summed(whole, ...)` returned.
-        """
-        means = [group.estimates.mean.copy() for group in self.groups]
-        components = self.algebra.components
-        for group in sums.groups:
-            value = self.algebra.coordinates(histograms[group.rows], group.cells)
-            shift = shift_to(group.estimates, value, components)
-            position = np.full(len(histograms), -1)
-            position[group.rows] = np.arange(group.rows.size)
-            for number, part in enumerate(self.groups):
-                place = position[whole[part.rows]]
-                chosen = np.flatnonzero(place >= 0)
-                if chosen.size:
-                    where = np.searchsorted(group.cells, part.cells)
-                    means[number][chosen] = shift.applied(
-                        _taken(part.estimates, chosen), place[chosen], where, components
-                    )
-        return self._histograms(means)
+        return self.histograms([group.estimates.mean for group in self.groups])
 
     @cached_property
     def _place(self) -> tuple[np.ndarray, np.ndarray]:
@@ -182,11 +154,111 @@ class GroupedEstimates:
             possible[np.ix_(chosen, group.cells)] = True
         return variance, diffuse, possible
 
-    def _histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
+    def histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
+        """Histograms `(n_geounits, n_cells)` from means of each group."""
         found = np.zeros((len(self.can_have), self.algebra.schema.n_cells))
         for group, mean in zip(self.groups, means, strict=True):
             found[group.rows] = self.algebra.histograms(mean, group.cells)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step of the spine, from parts to the wholes that they add up to.
+
+    whole : (n,) the whole of each part. sums : what is known of the wholes from the parts alone.
+    """
+
+    parts: GroupedEstimates
+    whole: np.ndarray
+    sums: GroupedEstimates
+
+    @classmethod
+    def up(cls, parts: GroupedEstimates, whole: np.ndarray, n_wholes: int) -> Step:
+        """From the parts."""
+        return cls(parts, whole, parts.summed(whole, n_wholes))
+
+    @cached_property
+    def gains(self) -> tuple[Gains, ...]:
+        """By which parts follow their wholes, of each group of the sums."""
+        return tuple(Gains.of(group.estimates) for group in self.sums.groups)
+
+    def means(self, histograms: np.ndarray) -> np.ndarray:
+        """Estimates `(n, n_cells)` of the parts if the wholes' histograms `(n_wholes, n_cells)` are
+        known."""
+        algebra = self.parts.algebra
+        means = [group.estimates.mean.copy() for group in self.parts.groups]
+        for group, gains in zip(self.sums.groups, self.gains, strict=True):
+            value = algebra.coordinates(histograms[group.rows], group.cells)
+            shift = gains.shift(value, algebra.components)
+            for number, rows, whole, cells in self._parts_of(group):
+                part = _taken(self.parts.groups[number].estimates, rows)
+                means[number][rows] = gains.means(part, whole, cells, shift, algebra.components)
+        return self.parts.histograms(means)
+
+    def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
+        """Estimates of the parts given those of the wholes from everything."""
+        algebra = self.parts.algebra
+        found = GroupedEstimates.zero(algebra, self.parts.can_have)
+        for group, gains in zip(self.sums.groups, self.gains, strict=True):
+            above = wholes.at(group.rows, group.cells)
+            shift = gains.shift(above.mean, algebra.components)
+            for number, rows, whole, cells in self._parts_of(group):
+                part, into = self.parts.groups[number].estimates, found.groups[number].estimates
+                part = _taken(part, rows)
+                into.mean[rows] = gains.means(part, whole, cells, shift, algebra.components)
+                of_parts = gains.covariances(part, whole, cells, above)
+                for component, (variance, diffuse) in enumerate(of_parts):
+                    into.variance[rows, component] = variance
+                    into.diffuse[rows, component] = diffuse
+        return found
+
+    def _parts_of(self, group: Group) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """The parts of wholes of a group of the sums, some at a time: the number of their group,
+        their rows in it and those of their wholes, and their cells among the wholes'."""
+        position = np.full(len(self.sums.can_have), -1)
+        position[group.rows] = np.arange(group.rows.size)
+        for number, part in enumerate(self.parts.groups):
+            whole = position[self.whole[part.rows]]
+            chosen = np.flatnonzero(whole >= 0)
+            cells = np.searchsorted(group.cells, part.cells)
+            for start in range(0, chosen.size, ROWS_AT_ONCE):
+                rows = chosen[start : start + ROWS_AT_ONCE]
+                yield number, rows, whole[rows], cells
+
+
+KnownSums = tuple[np.ndarray, np.ndarray]
+"""The state (n,) of each geounit, and the exact total of each state. Of a declared census, states
+are whatever units have exact totals and stand in parts."""
+
+
+def steps_up(
+    own: GroupedEstimates, parent: np.ndarray, n_parents: int, known: KnownSums | None = None
+) -> tuple[Step, ...]:
+    """From geounits to their parents, the step below these first: one, or two by way of states
+    between them whose totals are known.
+
+    Args:
+        parent: (n,) the parent of each geounit; those of one state have one parent.
+    """
+    if known is None:
+        return (Step.up(own, parent, n_parents),)
+    state, totals = known
+    of_states = Step.up(own, state, len(totals))
+    above = np.zeros(len(totals), dtype=np.int64)
+    above[state] = parent
+    exact = of_states.sums.with_totals(totals.astype(np.float64))
+    return Step.up(exact, above, n_parents), of_states
+
+
+def means_down(steps: Sequence[Step], histograms: np.ndarray | None) -> np.ndarray:
+    """Estimates `(n, n_cells)` of the parts of the last step, given the histograms
+    `(n_wholes, n_cells)` of the wholes of the first; without, given nothing above."""
+    first, *further = steps
+    found = first.parts.means() if histograms is None else first.means(histograms)
+    for step in further:
+        found = step.means(found)
+    return found
 
 
 def subtree_estimates(
