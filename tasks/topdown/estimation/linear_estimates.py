@@ -71,6 +71,10 @@ class LinearEstimates:
         nothing.diffuse[:] = np.eye(n_cells)
         return nothing
 
+    def taken(self, rows: np.ndarray) -> LinearEstimates:
+        """Those of some geounits."""
+        return LinearEstimates(self.mean[rows], self.variance[rows], self.diffuse[rows])
+
     def add(self, parts: LinearEstimates, whole: np.ndarray, cells: np.ndarray) -> None:
         """Add the estimates of disjoint parts to the sums in place.
 
