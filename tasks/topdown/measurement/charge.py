@@ -14,8 +14,9 @@ from ....geography.levels import Spine
 from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...ledger.charges import Draw, NoiseTerm
+from ...ledger.charges import Draw
 from ...noise.draws import Noise
+from ...products.levels import MeasuredLevel, NoisePlan
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused, InputRefused
@@ -119,29 +120,28 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
 
 def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
     """What measuring a universe is charged as: its guarantee, every noise, how many values."""
-    if budget.infinite:
-        return Draw(budget.universe, budget.mechanism, guarantee_of(budget))
-    terms, n_values = set(), 0
-    for level in spine.geolevels:
-        shares = budget.query_shares[level.name]
-        queries = {marginal_query(schema, name): share for name, share in shares.items() if share}
-        n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares))
-        used = {
-            share: int(n)
-            for share, n in zip(level.plb_shares, n_geounits, strict=True)
-            if n and share
-        }
-        n_values += sum(query.n_rows for query in queries) * sum(used.values())
-        terms |= {
-            NoiseTerm(
-                part_of(level.name, query.name),
-                Noise(budget.mechanism, budget.noise_parameter(share, query_share)),
-            )
-            for query, query_share in queries.items()
-            for share in used
-        }
     guarantee = guarantee_of(budget)
-    return Draw(budget.universe, budget.mechanism, guarantee, frozenset(terms), n_values)
+    if budget.infinite:
+        return Draw(budget.universe, budget.mechanism, guarantee)
+    levels = []
+    for level in spine.geolevels:
+        n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares)).tolist()
+        used = [(share, n) for share, n in zip(level.plb_shares, n_geounits, strict=True) if n]
+        for name, query_share in budget.query_shares[level.name].items():
+            query = marginal_query(schema, name)
+            levels += [
+                MeasuredLevel(
+                    level.name,
+                    part_of(level.name, query.name),
+                    share * query_share,
+                    Noise(budget.mechanism, budget.noise_parameter(share, query_share)),
+                    query.n_rows * n,
+                )
+                for share, n in used
+                if share * query_share
+            ]
+    plan = NoisePlan(budget.universe, budget.mechanism, budget.total, guarantee, tuple(levels))
+    return plan.draw
 
 
 def check_shares_of_spine(spine: Spine, universe: str) -> None:
