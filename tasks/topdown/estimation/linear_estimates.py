@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -227,20 +227,32 @@ class Gains:
                     mean[:, :, columns] += covariance[:, component] @ shift[:, :, columns]
         return mean
 
-    def covariances(
-        self, parts: LinearEstimates, whole: np.ndarray, cells: np.ndarray, wholes: LinearEstimates
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """V and D `(N of the parts, n, n)` of parts, component by component, given `wholes` from
-        everything; other arguments as of `means`."""
-        for component in range(parts.variance.shape[1]):
-            v, d = parts.variance[:, component], parts.diffuse[:, component]
+    def enter_given(
+        self,
+        into: LinearEstimates,
+        parts: LinearEstimates,
+        rows: np.ndarray,
+        whole: np.ndarray,
+        cells: np.ndarray,
+        wholes: LinearEstimates,
+        components: Components,
+    ) -> None:
+        """Enter in `into`, zeros yet, the estimates of the parts `rows` given those of the `wholes`
+        from everything; `whole` (N of the rows,) and `cells` as of `means`."""
+        mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
+        for component, columns in enumerate(components):
+            v, d = parts.variance[rows, component], parts.diffuse[rows, component]
             at = whole, component
-            gain, left = v @ self.along[at][:, cells], d
-            if d.any():
+            gain, is_diffuse = v @ self.along[at][:, cells], d.any()
+            if is_diffuse:
                 gain = gain + d @ self.along_diffuse[at][:, cells]
+            mean[:, :, columns] += gain @ distance[:, :, columns]
+            both = self.sums.variance[at] + wholes.variance[at]
+            into.variance[rows, component] = given_whole(v, gain, cells, both)
+            if is_diffuse:
                 both = self.sums.diffuse[at] + wholes.diffuse[at]
                 left = given_whole(d, gain, cells, both)
                 size = np.abs(d).max(axis=(1, 2), keepdims=True)
-                left = np.where(np.abs(left) > RELATIVE_LEFT * size, left, 0.0)
-            both = self.sums.variance[at] + wholes.variance[at]
-            yield given_whole(v, gain, cells, both), left
+                is_left = np.abs(left) > RELATIVE_LEFT * size
+                into.diffuse[rows, component] = np.where(is_left, left, 0.0)
+        into.mean[rows] = mean

@@ -207,15 +207,9 @@ class Step:
         found = GroupedEstimates.zero(algebra, self.parts.can_have)
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
             above = wholes.at(group.rows, group.cells)
-            shift = gains.shift(above.mean, algebra.components)
             for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
-                part = self.parts.groups[number].estimates.taken(rows)
-                into = found.groups[number].estimates
-                into.mean[rows] = gains.means(part, whole, cells, shift, algebra.components)
-                of_parts = gains.covariances(part, whole, cells, above)
-                for component, (variance, diffuse) in enumerate(of_parts):
-                    into.variance[rows, component] = variance
-                    into.diffuse[rows, component] = diffuse
+                part, into = (of.groups[number].estimates for of in (self.parts, found))
+                gains.enter_given(into, part, rows, whole, cells, above, algebra.components)
         return found
 
 
