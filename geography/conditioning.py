@@ -1,4 +1,4 @@
-"""What is known of a vector of counts, once more is known: covariances that a part of has no bound.
+"""What is known of a vector of counts once more is known, where a part of the error has no bound.
 
 *What is known.* An unbiased estimate of a vector x of n counts has the error covariance V + k D, k
 without bound, V and D (n, n) being positive semidefinite. D spans what nothing measured determines,
