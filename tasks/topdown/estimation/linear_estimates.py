@@ -189,22 +189,23 @@ class Gains:
     """
 
     sums: LinearEstimates
+    components: Components
     along: np.ndarray
     along_diffuse: np.ndarray
 
     @classmethod
-    def of(cls, sums: LinearEstimates) -> Gains:
+    def of(cls, sums: LinearEstimates, components: Components) -> Gains:
         """From the sums over the parts."""
-        return cls(sums, *whole_gains(sums.variance, sums.diffuse))
+        return cls(sums, components, *whole_gains(sums.variance, sums.diffuse))
 
-    def shift(self, means: np.ndarray, components: Components) -> tuple[np.ndarray, np.ndarray]:
+    def shift(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How far the sums are from the wholes' means (N, n, m), times P and times Q; a part moves
         by its V times the first and its D times the second."""
         distance = means - self.sums.mean
         shifts = np.zeros_like(distance), np.zeros_like(distance)
         for along, shift in zip((self.along, self.along_diffuse), shifts, strict=True):
             if along.any():
-                for component, columns in enumerate(components):
+                for component, columns in enumerate(self.components):
                     shift[:, :, columns] = along[:, component] @ distance[:, :, columns]
         return shifts
 
@@ -214,16 +215,15 @@ class Gains:
         whole: np.ndarray,
         cells: np.ndarray,
         shifts: tuple[np.ndarray, np.ndarray],
-        components: Components,
     ) -> np.ndarray:
-        """Means `(N of the parts, n, m)` of parts given their wholes, from the wholes' `shift`;
-        `whole` and `cells` as of `LinearEstimates.add`."""
+        """Means `(N of the parts, n, m)` of parts given their wholes, from the wholes' `shift`,
+        which spares a gain for each part; `whole` and `cells` as of `LinearEstimates.add`."""
         mean = parts.mean.copy()
         rows = whole[:, None], cells
         for covariance, along in zip((parts.variance, parts.diffuse), shifts, strict=True):
             if covariance.any():
                 shift = along[rows]
-                for component, columns in enumerate(components):
+                for component, columns in enumerate(self.components):
                     mean[:, :, columns] += covariance[:, component] @ shift[:, :, columns]
         return mean
 
@@ -235,12 +235,11 @@ class Gains:
         whole: np.ndarray,
         cells: np.ndarray,
         wholes: LinearEstimates,
-        components: Components,
     ) -> None:
         """Enter in `into`, zeros yet, the estimates of the parts `rows` given those of the `wholes`
         from everything; `whole` (N of the rows,) and `cells` as of `means`."""
         mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
-        for component, columns in enumerate(components):
+        for component, columns in enumerate(self.components):
             v, d = parts.variance[rows, component], parts.diffuse[rows, component]
             at = whole, component
             gain, is_diffuse = v @ self.along[at][:, cells], d.any()

@@ -186,7 +186,8 @@ class Step:
     @cached_property
     def gains(self) -> tuple[Gains, ...]:
         """By which parts follow their wholes, of each group of the sums."""
-        return tuple(Gains.of(group.estimates) for group in self.sums.groups)
+        components = self.sums.algebra.components
+        return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
 
     def means(self, histograms: np.ndarray) -> np.ndarray:
         """Estimates `(n, n_cells)` of the parts if the wholes' histograms `(n_wholes, n_cells)` are
@@ -195,21 +196,21 @@ class Step:
         means = [group.estimates.mean.copy() for group in self.parts.groups]
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
             value = algebra.coordinates(histograms[group.rows], group.cells)
-            shift = gains.shift(value, algebra.components)
+            shift = gains.shift(value)
             for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
                 part = self.parts.groups[number].estimates.taken(rows)
-                means[number][rows] = gains.means(part, whole, cells, shift, algebra.components)
+                means[number][rows] = gains.means(part, whole, cells, shift)
         return self.parts.histograms(means)
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
         """Estimates of the parts given those of the wholes from everything."""
-        algebra, n_wholes = self.parts.algebra, len(self.sums.can_have)
-        found = GroupedEstimates.zero(algebra, self.parts.can_have)
+        n_wholes = len(self.sums.can_have)
+        found = GroupedEstimates.zero(self.parts.algebra, self.parts.can_have)
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
             above = wholes.at(group.rows, group.cells)
             for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
                 part, into = (of.groups[number].estimates for of in (self.parts, found))
-                gains.enter_given(into, part, rows, whole, cells, above, algebra.components)
+                gains.enter_given(into, part, rows, whole, cells, above)
         return found
 
 

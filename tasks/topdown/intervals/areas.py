@@ -182,10 +182,8 @@ def _up(step: Step, codes: list[int], parts: _Parts, n_areas: int) -> _Parts:
     found = np.zeros((*shape, n_cells))
     gains = {id(group): gain for group, gain in zip(step.sums.groups, step.gains, strict=True)}
     for chosen, group, rows in step.sums.meeting(unit):
-        own_gains = gains[id(group)]
-        along, along_diffuse = (
-            part[rows][:, codes] for part in (own_gains.along, own_gains.along_diffuse)
-        )
+        both = gains[id(group)].along, gains[id(group)].along_diffuse
+        along, along_diffuse = (part[rows][:, codes] for part in both)
         seen, seen_diffuse = (c[chosen][..., group.cells] for c in (cross, cross_diffuse))
         regression = seen @ along + seen_diffuse @ along_diffuse
         for of_group, part, into in (
