@@ -21,10 +21,9 @@ q is the variance. It is exact: each step is the conditional distribution of nor
 covariances are those of least squares, and measurements of disjoint subtrees are independent.
 
 *What is not determined.* Where A is singular, the covariance of a block is V + k D, k without
-bound, D projecting on the null space. V and D of x and z together add up over children; of
-measurements L'x with unit noise, A = L L', those that see D determine what they see of it, and the
-others act on V as above (the exact initial Kalman filter of [KalmanFilter1997]). An answer of which
-D leaves anything at the root is not determined: its variance is infinite. Multiples of D are alike.
+bound, D projecting on the null space (`geography.conditioning`). V and D of x and z together add up
+over children, answers that see D determine what they see of it, and the others act on V as above.
+An answer of which D leaves anything at the root is not determined: its variance is infinite.
 
 *Derivatives.* With bars for derivatives of the sum of the q of areas of weights v, and where
 nothing is without information, from the root down
@@ -52,30 +51,15 @@ from scipy import sparse
 
 from .categories import Category
 from .classes import NOT_MEASURED, ClassedAreas, ClassedSpine, UnitClasses
+from .conditioning import RELATIVE_ZERO, Seen, pseudo_inverse, root_of, see, symmetric
 from .levels import Spine
 
-RELATIVE_ZERO = 1e-10
-"""Eigenvalues, and sums of D, that count as zero beside the largest."""
 TINY = 1e-12
 """Variance of a total, relative to the largest of its parts, from which it is known."""
 ROUNDING = 1e-13
 """Variance, relative to the sum of the blocks' own, below which it is what rounding left of 0."""
 MOST_NUMBERS = 1 << 22
 """Numbers of the matrices that are laid side by side at once: 32 MiB."""
-
-
-class _Seen(NamedTuple):
-    """How measurements that see D act on a geounit's x.
-
-    rows : (s, n) what they are of. gain : (n, s) by which x follows. size : (s,) of D in them.
-    noise : (s, s) their covariance. covariance : (n, n) V of x before.
-    """
-
-    rows: np.ndarray
-    gain: np.ndarray
-    size: np.ndarray
-    noise: np.ndarray
-    covariance: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +74,7 @@ class _Rung:
     rest: np.ndarray
     after: np.ndarray
     diffuse: np.ndarray | None
-    seen: Mapping[tuple[int, int], _Seen]
+    seen: Mapping[tuple[int, int], Seen]
 
 
 class _Diffuse(NamedTuple):
@@ -251,18 +235,14 @@ def _blocks(information: np.ndarray, cells: np.ndarray, prior: float) -> _Rung:
     """V and D of blocks from their information (C, S, n, n), on the cells (C, n) they can have."""
     n = cells.shape[1]
     square = (cells[:, :, None] & cells[:, None, :])[:, None]
-    values, vectors = np.linalg.eigh(np.where(square, information + prior * np.eye(n), 0.0))
-    is_told = values > RELATIVE_ZERO * np.maximum(values[..., -1:], 1e-300)
-    inverse = np.where(is_told, 1.0, 0.0) / np.where(is_told, values, 1.0)
-    transposed = vectors.swapaxes(-1, -2)
-    after = (vectors * inverse[..., None, :]) @ transposed
-    after = np.where(square, after, 0.0)
+    inverse, null = pseudo_inverse(np.where(square, information + prior * np.eye(n), 0.0))
+    after = np.where(square, inverse, 0.0)
+    # Cells that a block cannot have are in the null space, too.
+    impossible = n - cells.sum(axis=1)[:, None]
+    is_left = np.trace(null, axis1=-2, axis2=-1).round() > impossible
     diffuse = None
-    if (is_told.sum(axis=-1) < cells.sum(axis=1)[:, None]).any():
-        told = (vectors * is_told[..., None, :]) @ transposed
-        diffuse = np.where(square, np.eye(n) - told, 0.0)
-        left = is_told.sum(axis=-1) < cells.sum(axis=1)[:, None]
-        diffuse *= left[..., None, None]
+    if is_left.any():
+        diffuse = np.where(square & is_left[..., None, None], null, 0.0)
     none = np.zeros((0, *after.shape[1:]))
     return _Rung(none, none, after, diffuse, {})
 
@@ -276,7 +256,7 @@ def _taken_in(
 ) -> _Rung:
     """The step of a rung, from the sums of its children's V and D and its own information."""
     identity = np.eye(below.shape[-1])
-    seen: dict[tuple[int, int], _Seen] = {}
+    seen: dict[tuple[int, int], Seen] = {}
     if diffuse is not None:
         diffuse, below, information = diffuse.copy(), below.copy(), information.copy()
         for place in np.argwhere(diffuse.any(axis=(-1, -2))).tolist():
@@ -284,8 +264,8 @@ def _taken_in(
             if unit.is_exact and at[1] in exact:
                 root, noise = np.ones((len(identity), 1)), 0.0
             else:
-                root, noise = _root(information[at]), 1.0
-            found = _see(root, noise, below[at], diffuse[at])
+                root, noise = root_of(information[at]), 1.0
+            found = see(root, noise, below[at], diffuse[at])
             if found is not None:
                 seen[at], below[at], diffuse[at], left = found
                 information[at] = left @ left.T
@@ -299,39 +279,9 @@ def _taken_in(
             gain[:, component] = np.where(is_known, 0.0, 1.0) / np.where(is_known, 1.0, of_total)
         rest = identity - below @ gain
     else:
-        gain = _symmetric(np.linalg.solve(identity + information @ below, information))
+        gain = symmetric(np.linalg.solve(identity + information @ below, information))
         rest = identity - below @ gain
-    return _Rung(gain, rest, _symmetric(rest @ below), diffuse, seen)
-
-
-def _root(information: np.ndarray) -> np.ndarray:
-    """L of A = L L', without columns of zeros."""
-    values, vectors = np.linalg.eigh(information)
-    is_told = values > RELATIVE_ZERO * max(values[-1], 1e-300)
-    return vectors[:, is_told] * np.sqrt(values[is_told])
-
-
-def _see(
-    root: np.ndarray, noise: float, v: np.ndarray, d: np.ndarray
-) -> tuple[_Seen, np.ndarray, np.ndarray, np.ndarray] | None:
-    """How measurements L'x with this noise act on V + k D: V, D and the measurements left over;
-    None if they see nothing of D."""
-    if not root.size:
-        return None
-    size, vectors = np.linalg.eigh(root.T @ d @ root)
-    sees = size > RELATIVE_ZERO * np.trace(d) * (root**2).sum(axis=0).max()
-    if not sees.any():
-        return None
-    rows = (root @ vectors[:, sees]).T
-    gain = d @ rows.T / size[sees]
-    of_answers = rows @ v @ rows.T + noise * np.eye(len(rows))
-    cross = gain @ rows @ v
-    after = _symmetric(v + gain @ of_answers @ gain.T - cross - cross.T)
-    left = d - gain @ rows @ d
-    values, basis = np.linalg.eigh(_symmetric(left))
-    values = np.where(values > RELATIVE_ZERO * np.trace(d), values, 0.0)
-    step = _Seen(rows, gain, size[sees], of_answers, v.copy())
-    return step, after, (basis * values) @ basis.T, root @ vectors[:, ~sees]
+    return _Rung(gain, rest, symmetric(rest @ below), diffuse, seen)
 
 
 def _block_parts(rung: _Rung, owner: np.ndarray, asked: np.ndarray) -> _Parts:
@@ -369,10 +319,6 @@ def _conditioned(rung: _Rung, owner: np.ndarray, sums: _Parts) -> _Parts:
         after[chosen] = rung.rest[owner[chosen]] @ p[chosen]
     q = q - (gained * p).sum(axis=-2)
     return _Parts(after, q, sums.size, gained, diffuse)
-
-
-def _symmetric(matrices: np.ndarray) -> np.ndarray:
-    return 0.5 * (matrices + matrices.swapaxes(-1, -2))
 
 
 def measurement_precision(

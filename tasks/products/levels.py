@@ -7,10 +7,12 @@ same for all such products follows from that here, and nowhere else.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ...validation.outcome import Failures
+from ...validation.run_files import UnusableRunFile
 from ..ledger.accounting import Guarantee, epsilon_simple, epsilon_tight
 from ..ledger.charges import Draw, NoiseTerm
 from ..ledger.summary import REPORT_DELTA
@@ -18,7 +20,7 @@ from ..noise.draws import Noise
 from ..noise.margins import loss_for_margin
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..pages.document import Section
-from ..runs.errors import InputRefused
+from ..runs.errors import BudgetRefused, InputRefused
 from .reports import bars_panel
 from .statement import Loss
 
@@ -158,3 +160,17 @@ class NoisePlan:
             {"noise": list(deviations.values())},
             value_label="standard deviation of the noise",
         )
+
+
+def refuse_other_noise(check: Callable[[Failures], None]) -> None:
+    """Raise BudgetRefused, before any noise is drawn, if a check by independent code fails.
+
+    `check` recomputes from the run's files what will be drawn and what it costs.
+    """
+    failures = Failures()
+    try:
+        check(failures)
+    except UnusableRunFile as error:
+        failures.add(str(error))
+    if failures.count:
+        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ....validation.group_sizes.privacy_loss import check_plan
-from ....validation.outcome import Failures
-from ....validation.run_files import UnusableRunFile
+from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
-from ...runs.errors import BudgetRefused
 from ..ingest.files import read_plan
 from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
 from ..settings import GroupSizesSettings
@@ -29,13 +27,7 @@ def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
     Shares and sensitivities are recomputed from the stored plan by independent code. Raises
     BudgetRefused before any noise is drawn.
     """
-    failures = Failures()
-    try:
-        check_plan(run.root, promise_of(settings), failures)
-    except UnusableRunFile as error:
-        failures.add(str(error))
-    if failures.count:
-        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
+    refuse_other_noise(lambda failures: check_plan(run.root, promise_of(settings), failures))
     if not settings.is_private:
         return None
     return Charge(

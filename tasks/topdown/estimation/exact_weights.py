@@ -19,12 +19,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from ....geography.conditioning import RELATIVE_ZERO
 from ...census.queries import MarginalQuery
 from .inverse_covariance import InverseCovariance
 from .query_algebra import QueryAlgebra
 
-RELATIVE_ZERO = 1e-10
-"""Eigenvalues below this, relative to the largest of their matrix, count as zero."""
 UNKNOWN = 1e-9
 """Precision of what is not known at all, relative to the largest precision of what is: as little as
 lets rounding errors in the matrices stay small beside it."""

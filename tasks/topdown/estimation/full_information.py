@@ -23,7 +23,7 @@ the variances of their own noise (`least_squares.solve_passes`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +46,7 @@ from .exact_weights import ExactWeights
 from .parent import Passes, SolveRecord
 from .problem import QueryMeasurement
 from .query_algebra import QueryAlgebra
-from .spine_estimates import GroupedEstimates, subtree_estimates
+from .spine_estimates import GroupedEstimates, Step, means_down, steps_up, subtree_estimates
 
 MOST_COVARIANCES = 1 << 16
 """Most numbers in a geounit's covariance: half a megabyte."""
@@ -60,11 +60,11 @@ def combine_shard(
     Needs the combined files of the geolevel below. The root has no parents, and no such file.
     """
     given = ShardInput.read(run, settings, universe, spine, shard)
-    step = SpineStep.up(given)
+    steps = spine_steps(given)
     above = spine.geolevels[spine.names.index(shard.geolevel) - 1]
     geocode = above.geocode[shard.parent_start : shard.parent_stop]
     path = combined_file(run, universe, shard.geolevel, shard.name)
-    write_combined(path, geocode, step.parents, is_private=settings.is_private)
+    write_combined(path, geocode, steps[0].sums, is_private=settings.is_private)
 
 
 def estimate_shard(
@@ -78,8 +78,8 @@ def estimate_shard(
     given = ShardInput.read(run, settings, universe, spine, shard)
     families = list(given.families())
     if shards_below(run, universe, spine, shard):
-        step = SpineStep.up(given)
-        means = step.down(_parents(given, families))
+        steps = spine_steps(given)
+        own, means = steps[-1].parts, means_down(steps, _parents(given, families))
         algebra = query_algebra(given)
         informed = informed_answers(given, means)
         given = replace(given, measured=informed)
@@ -89,7 +89,7 @@ def estimate_shard(
 
         def weights(family: Family) -> ExactWeights:
             rows = np.arange(family.start, family.stop)
-            return ExactWeights(algebra, means[rows], *step.own.covariances(rows))
+            return ExactWeights(algebra, means[rows], *own.covariances(rows))
 
         return given.estimate(families, passes, weights)
     return given.estimate(families)
@@ -139,69 +139,17 @@ def margins_first(
     return replace(passes, least_squares=(coarse, *(names for names in rest if names)))
 
 
-@dataclass(frozen=True)
-class StateStep:
-    """States between a shard's geounits and their parents, whose totals are invariants.
+def spine_steps(given: ShardInput) -> tuple[Step, ...]:
+    """From a shard's geounits to their parents; a single parent stands above the root.
 
-    Of a declared census these are whatever units have exact totals and stand in parts.
-
-    states, exact : the states' estimates without and with their totals.
-    state, country : the state of each geounit, and the parent of each state.
+    Needs the combined files of the geolevel below.
     """
-
-    states: GroupedEstimates
-    exact: GroupedEstimates
-    state: np.ndarray
-    country: np.ndarray
-
-
-@dataclass(frozen=True)
-class SpineStep:
-    """One step of the spine, from a shard's geounits to their parents.
-
-    own, parents : estimates from the subtrees of either; a single parent stands above the root.
-    parent : (n,) position of each geounit's parent.
-    of_states : the step by way of the states, where their totals are invariants.
-    """
-
-    own: GroupedEstimates
-    parents: GroupedEstimates
-    parent: np.ndarray
-    of_states: StateStep | None = None
-
-    @classmethod
-    def up(cls, given: ShardInput) -> SpineStep:
-        """From the measurements of the shard and the combined files of the geolevel below."""
-        own = _own_estimates(given)
-        shard = given.shard
-        level = given.spine.geolevel(shard.geolevel)
-        parent = np.maximum(level.parent[shard.start : shard.stop] - shard.parent_start, 0)
-        n_parents = max(shard.parent_stop - shard.parent_start, 1)
-        known = given.constraints.known_sums
-        if known is None:
-            return cls(own, own.summed(parent, n_parents), parent)
-        state, totals = known
-        country = np.zeros(len(totals), dtype=np.int64)
-        country[state] = parent
-        states = own.summed(state, len(totals))
-        exact = states.with_totals(totals.astype(np.float64))
-        of_states = StateStep(states, exact, state, country)
-        return cls(own, exact.summed(country, n_parents), parent, of_states)
-
-    def down(self, histograms: np.ndarray | None) -> np.ndarray:
-        """Best linear unbiased estimates `(n, n_cells)` given the parents' histograms
-        `(n_parents, n_cells)`; without, given nothing above.
-        """
-        if self.of_states is None:
-            if histograms is None:
-                return self.own.means()
-            return self.own.given_wholes(self.parents, self.parent, histograms)
-        step = self.of_states
-        if histograms is None:
-            found = step.exact.means()
-        else:
-            found = step.exact.given_wholes(self.parents, step.country, histograms)
-        return self.own.given_wholes(step.states, step.state, found)
+    own = _own_estimates(given)
+    shard = given.shard
+    level = given.spine.geolevel(shard.geolevel)
+    parent = np.maximum(level.parent[shard.start : shard.stop] - shard.parent_start, 0)
+    n_parents = max(shard.parent_stop - shard.parent_start, 1)
+    return steps_up(own, parent, n_parents, given.constraints.known_sums)
 
 
 def refuse_large_core(settings: TopdownSettings) -> None:

@@ -8,17 +8,12 @@ and the nation, where its exact total is known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from .linear_estimates import (
-    LinearEstimates,
-    shift_to,
-    with_measurements,
-    with_totals,
-)
+from .linear_estimates import Gains, LinearEstimates, with_measurements, with_totals
 from .problem import QueryMeasurement
 from .query_algebra import QueryAlgebra
 
@@ -54,58 +49,46 @@ class GroupedEstimates:
         """Estimates of wholes from those of their parts; `whole` gives each geounit's."""
         can_have = np.zeros((n_wholes, self.can_have.shape[1]), dtype=bool)
         np.logical_or.at(can_have, whole, self.can_have)
-        groups = []
+        return GroupedEstimates(self.algebra, can_have, tuple(self.sums(whole, can_have)))
+
+    def sums(self, whole: np.ndarray, can_have: np.ndarray) -> Iterator[Group]:
+        """The groups of wholes, summed one after another; `can_have` (n_wholes, T) is theirs."""
         for rows, cells in _patterns(self.algebra, can_have):
             sums = LinearEstimates.zero(rows.size, cells.size, *_sizes(self.algebra))
-            position = np.full(n_wholes, -1)
-            position[rows] = np.arange(rows.size)
-            for parts, place, where in _meeting(self.groups, whole, position, cells):
-                sums.add(parts, place, where)
-            groups.append(Group(rows, cells, sums))
-        return GroupedEstimates(self.algebra, can_have, tuple(groups))
+            found = Group(rows, cells, sums)
+            for number, chosen, place, where in self.parts_of(found, whole, len(can_have)):
+                sums.add(self.groups[number].estimates.taken(chosen), place, where)
+            yield found
+
+    def parts_of(
+        self, wholes: Group, whole: np.ndarray, n_wholes: int
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """The geounits that are parts of a group of wholes, some at a time: the number of their
+        group, their rows in it and those of their wholes, which never decrease, and the places of
+        their core cells among those of the wholes."""
+        position = np.full(n_wholes, -1)
+        position[wholes.rows] = np.arange(wholes.rows.size)
+        for number, group in enumerate(self.groups):
+            place = position[whole[group.rows]]
+            order = np.argsort(place, kind="stable")
+            order = order[place[order] >= 0]
+            where = np.searchsorted(wholes.cells, group.cells)
+            for start in range(0, order.size, ROWS_AT_ONCE):
+                rows = order[start : start + ROWS_AT_ONCE]
+                yield number, rows, place[rows], where
 
     def with_totals(self, totals: np.ndarray) -> GroupedEstimates:
         """The estimates given each geounit's exact total."""
-        groups = tuple(
-            Group(
-                group.rows,
-                group.cells,
-                with_totals(
-                    group.estimates,
-                    self.algebra.total_vector(group.cells.size),
-                    totals[group.rows],
-                ),
-            )
-            for group in self.groups
-        )
-        return GroupedEstimates(self.algebra, self.can_have, groups)
+        groups = []
+        for group in self.groups:
+            h = self.algebra.total_vector(group.cells.size)
+            given = with_totals(group.estimates, h, totals[group.rows])
+            groups.append(replace(group, estimates=given))
+        return GroupedEstimates(self.algebra, self.can_have, tuple(groups))
 
     def means(self) -> np.ndarray:
         """The estimates, `(n_geounits, n_cells)`."""
-        return self._histograms([group.estimates.mean for group in self.groups])
-
-    def given_wholes(
-        self, sums: GroupedEstimates, whole: np.ndarray, histograms: np.ndarray
-    ) -> np.ndarray:
-        """Best linear unbiased estimates `(n_geounits, n_cells)` if the wholes' histograms
-        `(n_wholes, n_cells)` are known; `sums` is what `summed(whole, ...)` returned.
-        """
-        means = [group.estimates.mean.copy() for group in self.groups]
-        components = self.algebra.components
-        for group in sums.groups:
-            value = self.algebra.coordinates(histograms[group.rows], group.cells)
-            shift = shift_to(group.estimates, value, components)
-            position = np.full(len(histograms), -1)
-            position[group.rows] = np.arange(group.rows.size)
-            for number, part in enumerate(self.groups):
-                place = position[whole[part.rows]]
-                chosen = np.flatnonzero(place >= 0)
-                if chosen.size:
-                    where = np.searchsorted(group.cells, part.cells)
-                    means[number][chosen] = shift.applied(
-                        _taken(part.estimates, chosen), place[chosen], where, components
-                    )
-        return self._histograms(means)
+        return self.histograms([group.estimates.mean for group in self.groups])
 
     @cached_property
     def _place(self) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +104,7 @@ class GroupedEstimates:
         for group in self.groups:
             kept = np.flatnonzero((group.rows >= start) & (group.rows < stop))
             if kept.size:
-                taken = _taken(group.estimates, kept)
+                taken = group.estimates.taken(kept)
                 groups.append(Group(group.rows[kept] - start, group.cells, taken))
         return GroupedEstimates(self.algebra, self.can_have[start:stop], tuple(groups))
 
@@ -172,21 +155,97 @@ class GroupedEstimates:
 
     def covariances(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """V and D (N, S, n, n) of some geounits on all n core cells, and those possible (N, n)."""
-        n = len(self.algebra.cell_type)
-        variance = np.zeros((len(rows), len(self.algebra.components), n, n))
-        diffuse, possible = np.zeros_like(variance), np.zeros((len(rows), n), dtype=bool)
-        for chosen, group, place in self.meeting(rows):
-            square = np.ix_(chosen, np.arange(variance.shape[1]), group.cells, group.cells)
-            variance[square] = group.estimates.variance[place]
-            diffuse[square] = group.estimates.diffuse[place]
-            possible[np.ix_(chosen, group.cells)] = True
-        return variance, diffuse, possible
+        found = self.at(rows, np.arange(len(self.algebra.cell_type)))
+        possible = self.algebra.is_possible & self.can_have[rows][:, self.algebra.cell_type]
+        return found.variance, found.diffuse, possible
 
-    def _histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
+    def histograms(self, means: Sequence[np.ndarray]) -> np.ndarray:
+        """Histograms `(n_geounits, n_cells)` from means of each group."""
         found = np.zeros((len(self.can_have), self.algebra.schema.n_cells))
         for group, mean in zip(self.groups, means, strict=True):
             found[group.rows] = self.algebra.histograms(mean, group.cells)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step of the spine, from parts to the wholes that they add up to.
+
+    whole : (n,) the whole of each part. sums : what is known of the wholes from the parts alone.
+    """
+
+    parts: GroupedEstimates
+    whole: np.ndarray
+    sums: GroupedEstimates
+
+    @classmethod
+    def up(cls, parts: GroupedEstimates, whole: np.ndarray, n_wholes: int) -> Step:
+        """From the parts."""
+        return cls(parts, whole, parts.summed(whole, n_wholes))
+
+    @cached_property
+    def gains(self) -> tuple[Gains, ...]:
+        """By which parts follow their wholes, of each group of the sums."""
+        components = self.sums.algebra.components
+        return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
+
+    def means(self, histograms: np.ndarray) -> np.ndarray:
+        """Estimates `(n, n_cells)` of the parts if the wholes' histograms `(n_wholes, n_cells)` are
+        known."""
+        algebra, n_wholes = self.parts.algebra, len(self.sums.can_have)
+        means = [group.estimates.mean.copy() for group in self.parts.groups]
+        for group, gains in zip(self.sums.groups, self.gains, strict=True):
+            value = algebra.coordinates(histograms[group.rows], group.cells)
+            shift = gains.shift(value)
+            for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
+                part = self.parts.groups[number].estimates.taken(rows)
+                means[number][rows] = gains.means(part, whole, cells, shift)
+        return self.parts.histograms(means)
+
+    def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
+        """Estimates of the parts given those of the wholes from everything."""
+        n_wholes = len(self.sums.can_have)
+        found = GroupedEstimates.zero(self.parts.algebra, self.parts.can_have)
+        for group, gains in zip(self.sums.groups, self.gains, strict=True):
+            above = wholes.at(group.rows, group.cells)
+            for number, rows, whole, cells in self.parts.parts_of(group, self.whole, n_wholes):
+                part, into = (of.groups[number].estimates for of in (self.parts, found))
+                gains.enter_given(into, part, rows, whole, cells, above)
+        return found
+
+
+KnownSums = tuple[np.ndarray, np.ndarray]
+"""The state (n,) of each geounit, and the exact total of each state. Of a declared census, states
+are whatever units have exact totals and stand in parts."""
+
+
+def steps_up(
+    own: GroupedEstimates, parent: np.ndarray, n_parents: int, known: KnownSums | None = None
+) -> tuple[Step, ...]:
+    """From geounits to their parents, the step below these first: one, or two by way of states
+    between them whose totals are known.
+
+    Args:
+        parent: (n,) the parent of each geounit; those of one state have one parent.
+    """
+    if known is None:
+        return (Step.up(own, parent, n_parents),)
+    state, totals = known
+    of_states = Step.up(own, state, len(totals))
+    above = np.zeros(len(totals), dtype=np.int64)
+    above[state] = parent
+    exact = of_states.sums.with_totals(totals.astype(np.float64))
+    return Step.up(exact, above, n_parents), of_states
+
+
+def means_down(steps: Sequence[Step], histograms: np.ndarray | None) -> np.ndarray:
+    """Estimates `(n, n_cells)` of the parts of the last step, given the histograms
+    `(n_wholes, n_cells)` of the wholes of the first; without, given nothing above."""
+    first, *further = steps
+    found = first.parts.means() if histograms is None else first.means(histograms)
+    for step in further:
+        found = step.means(found)
+    return found
 
 
 def subtree_estimates(
@@ -205,27 +264,30 @@ def subtree_estimates(
         below: estimates of the same geounits from their children (`GroupedEstimates.summed`);
             None at the last geolevel.
     """
+    if below is None:
+        before = _unknown(algebra, can_have)
+    else:
+        before = below.sums(np.arange(len(can_have)), can_have)
     groups = []
-    for rows, cells in _patterns(algebra, can_have):
-        if below is None:
-            estimates = LinearEstimates.unknown(rows.size, cells.size, *_sizes(algebra))
-        else:
-            estimates = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
-            position = np.full(len(can_have), -1)
-            position[rows] = np.arange(rows.size)
-            identity = np.arange(len(can_have))
-            for parts, place, where in _meeting(below.groups, identity, position, cells):
-                estimates.add(parts, place, where)
+    for group in before:
         if measurements:
             own = {
-                name: QueryMeasurement(m.query, m.values[rows], m.precision[rows])
+                name: QueryMeasurement(m.query, m.values[group.rows], m.precision[group.rows])
                 for name, m in measurements.items()
             }
-            information = algebra.information(own, cells)
-            estimates = with_measurements(estimates, *information, algebra.components)
-        groups.append(Group(rows, cells, estimates))
+            a, b = algebra.information(own, group.cells)
+            taken_in = with_measurements(group.estimates, a, b, algebra.components)
+            group = replace(group, estimates=taken_in)
+        groups.append(group)
     found = GroupedEstimates(algebra, can_have, tuple(groups))
     return found if totals is None else found.with_totals(totals)
+
+
+def _unknown(algebra: QueryAlgebra, can_have: np.ndarray) -> Iterator[Group]:
+    """The groups of geounits below which nothing is measured."""
+    for rows, cells in _patterns(algebra, can_have):
+        estimates = LinearEstimates.unknown(rows.size, cells.size, *_sizes(algebra))
+        yield Group(rows, cells, estimates)
 
 
 def _sizes(algebra: QueryAlgebra) -> tuple[int, int]:
@@ -241,25 +303,3 @@ def _patterns(
         cells = algebra.cells_of(combination)
         if cells.size:
             yield np.flatnonzero(code.reshape(-1) == number), cells
-
-
-def _meeting(
-    groups: Sequence[Group], whole: np.ndarray, position: np.ndarray, cells: np.ndarray
-) -> Iterator[tuple[LinearEstimates, np.ndarray, np.ndarray]]:
-    """Parts whose whole has a `position`, as the arguments of `LinearEstimates.add`.
-
-    `whole` is indexed by the parts' rows, `position` by wholes (-1: none); `cells` are those of
-    the wholes.
-    """
-    for group in groups:
-        place = position[whole[group.rows]]
-        order = np.argsort(place, kind="stable")
-        order = order[place[order] >= 0]
-        where = np.searchsorted(cells, group.cells)
-        for start in range(0, order.size, ROWS_AT_ONCE):
-            rows = order[start : start + ROWS_AT_ONCE]
-            yield _taken(group.estimates, rows), place[rows], where
-
-
-def _taken(estimates: LinearEstimates, rows: np.ndarray) -> LinearEstimates:
-    return LinearEstimates(estimates.mean[rows], estimates.variance[rows], estimates.diffuse[rows])

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from ..estimation.spine_estimates import GroupedEstimates
+from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers
-from .spine_posterior import SpinePosterior, Step
+from .spine_posterior import SpinePosterior
 
 MOST_NUMBERS = 1 << 22
 """Areas are taken together while their matrices have no more entries (32 MiB): smaller ones stay
@@ -182,7 +182,8 @@ def _up(step: Step, codes: list[int], parts: _Parts, n_areas: int) -> _Parts:
     found = np.zeros((*shape, n_cells))
     gains = {id(group): gain for group, gain in zip(step.sums.groups, step.gains, strict=True)}
     for chosen, group, rows in step.sums.meeting(unit):
-        along, along_diffuse = (part[rows][:, codes] for part in gains[id(group)])
+        both = gains[id(group)].along, gains[id(group)].along_diffuse
+        along, along_diffuse = (part[rows][:, codes] for part in both)
         seen, seen_diffuse = (c[chosen][..., group.cells] for c in (cross, cross_diffuse))
         regression = seen @ along + seen_diffuse @ along_diffuse
         for of_group, part, into in (

@@ -217,10 +217,10 @@ def _level(
     if total is not None and (total < 0).any():
         total = None
     bounds = LevelBounds(np.concatenate(lower), np.concatenate(upper), total)
-    state = state_totals = None
+    known_sums = None
     if states:
         names, state = np.unique(np.concatenate(states), return_inverse=True)
-        state, state_totals = state.reshape(-1), np.array([of_state[name] for name in names])
+        known_sums = state.reshape(-1), np.array([of_state[name] for name in names])
 
     unread = [_Unread.of(shard) for shard in given]
 
@@ -230,7 +230,7 @@ def _level(
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
     can_have = np.concatenate(possible)
-    level = LevelInput(parent, can_have, measured, bounds.total, state, state_totals)
+    level = LevelInput(parent, can_have, measured, bounds.total, known_sums)
     return level, bounds
 
 

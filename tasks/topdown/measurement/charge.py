@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from ....geography.levels import Spine
 from ....validation.topdown.shares import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...ledger.charges import Draw, NoiseTerm
+from ...ledger.charges import Draw
 from ...ledger.exact_curve import PrivacyCurve
 from ...noise.draws import Noise
+from ...products.levels import MeasuredLevel, NoisePlan
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused, InputRefused
@@ -121,30 +123,28 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
     """What measuring a universe is charged as: its guarantee, every noise, how many values, and the
     curve over the paths of its spine.
     """
-    if budget.infinite:
-        return Draw(budget.universe, budget.mechanism, guarantee_of(budget))
-    terms, n_values = set(), 0
-    for level in spine.geolevels:
-        shares = budget.query_shares[level.name]
-        queries = {marginal_query(schema, name): share for name, share in shares.items() if share}
-        n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares))
-        used = {
-            share: int(n)
-            for share, n in zip(level.plb_shares, n_geounits, strict=True)
-            if n and share
-        }
-        n_values += sum(query.n_rows for query in queries) * sum(used.values())
-        terms |= {
-            NoiseTerm(
-                part_of(level.name, query.name),
-                Noise(budget.mechanism, budget.noise_parameter(share, query_share)),
-            )
-            for query, query_share in queries.items()
-            for share in used
-        }
     guarantee = guarantee_of(budget)
-    curve = _curve_of(budget, spine)
-    return Draw(budget.universe, budget.mechanism, guarantee, frozenset(terms), n_values, curve)
+    if budget.infinite:
+        return Draw(budget.universe, budget.mechanism, guarantee)
+    levels = []
+    for level in spine.geolevels:
+        n_geounits = np.bincount(level.plb_share_code, minlength=len(level.plb_shares)).tolist()
+        used = [(share, n) for share, n in zip(level.plb_shares, n_geounits, strict=True) if n]
+        for name, query_share in budget.query_shares[level.name].items():
+            query = marginal_query(schema, name)
+            levels += [
+                MeasuredLevel(
+                    level.name,
+                    part_of(level.name, query.name),
+                    share * query_share,
+                    Noise(budget.mechanism, budget.noise_parameter(share, query_share)),
+                    query.n_rows * n,
+                )
+                for share, n in used
+                if share * query_share
+            ]
+    plan = NoisePlan(budget.universe, budget.mechanism, budget.total, guarantee, tuple(levels))
+    return replace(plan.draw, curve=_curve_of(budget, spine))
 
 
 def _curve_of(budget: Budget, spine: Spine) -> PrivacyCurve | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....validation.outcome import Failures
-from ....validation.run_files import UnusableRunFile
 from ....validation.trips.privacy_loss import check_noise
 from ....validation.trips.run_files import read_tree as read_public_tree
+from ...products.levels import refuse_other_noise
 from ...products.product import Charge
 from ...runs.directory import RunDirectory
-from ...runs.errors import BudgetRefused
 from ..ingest.files import plan_of
 from ..paths import (
     areas_file,
@@ -34,13 +32,10 @@ def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
     covers all levels. Raises BudgetRefused before any noise is drawn.
     """
     plan = plan_of(run, settings)
-    failures = Failures()
-    try:
-        check_noise(read_public_tree(run.root), plan.noise, expected_of(settings, plan), failures)
-    except UnusableRunFile as error:
-        failures.add(str(error))
-    if failures.count:
-        raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
+    promised = expected_of(settings, plan)
+    refuse_other_noise(
+        lambda failures: check_noise(read_public_tree(run.root), plan.noise, promised, failures)
+    )
     if plan.guarantee is None:
         return None
     return Charge(

@@ -12,10 +12,16 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
-from spineflow.tasks.topdown.estimation.full_information import SpineStep, combine_shard
+from spineflow.tasks.topdown.estimation.full_information import combine_shard, spine_steps
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.spine_estimates import GroupedEstimates, subtree_estimates
+from spineflow.tasks.topdown.estimation.spine_estimates import (
+    GroupedEstimates,
+    Step,
+    means_down,
+    steps_up,
+    subtree_estimates,
+)
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -136,30 +142,20 @@ def by_recursion(spine: SmallSpine) -> list[np.ndarray]:
         spine.schema, sorted(asked, key=lambda q: q.name), spine.type_of_cell, spine.forbidden
     )
     below: GroupedEstimates | None = None
-    steps = []
+    up: list[tuple[Step, ...]] = []
     for level in reversed(range(len(spine.parents))):
         own = subtree_estimates(
             algebra, spine.can_have[level], spine.measurements[level], spine.totals[level], below
         )
         parent = np.maximum(spine.parents[level], 0)
-        n_parents = int(parent.max()) + 1
-        if level == 1 and spine.state is not None:
-            states = own.summed(spine.state, len(spine.state_totals))
-            exact = states.with_totals(spine.state_totals)
-            country = np.zeros(len(spine.state_totals), dtype=np.int64)
-            below = exact.summed(country, 1)
-            steps.append((own, (states, exact, country), below, parent))
-        else:
-            below = own.summed(parent, n_parents)
-            steps.append((own, None, below, parent))
-    estimates = [steps[-1][0].means()]
-    for own, through, sums, parent in reversed(steps[:-1]):
-        if through is None:
-            estimates.append(own.given_wholes(sums, parent, estimates[-1]))
-            continue
-        states, exact, country = through
-        middle = exact.given_wholes(sums, country, estimates[-1])
-        estimates.append(own.given_wholes(states, spine.state, middle))
+        known = None
+        if level == 1 and spine.state is not None and spine.state_totals is not None:
+            known = spine.state, spine.state_totals
+        up.append(steps_up(own, parent, int(parent.max()) + 1, known))
+        below = up[-1][0].sums
+    estimates: list[np.ndarray] = []
+    for steps in reversed(up):
+        estimates.append(means_down(steps, estimates[-1] if estimates else None))
     return estimates
 
 
@@ -311,7 +307,7 @@ def test_shards_and_files_give_generalised_least_squares(tmp_path: Path):
     inputs = [ShardInput.read(run, settings, "persons", spine, shard) for shard in shards]
     found: list[np.ndarray] = []
     for given in inputs:
-        found.append(SpineStep.up(given).down(found[-1] if found else None))
+        found.append(means_down(spine_steps(given), found[-1] if found else None))
     state = inputs[1].constraints
     expected, free = by_dense_least_squares(
         SmallSpine(

@@ -12,7 +12,6 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation import linear_estimates, spine_estimates
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.intervals import spine_posterior
 from spineflow.tasks.topdown.intervals.answers import (
     AnswerCovariances,
     ProductAnswers,
@@ -60,8 +59,7 @@ def posterior_of(spine: SmallSpine) -> SpinePosterior:
             levels[1].can_have,
             levels[1].measured,
             levels[1].totals,
-            spine.state,
-            spine.state_totals,
+            (spine.state, spine.state_totals),
         )
         levels[1] = states
     return SpinePosterior.up(algebra, levels)
@@ -151,8 +149,7 @@ def test_what_does_not_fit_in_memory_goes_through_files_some_geounits_at_a_time(
     spine = small_spine(1, **CASES[case])
     within = [(depth, level.means()) for depth, level in posterior_of(spine).down()]
     monkeypatch.setattr(linear_estimates, "LARGE", 0)
-    for module in (spine_estimates, spine_posterior):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(spine_estimates, "ROWS_AT_ONCE", 2)
     through = list(posterior_of(spine).down())
     assert any(
         isinstance(group.estimates.mean, np.memmap)
