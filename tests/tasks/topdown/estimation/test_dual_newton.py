@@ -120,6 +120,70 @@ def test_its_certificate_holds_on_many_cells(seed):
         assert one.objective(other) >= one.objective(x) * (1 - 1e-9)
 
 
+def drawn_pass(seed):
+    """A pass of random sizes: up to 40 children, 600 rows of queries, 100,000 cells."""
+    rng = np.random.default_rng([35, seed])
+    is_root = bool(rng.random() < 0.3)
+    n_children = 1 if is_root else int(rng.integers(1, 41))
+    most = 100_000 if is_root else 60_000 // n_children
+    shape = [2]
+    while len(shape) < 3 or (len(shape) < 6 and np.prod(shape) * 4 < most):
+        shape.append(int(rng.integers(2, 60 if len(shape) == 1 else 8)))
+        if np.prod(shape) > most:
+            shape[-1] = 2
+    return random_pass(
+        rng,
+        tuple(shape),
+        n_children,
+        is_root=is_root,
+        rows=bool(rng.random() < 0.3),
+        held=bool(rng.random() < 0.7),
+        detailed=bool(rng.random() < 0.2),
+    )
+
+
+def objective_by_clarabel(one):
+    """The least objective by Clarabel, an interior-point solver; None where it finds none."""
+    clarabel = pytest.importorskip("clarabel")
+    program, cell, cost, diagonal = one.as_program()
+    lower, upper = program.bounds()
+    matrix = program.matrix().tocsr()
+    is_exact = lower == upper
+    is_below, is_above = ~is_exact & np.isfinite(upper), ~is_exact & np.isfinite(lower)
+    positive = -sparse.eye_array(program.n_columns, format="csr")[cell.ravel()]
+    stacked = sparse.vstack([matrix[is_exact], matrix[is_below], -matrix[is_above], positive])
+    right = np.concatenate(
+        [upper[is_exact], upper[is_below], -lower[is_above], np.zeros(cell.size)]
+    )
+    n_exact = int(is_exact.sum())
+    cones = [clarabel.ZeroConeT(n_exact), clarabel.NonnegativeConeT(right.size - n_exact)]
+    chosen = clarabel.DefaultSettings()
+    chosen.verbose, chosen.max_threads = False, 1
+    quadratic = sparse.csc_matrix(sparse.diags_array(diagonal))
+    solver = clarabel.DefaultSolver(
+        quadratic, cost, sparse.csc_matrix(stacked), right, cones, chosen
+    )
+    solution = solver.solve()
+    if str(solution.status) not in ("Solved", "AlmostSolved"):
+        return None
+    x = np.maximum(np.array(solution.x)[: cell.size].reshape(cell.shape), 0.0)
+    return one.objective(x) if one.violation(x) <= 1e-3 else None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200))
+def test_random_passes_are_optimal_to_their_certificate(seed):
+    one, truth = drawn_pass(seed)
+    x, record = one._solve_by_rows()
+    assert record.status is SolveStatus.OPTIMAL, record
+    assert max(record.primal, record.dual, record.gap) <= 1e-7, record
+    assert one.objective(x) <= one.objective(truth.astype(float)) * (1 + 1e-9)
+    of_peer = objective_by_clarabel(one)
+    if of_peer is not None:
+        # Its point may miss constraints by its own tolerance, and so lie a little below.
+        assert one.objective(x) == pytest.approx(of_peer, rel=2e-4, abs=1e-2)
+
+
 def test_a_direction_of_descent_would_be_noticed():
     """What the certificate holds is not met by a point that is a little off."""
     one, truth = random_pass(np.random.default_rng(5), (2, 40, 9, 5), 6)
