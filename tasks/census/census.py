@@ -14,15 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
+from ..tables.formats import TextFormat
 from .declarations import (
+    OTHER,
     BoundDeclaration,
     CensusDeclaration,
     CensusGeography,
     CoarseningDeclaration,
     CodePart,
-    CodeRange,
     ContributionDeclaration,
     EntityColumns,
+    FilesDeclaration,
     HeldToDeclaration,
     LargestGroupDeclaration,
     QuantityDeclaration,
@@ -34,8 +36,8 @@ from .declarations import (
     Where,
 )
 from .queries import marginal_query
-from .recodes import CodeSet, Recode, compiled_recode, whole_number
-from .schema import Coarsening, Schema
+from .recodes import CodeSet, Recode, compiled_recode
+from .schema import Coarsening, Schema, positions_of
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
 
 PRESETS = Path(__file__).parent / "presets"
@@ -173,6 +175,8 @@ class Census:
     quantities: tuple[QuantityDeclaration, ...]
     redistricting: LargestGroupDeclaration | None
     certificate: tuple[SentenceDeclaration, ...]
+    formats: Mapping[str, TextFormat] = field(default_factory=dict)
+    """How the files of the input tables are written, by table."""
 
     @property
     def is_declared(self) -> bool:
@@ -196,11 +200,7 @@ class Census:
         """Names of the tables that the input must give."""
         if not self.is_declared:
             return ("persons", "units", "geography")
-        names = [] if self.geography is None else [self.geography.table]
-        for universe in self.universes.values():
-            names += [universe.declared.table, *(step.table for step in universe.steps)]
-            names += [occupant.table for occupant in universe.declared.occupants.values()]
-        return tuple(dict.fromkeys([*names, *self.earlier_releases]))
+        return tuple(dict.fromkeys([*self.formats, *self.earlier_releases]))
 
     @property
     def earlier_releases(self) -> tuple[str, ...]:
@@ -239,7 +239,8 @@ def preset_census(name: str) -> Census:
 def compiled(declared: CensusDeclaration) -> Census:
     """The census that a declaration declares; raises ValueError with what is wrong in it."""
     recodes = {
-        name: compiled_recode(name, attribute) for name, attribute in declared.attributes.items()
+        name: compiled_recode(name, attribute, rounds_down=declared.layout == DECLARED)
+        for name, attribute in declared.attributes.items()
     }
     coarsenings = tuple(
         _coarsening(name, entry, recodes) for name, entry in declared.coarsenings.items()
@@ -282,7 +283,57 @@ def compiled(declared: CensusDeclaration) -> Census:
         declared.quantities,
         declared.redistricting,
         declared.certificate,
+        _formats(declared),
     )
+
+
+def _formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
+    """How the files of every table are written that a declaration reads, the areas first.
+
+    Raises ValueError for a table that it does not read.
+    """
+    tables = [] if declared.geography is None else [declared.geography.table]
+    for universe in declared.universes.values():
+        tables += [universe.table, *(step.table for step in steps_of(universe))]
+        tables += [occupant.table for occupant in universe.occupants.values()]
+    files = declared.files or {}
+    unknown = [name for name in files if name not in (*tables, OTHER)]
+    if unknown:
+        raise ValueError(
+            f"files names {unknown[0]!r}, which is no table; there are "
+            f"{', '.join(dict.fromkeys(tables))}, and {OTHER!r} for all that are not named"
+        )
+    numbers = _number_columns(declared)
+    found = {}
+    for table in dict.fromkeys(tables):
+        told = files.get(table, files.get(OTHER, FilesDeclaration()))
+        missing = CodeSet.of(told.missing or ())
+        key = f"census.files.{OTHER if table not in files and OTHER in files else table}"
+        found[table] = TextFormat(
+            told.separator,
+            told.decimal,
+            told.encoding,
+            missing.holds if told.missing else None,
+            missing.texts,
+            numbers,
+            key,
+        )
+    return found
+
+
+def _number_columns(declared: CensusDeclaration) -> frozenset[str]:
+    """Names of columns that are read as numbers, with and without the table before a point."""
+    names = [
+        attribute.column
+        for attribute in declared.attributes.values()
+        if attribute.bins is not None or attribute.numbers is not None
+    ]
+    names += [universe.count for universe in declared.universes.values()]
+    if declared.geography is not None:
+        for entry in declared.geography.entities.values():
+            names += [entry.latitude, entry.longitude]
+    given = [name for name in names if name is not None]
+    return frozenset([*given, *(name.partition(".")[2] for name in given if "." in name)])
 
 
 def _coarsening(
@@ -293,14 +344,15 @@ def _coarsening(
     labels = recodes[declared.attribute].levels
     group_of: dict[str, int] = {}
     for group, members in enumerate(declared.levels.values()):
-        for label in _labels(members, labels):
-            if label not in labels:
-                raise ValueError(
-                    f"coarsening {name!r}: attribute {declared.attribute!r} has no level {label!r}"
-                )
-            if label in group_of:
-                raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
-            group_of[label] = group
+        for member in members:
+            try:
+                positions = positions_of(declared.attribute, member, labels)
+            except ValueError as error:
+                raise ValueError(f"coarsening {name!r}: attribute {error}") from None
+            for label in (labels[at] for at in positions):
+                if label in group_of:
+                    raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
+                group_of[label] = group
     missing = [label for label in labels if label not in group_of]
     rest = [group for group, members in enumerate(declared.levels.values()) if not members]
     if len(rest) > 1 or (rest and not missing):
@@ -310,20 +362,6 @@ def _coarsening(
     group_of |= dict.fromkeys(missing, rest[0]) if rest else {}
     groups = tuple(group_of[label] for label in labels)
     return Coarsening(name, declared.attribute, tuple(declared.levels), groups)
-
-
-def _labels(members: Sequence[str | CodeRange], labels: Sequence[str]) -> list[str]:
-    """The labels that are listed, and those that are numbers within a range."""
-    found: list[str] = []
-    for member in members:
-        if isinstance(member, str):
-            found.append(member)
-            continue
-        numbers = [(label, whole_number(label)) for label in labels]
-        found += [
-            label for label, n in numbers if n is not None and member.first <= n <= member.last
-        ]
-    return found
 
 
 def _schema(

@@ -6,6 +6,7 @@ Relative paths are taken from the folder of the settings file.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -179,11 +180,23 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputRefused(f"{path.name} is not valid TOML: {error}.") from None
+        raise InputRefused(
+            f"{path.name} is not valid TOML: {error}{_quotes(text, error)}."
+        ) from None
     except RecursionError:
         raise InputRefused(
             f"{path.name} has lists or tables too deep within each other; no setting needs that."
         ) from None
+
+
+def _quotes(text: str, error: tomllib.TOMLDecodeError) -> str:
+    """A hint where the key of the line that is wrong has letters that TOML wants quoted."""
+    found = re.search(r"at line (\d+)", str(error))
+    line = text.splitlines()[int(found[1]) - 1] if found else ""
+    named = re.search(r"(?<![\"'\w-])[\w-]*[^\W\d_a-zA-Z][\w-]*(?=\s*[]=.])", line)
+    if named is None:
+        return ""
+    return f'; a key with letters other than a to z needs quotes: "{named[0]}"'
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

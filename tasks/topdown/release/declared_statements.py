@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...census.census import Bound, Held, Zero
 from ...census.declarations import (
-    LabelOrPosition,
+    CodeRange,
     RelationDeclaration,
     Term,
     Where,
@@ -128,9 +128,9 @@ def levels_in_words(settings: TopdownSettings, universe: str | None, where: Wher
 
 
 def _label(
-    settings: TopdownSettings, universe: str | None, attribute: str, level: LabelOrPosition
+    settings: TopdownSettings, universe: str | None, attribute: str, level: str | int | CodeRange
 ) -> str:
-    if isinstance(level, str) or universe is None:
+    if not isinstance(level, int) or universe is None:
         return str(level)
     schema = settings.schema_of(universe)
     coarsening = schema.coarsening(attribute)

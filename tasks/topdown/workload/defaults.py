@@ -15,9 +15,10 @@ OTHER = "other"
 def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A settings file's tree with everything that it leaves to the census.
 
-    The universes are those with a budget, in the order of their declaration. Where the census
-    declares geolevels, budgets have them in this order, with equal shares if they give none, and
-    geolevels whose queries are not given ask those of `other`.
+    The universes are those with a budget, in the order of their declaration. Where a file declares
+    its census, a section geography may be left out, and where that has geolevels, budgets have them
+    in this order, with equal shares if they give none, and geolevels whose queries are not given
+    ask those of `other`.
     """
     found = dict(tree)
     budgets = found.get("budget")
@@ -26,6 +27,7 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     census = found.get("census", "cef_2020")
     geolevels: list[str] = []
     if isinstance(census, Mapping):
+        found.setdefault("geography", {})
         declared = [name for name in _table(census, "universes") if name in budgets]
         listed = _table(census, "geography").get("geolevels", [])
         geolevels = [name for name in listed if isinstance(name, str)]
