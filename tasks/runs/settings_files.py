@@ -13,12 +13,14 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 import tomli_w
 from pydantic import ValidationError
 
 from .errors import InputRefused
 from .files import NOT_PRIVATE
+from .names import spelt_as
 from .settings import (
     RUNNER_KEYS,
     ProductSettings,
@@ -151,14 +153,17 @@ def _plain(value: Any) -> Any:
 
 def _own_copy(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Tables that may be changed, with paths as texts."""
-    return {
-        key: _own_copy(value)
-        if isinstance(value, Mapping)
-        else str(value)
-        if isinstance(value, Path)
-        else value
-        for key, value in tree.items()
-    }
+    return {normalize("NFC", key): _own_value(value) for key, value in tree.items()}
+
+
+def _own_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _own_copy(value)
+    if isinstance(value, list | tuple):
+        return [_own_value(item) for item in value]
+    if isinstance(value, str | Path):
+        return normalize("NFC", str(value))
+    return value
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -167,7 +172,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return normalize("NFC", path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputRefused(f"{path}: no such settings file; check the path.") from None
     except IsADirectoryError:
@@ -200,7 +205,7 @@ def _quotes(text: str, error: tomllib.TOMLDecodeError) -> str:
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
+    key, equals, text = normalize("NFC", override).partition("=")
     if not equals or not key.strip():
         raise InputRefused(f"--set {override}: write it as section.key=value.")
     try:
@@ -209,17 +214,27 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         value = text.strip()
     except RecursionError:
         raise InputRefused(f"--set {key.strip()}: the value nests too deep.") from None
-    *sections, last = key.strip().split(".")
+    *sections, last = _parts_of(key)
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
             raise InputRefused(f"--set {override}: {section} is not a section.")
-    tree[last] = value
+    tree[spelt_as(last, tree)] = value
+
+
+def _parts_of(key: str) -> list[str]:
+    """The keys of a dotted key, of which those with points and other marks may be quoted.
+
+    >>> _parts_of('budget.people.queries.other."sex * age"')
+    ['budget', 'people', 'queries', 'other', 'sex * age']
+    """
+    found = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.]*?))\s*(?:\.|$)""", key.strip())
+    return ["".join(parts) for parts in found[: key.count(".") + 1] if any(parts)] or [key.strip()]
 
 
 def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool], str]:
     """Tells where a location of settings stands: in an override, or in a line of the file."""
-    keys = [override.partition("=")[0].strip() for override in overrides]
+    keys = [dotted(tuple(_parts_of(override.partition("=")[0]))) for override in overrides]
 
     def place(location: Location, is_missing: bool) -> str:
         there = location[:-1] if is_missing else location
@@ -256,6 +271,9 @@ def _validated(
         if is_url(name):
             return name
         given = path.parent / name
+        if not os.path.lexists(given) and os.path.lexists(path.parent / normalize("NFD", name)):
+            # Settings are read in form C; files keep the letters that their system composed.
+            given = path.parent / normalize("NFD", name)
         # These tell nothing of a place that may not be entered; reading it says what is wrong.
         exists = os.path.exists(given)
         if os.path.islink(given) and not exists:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from datetime import date
+from fractions import Fraction
 
 import pandas as pd
 import pytest
+from spineflow.answers import in_declared_order, read_answers
+from spineflow.stamped import read_table
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tasks.topdown.abroad import write_census
 from tests.tasks.topdown.declared import load, run_declared
@@ -84,3 +91,119 @@ def test_the_counts_do_not_depend_on_the_encoding(finished, encoding, tmp_path):
     for universe, histogram in expected.histograms.items():
         assert (histogram != found.histograms[universe]).nnz == 0
     assert found.areas.frame.equals(expected.areas.frame)
+
+
+def test_names_of_queries_mean_the_same_in_any_order_and_spacing(finished, tmp_path):
+    path, run = finished
+    text = path.read_text(encoding="utf-8")
+    budget = load(path).budget_of("people")
+    assert list(budget.query_shares["land"]) == [
+        *("total", "french * minor", "Geschlecht * age", "detailed")
+    ]
+    text = text.replace('"Geschlecht*age" =', '" age  *Geschlecht" =')
+    passes = 'least_squares = [["Geschlecht*age"], ["all but age * Geschlecht"]]'
+    text += f"[workload.people.passes.other]\n{passes}\n"
+    text += 'rounder = [["total", "minor*french"], ["detailed"]]\n'
+    other = path.with_name("other.toml")
+    other.write_text(text, encoding="utf-8")
+    settings = load(other)
+    spelt = settings.passes_of("people", "land")
+    assert spelt.least_squares == (
+        ("age * Geschlecht",),
+        ("total", "french * minor", "detailed"),
+    )
+    settings = load_settings(
+        TopdownSettings,
+        path,
+        presets=PRESETS,
+        overrides=[
+            'budget.people.queries.other."age * Geschlecht" = "1/8"',
+            'budget.people.queries.other.minor*french = "3/8"',
+        ],
+    )
+    assert settings.budget_of("people").query_shares["Region"] == {
+        "total": Fraction(1, 4),
+        "french * minor": Fraction(3, 8),
+        "Geschlecht * age": Fraction(1, 8),
+        "detailed": Fraction(1, 4),
+    }
+    frames = [
+        read_answers(run, load(path), "measurements", universe="people", geolevel=None, query=name)
+        for name in ("Geschlecht * age", "age*Geschlecht", " age *  Geschlecht")
+    ]
+    for frame in frames[1:]:
+        pd.testing.assert_frame_equal(frame, frames[0])
+    assert len(frames[0]) > 0
+
+
+def test_one_query_under_two_names_is_refused(finished):
+    path, _ = finished
+    text = path.read_text(encoding="utf-8").replace(
+        'detailed = "1/4" }', 'detailed = "1/8", "age*Geschlecht" = "1/8" }'
+    )
+    path.with_name("twice.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputRefused, match="names one query twice"):
+        load(path.with_name("twice.toml"))
+
+
+def test_labels_are_ordered_as_declared(finished):
+    path, run = finished
+    settings = load(path)
+    ages = ["0-14", "15-29", "30-64", "65-110", "not stated"]
+    for kind in ("measurements", "estimates"):
+        frame = read_answers(run, settings, kind, universe="people", geolevel="Region")
+        assert frame["age"].cat.ordered
+        assert frame["age"].cat.categories.tolist() == ages
+    [file] = run.root.rglob("Alter.parquet")
+    table = in_declared_order(read_table(file), settings, "people")
+    assert table["age"].cat.categories.tolist() == ages
+    assert (table["age"] < "30-64").sum() == 2 * len(table) // 5
+    assert not isinstance(table["code"].dtype, pd.CategoricalDtype)
+    assert table.attrs["privacy"] == "NOT PRIVATE"
+
+
+def intervals(finished, areas, query="total"):
+    """Intervals of the people of some areas."""
+    path, run = finished
+    ((file, _),) = write_run_intervals(run, load(path), [query], entities=areas)
+    return pd.read_parquet(file).set_index("geocode")
+
+
+def test_intervals_of_areas_by_either_code_and_of_polygons(finished):
+    pytest.importorskip("geopandas")
+    by_path = pd.DataFrame(
+        {"area": ["A", "A", "B"], "block": ["S%C3%BCd.S1.g1", "S%C3%BCd.S1.g2", "Stadt.Stadt.g4"]}
+    )
+    by_code = pd.DataFrame({"area": ["A", "A", "B"], "block": ["g1", "g2", "g4"]})
+    expected = intervals(finished, by_path)
+    pd.testing.assert_frame_equal(intervals(finished, by_code), expected)
+
+    def square(name, west, south, east, north):
+        ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+        shape = {"type": "Polygon", "coordinates": [ring]}
+        return {"type": "Feature", "properties": {"area": name}, "geometry": shape}
+
+    squares = {
+        "type": "FeatureCollection",
+        "features": [square("A", 8, 47.2, 8.6, 47.6), square("B", 6.9, 46, 7.1, 46.2)],
+    }
+    pd.testing.assert_frame_equal(intervals(finished, squares), expected)
+    import geopandas
+
+    frame = geopandas.GeoDataFrame.from_features(squares, crs="EPSG:4326").to_crs("EPSG:3035")
+    pd.testing.assert_frame_equal(intervals(finished, frame), expected)
+    squares["features"].append(square("C", 100, 0, 101, 1))
+    with pytest.raises(
+        InputRefused, match="no block's point in the polygons of 1 areas, such as 'C'"
+    ):
+        intervals(finished, squares)
+    with pytest.raises(InputRefused, match="are no GeoJSON"):
+        intervals(finished, {"type": "Topology"})
+
+
+def test_unknown_areas_are_refused(finished):
+    areas = pd.DataFrame({"area": ["A", "A"], "block": ["g1", "g9"]})
+    with pytest.raises(
+        InputRefused, match="'g9'; write all parts .* or of the last geolevel as 'g1'"
+    ):
+        intervals(finished, areas)
