@@ -241,8 +241,13 @@ def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool],
         for key in keys:
             if not is_missing and f"{dotted(there)}.".startswith(f"{key}."):
                 return f"--set {key}"
-        line = line_of(text, there) if there else None
-        return "" if line is None else f"line {line}"
+        while there:
+            line = line_of(text, there)
+            if line is not None:
+                return f"line {line}"
+            # Defaults put values where the file has none; what is above them it has.
+            there = there[:-1]
+        return ""
 
     return place
 

@@ -32,11 +32,12 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
         found.setdefault("geography", {})
         declared = [name for name in _table(census, "universes") if name in budgets]
         listed = _table(census, "geography").get("geolevels", [])
-        geolevels = [name for name in listed if isinstance(name, str)]
+        if isinstance(listed, list | tuple):
+            geolevels = [name for name in listed if isinstance(name, str)]
     else:
         declared = _preset_universes(census, budgets)
     run = found.get("run", {})
-    if isinstance(run, Mapping) and "universes" not in run:
+    if declared and isinstance(run, Mapping) and "universes" not in run:
         found["run"] = {**run, "universes": declared}
     if geolevels:
         found["budget"] = {
