@@ -17,6 +17,7 @@ BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->\n"
 
 PLACES = {
     "CensusDeclaration": "`[census]`",
+    "FilesDeclaration": "`[census.files.<table>]`",
     "CensusGeography": "`[census.geography]`",
     "CategoryDeclaration": "`[census.geography.categories.<name>]`",
     "BranchDeclaration": "`[census.geography.branch]`",
