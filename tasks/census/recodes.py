@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from ..tables.columns import CodedColumn
-from .declarations import DATE_PARTS, AttributeDeclaration, CodeRange, Codes
+from .attribute_declarations import DATE_PARTS, AttributeDeclaration, CodeRange, Codes
 
 UNKNOWN = -1
 """The level of a code that no level has."""

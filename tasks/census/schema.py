@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from .declarations import CodeRange
+from .attribute_declarations import CodeRange
 
 
 @dataclass(frozen=True)

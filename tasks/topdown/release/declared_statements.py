@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...census.attribute_declarations import CodeRange, Where
 from ...census.census import Bound, Held, Zero
-from ...census.declarations import (
-    CodeRange,
-    RelationDeclaration,
-    Term,
-    Where,
-)
+from ...census.declarations import RelationDeclaration, Term
 from ...census.exact_answers import AREAS, ExactAnswers, bound_key, exact_answers
 from ...census.queries import TOTAL
 from ...products.certificate import Exact

@@ -13,12 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from spineflow.tasks.census.areas import AreaIndex, load_areas
+from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
 from spineflow.tasks.census.census import compiled
-from spineflow.tasks.census.declarations import (
-    AttributeDeclaration,
-    CensusDeclaration,
-    CensusGeography,
-)
+from spineflow.tasks.census.declarations import CensusDeclaration, CensusGeography
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.recodes import (
     NO_AGE,
