@@ -64,7 +64,8 @@ def load_settings(
         raise InputRefused("There are no settings: name a settings file, or fill in the form.")
     text = ""
     if isinstance(source, str | Path):
-        path, text = Path(source), _read(Path(source))
+        # Names agree however their letters were composed.
+        path, text = Path(source), normalize("NFC", _read(Path(source)))
         merged = _parsed(text, path)
     else:
         path = Path(NO_FILE if source is None else TABLES)
@@ -172,7 +173,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        return normalize("NFC", path.read_text(encoding="utf-8-sig"))
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise InputRefused(f"{path}: no such settings file; check the path.") from None
     except IsADirectoryError:

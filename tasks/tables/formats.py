@@ -57,8 +57,8 @@ class TextFormat:
     numbers: frozenset[str] = frozenset()
     key: str = ""
 
-    def decimal_beside(self, separator: str) -> str:
-        """The decimal mark of numbers between such separators."""
+    def decimal_beside(self, separator: str | None) -> str:
+        """The decimal mark of numbers between such separators, or in Parquet if there are none."""
         return self.decimal or ("," if separator == ";" else ".")
 
     def cleaned(self, batch: Mapping[str, pa.Array], decimal: str) -> dict[str, pa.Array]:
@@ -68,31 +68,36 @@ class TextFormat:
         return {name: self._cleaned(name, array, decimal) for name, array in batch.items()}
 
     def _cleaned(self, name: str, array: pa.Array, decimal: str) -> pa.Array:
-        if not pa.types.is_dictionary(array.type):
-            if not pa.types.is_string(array.type) and not pa.types.is_large_string(array.type):
-                return self._without_missing_numbers(array)
-            array = _composed(array)
-            if self.missing:
-                texts = pc.utf8_trim_whitespace(array)
-                told = pa.array(sorted(self.missing), array.type)
-                array = pc.if_else(pc.is_in(texts, value_set=told), None, array)
+        is_number = decimal == "," and name in self.numbers
+        if pa.types.is_dictionary(array.type):
+            return self._cleaned_codes(array, is_number)
+        is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+        if is_number or (self.is_missing is not None and not is_text):
+            return self._cleaned_codes(array.dictionary_encode(), is_number).dictionary_decode()
+        if not is_text:
+            return array
+        array = _composed(array)
+        if not self.missing:
+            return array
+        told = pa.array(sorted(self.missing), array.type)
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(array), value_set=told)
+        return pc.if_else(is_missing, None, array)
+
+    def _cleaned_codes(self, array: pa.DictionaryArray, is_number: bool) -> pa.DictionaryArray:
+        """A column of codes, each distinct one of which is looked at once."""
+        if self.is_missing is None and not is_number and _is_plain(array.dictionary):
             return array
         values = [
-            self._value(canonical_text(value, Field(name, "text")), name, decimal)
+            self._value(canonical_text(value, Field("", "text")), is_number)
             for value in array.dictionary.to_pylist()
         ]
         return _recoded(array, values)
 
-    def _value(self, text: str | None, name: str, decimal: str) -> str | None:
+    def _value(self, text: str | None, is_number: bool) -> str | None:
         """The text of one cell; None where it is a blank."""
         if text is None or (self.is_missing is not None and self.is_missing(text)):
             return None
-        return with_point(text) if decimal == "," and name in self.numbers else text
-
-    def _without_missing_numbers(self, array: pa.Array) -> pa.Array:
-        if not self.missing and self.is_missing is None:
-            return array
-        return self._cleaned("", array.dictionary_encode(), ".").dictionary_decode()
+        return with_point(text) if is_number else text
 
 
 def with_point(text: str) -> str:
@@ -123,10 +128,14 @@ def checked_encoding(name: str) -> str:
     return name
 
 
+def _is_plain(values: pa.Array) -> bool:
+    """Whether values are no texts, or in letters that have one form alone."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
+
+
 def _composed(texts: pa.Array) -> pa.Array:
-    if pc.all(pc.string_is_ascii(texts)).as_py() in (True, None):
-        return texts
-    return pc.utf8_normalize(texts, form="NFC")
+    return texts if _is_plain(texts) else pc.utf8_normalize(texts, form="NFC")
 
 
 def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:

@@ -162,7 +162,8 @@ def _read_parquet(
                 found = {name: _as_texts(batch.column(stored[name])) for name in columns}
                 for name, column in found.items():
                     _check_utf8(file, name, column)
-                yield found if file.format is None else file.format.cleaned(found, ".")
+                told = file.format
+                yield found if told is None else told.cleaned(found, told.decimal_beside(None))
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
 

@@ -112,6 +112,14 @@ def test_missing_codes_of_integers_in_parquet(tmp_path):
     assert found == {"id": ["1", None], "Größe": [None, "2.5"], "code": ["7", None]}
 
 
+def test_decimal_commas_of_texts_in_parquet(tmp_path):
+    path = tmp_path / "towns.parquet"
+    pq.write_table(pa.table({"id": ["1"], "Größe": ["2,50"], "code": ["2,50"]}), path)
+    assert read(path, TextFormat(numbers=NUMBERS.numbers))["Größe"] == ["2,50"]
+    found = read(path, TextFormat(numbers=NUMBERS.numbers, decimal=","))
+    assert found == {"id": ["1"], "Größe": ["2.50"], "code": ["2,50"]}
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_names_and_texts_agree_however_letters_are_composed(kind, tmp_path):
     path = tmp_path / f"towns.{kind}"
