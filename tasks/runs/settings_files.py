@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from unicodedata import normalize
 
 import tomli_w
@@ -24,6 +24,7 @@ from .names import spelt_as
 from .settings import (
     RUNNER_KEYS,
     ProductSettings,
+    Refuse,
     RunnerSettings,
     merged_tables,
     refuse_in,
@@ -89,8 +90,9 @@ def load_settings(
     model = model.chosen_by(merged)
     completed = model.completed(merged, path.resolve().parent)
     whole = model.expanded(completed, with_preset)
-    settings = _validated(model, whole, path, _place_in(text, overrides))
-    settings.refuse_what_does_nothing(merged, refuse_in(path.name))
+    place = _place_in(text, overrides)
+    settings = _validated(model, whole, path, place)
+    settings.refuse_what_does_nothing(merged, _refuse_at(path.name, place))
     return settings
 
 
@@ -295,6 +297,20 @@ def _validated(
         return str(given.resolve())
 
     settings = settings.with_absolute_paths(absolute)
-    settings.refuse_unfit_addresses(refuse_in(path.name))
-    settings.refuse_what_does_not_fit(refuse_in(path.name))
+    refuse = _refuse_at(path.name, place)
+    settings.refuse_unfit_addresses(refuse)
+    settings.refuse_what_does_not_fit(refuse)
     return settings
+
+
+def _refuse_at(file_name: str, place: Callable[[Location, bool], str]) -> Refuse:
+    """A `Refuse` for a settings file, whose sentences have the place of the key that they begin
+    with.
+    """
+
+    def refuse(text: str) -> NoReturn:
+        named = re.match(r"(?:unknown setting )?'?(\w+\.[^\s':]+)", text)
+        where = place(tuple(named[1].split(".")), False) if named else ""
+        refuse_in(file_name)(f"{where}: {text}" if where else text)
+
+    return refuse

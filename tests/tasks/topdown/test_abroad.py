@@ -146,6 +146,23 @@ def test_one_query_under_two_names_is_refused(finished):
         load(path.with_name("twice.toml"))
 
 
+def test_refusals_of_values_tell_their_lines(finished):
+    path, _ = finished
+    text = path.read_text(encoding="utf-8").replace('rho = "2"', 'rho = "0"')
+    path.with_name("zero.toml").write_text(text, encoding="utf-8")
+    line = text.splitlines().index('rho = "0"') + 1
+    with pytest.raises(InputRefused, match=f"zero.toml: line {line}: budget.people.rho must be"):
+        load(path.with_name("zero.toml"))
+
+
+def test_keys_that_need_quotes_are_told(finished):
+    path, _ = finished
+    text = path.read_text(encoding="utf-8").replace('"Größe" = {', "Größe = {")
+    path.with_name("bare.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputRefused, match='needs quotes: "Größe"'):
+        load(path.with_name("bare.toml"))
+
+
 def test_labels_are_ordered_as_declared(finished):
     path, run = finished
     settings = load(path)
