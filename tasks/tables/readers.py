@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from ..runs.stores import is_url
 from .findings import UnreadableInput
-from .formats import SEPARATORS, UTF_8
+from .formats import SEPARATORS
 from .layouts import TableLayout
 from .sources import (
     PARQUET_MAGIC,
@@ -357,7 +357,7 @@ def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
 
 def format_of(file: InputFile) -> str:
     """How a file is written, in words, such as "text separated by semicolons, decimal commas,
-    windows-1252"; "" for what cannot be read, which reading it says.
+    CP1252"; "" for what cannot be read, which reading it says.
     """
     try:
         with open_binary(file) as stream:
@@ -369,7 +369,7 @@ def format_of(file: InputFile) -> str:
             text = TextStream(file, stream)
             delimiter, _ = _header(file, text, file.columns)
             decimal = file.format.decimal_beside(delimiter) if file.format else "."
-            encoding = "UTF-8" if text.encoding == UTF_8 else text.encoding
+            encoding = text.encoding.upper()
             mark = ", decimal commas" if decimal == "," else ""
             return (
                 f"text separated by {SEPARATORS.get(delimiter, repr(delimiter))}{mark}, {encoding}"

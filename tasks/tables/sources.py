@@ -145,12 +145,24 @@ def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> byt
         ) from None
 
 
+def _encoding(start: bytes, told: str | None) -> str:
+    """The encoding of a text that begins with some bytes, and that settings may tell; a byte order
+    mark is surer than they.
+    """
+    name = codecs.lookup(told or UTF_8).name
+    if start == _UTF8_BOM:
+        return UTF_8
+    # The mark of UTF-32 begins like one of UTF-16.
+    is_marked = start[:2] in _UTF16_BOMS and not name.startswith("utf-32")
+    return "utf-16" if is_marked else name
+
+
 class TextStream:
     """The bytes of a text file: decompressed, in UTF-8, without a byte order mark.
 
-    A file is in the encoding of its format, in UTF-16 if a byte order mark says so, or else in
-    UTF-8, which is checked. `lines` counts the lines read so far that are not empty, a last line
-    without line end included.
+    A file is in UTF-8 or UTF-16 if a byte order mark says so, or in the encoding of its format, or
+    else in UTF-8, which is checked. `lines` counts the lines read so far that are not empty, a last
+    line without line end included.
     """
 
     def __init__(self, file: InputFile, stream: ByteStream) -> None:
@@ -158,9 +170,9 @@ class TextStream:
         magic = stream.read(len(GZIP_MAGIC))
         stream.seek(0)
         self._raw = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
-        start = _read(file, self._raw, len(_UTF16_BOMS[0]))
+        start = _read(file, self._raw, len(_UTF8_BOM))
         told = file.format.encoding if file.format else None
-        self.encoding = codecs.lookup(told or ("utf-16" if start in _UTF16_BOMS else UTF_8)).name
+        self.encoding = _encoding(start, told)
         self._decoder = codecs.getincrementaldecoder(self.encoding)()
         self._line_ends = 0
         self._ahead = self._checked(1 << 16, start)
@@ -225,6 +237,9 @@ class TextStream:
         except UnicodeDecodeError as error:
             before = bytes(error.object[: error.start]).decode(self.encoding, "ignore")
             raise self._not_in_encoding(self._line_ends + before.count("\n") + 1) from None
+        except UnicodeError:
+            # Of a file that should begin with a byte order mark.
+            raise self._not_in_encoding(1) from None
         self._line_ends += chunk.count(b"\n")
         return chunk
 

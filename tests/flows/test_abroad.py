@@ -19,7 +19,7 @@ def test_from_files_of_another_country_to_a_release(tmp_path: Path, capsys) -> N
     settings = str(write_census(tmp_path / "input"))
     assert main(["check", "topdown", settings]) == 0
     shown = capsys.readouterr().out
-    assert "Bevölkerung.csv: text separated by semicolons, decimal commas, iso8859-1" in shown
+    assert "Bevölkerung.csv: text separated by semicolons, decimal commas, ISO8859-1" in shown
     assert "The settings and the input are in order." in shown
 
     asked = 'budget.people.queries.other."age * Geschlecht"="1/4"'

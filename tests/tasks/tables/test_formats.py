@@ -161,6 +161,23 @@ def test_bytes_of_another_encoding_are_refused_with_the_line(encoding, bad, line
     assert "census.files.towns.encoding" in finding.remedy
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_mark_that_should_be_there_is_missed(encoding, tmp_path):
+    path = tmp_path / "towns.csv"
+    path.write_bytes(ROWS.encode("utf-8"))
+    with pytest.raises(UnreadableInput, match="not UTF-(16|32) text"):
+        read(path, TextFormat(encoding=encoding, key="census.files.towns"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("told", ["latin-1", "utf-16-le", "utf-8"])
+def test_a_byte_order_mark_is_surer_than_settings(encoding, told, tmp_path):
+    path = tmp_path / "towns.csv"
+    path.write_bytes(ROWS.encode(encoding))
+    found = read(path, TextFormat(numbers=NUMBERS.numbers, encoding=told))
+    assert found["Größe"] == ["12.5", "-9", "4"]
+
+
 def test_a_separator_that_is_told(tmp_path):
     path = tmp_path / "towns.csv"
     path.write_text("id~Größe~code\n1~2,5~a;b\n", encoding="utf-8")

@@ -61,7 +61,7 @@ def test_the_formats_of_the_files_are_told(finished):
     path, _ = finished
     formats = check_input_of(load(path)).formats
     assert set(formats) == {"Gebiete.csv", "Bevölkerung.csv", "Wohnungen.csv"}
-    assert set(formats.values()) == {"text separated by semicolons, decimal commas, iso8859-1"}
+    assert set(formats.values()) == {"text separated by semicolons, decimal commas, ISO8859-1"}
 
 
 def test_tables_have_points_for_decimal_commas_and_letters_as_they_are(finished):
