@@ -200,7 +200,8 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
 def _quotes(text: str, error: tomllib.TOMLDecodeError) -> str:
     """A hint where the key of the line that is wrong has letters that TOML wants quoted."""
     found = re.search(r"at line (\d+)", str(error))
-    line = text.splitlines()[int(found[1]) - 1] if found else ""
+    lines = text.split("\n")
+    line = lines[min(int(found[1]), len(lines)) - 1] if found else ""
     named = re.search(r"(?<![\"'\w-])[\w-]*[^\W\d_a-zA-Z][\w-]*(?=\s*[]=.])", line)
     if named is None:
         return ""
