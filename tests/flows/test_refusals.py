@@ -153,7 +153,7 @@ BROKEN_FILES = {
     ),
     "wrong delimiter": (
         "delimited",
-        lambda data: data.replace(b"|", b";"),
+        lambda data: data.replace(b"|", b":"),
         "the header is not the CEF column names",
         None,
     ),
