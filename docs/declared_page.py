@@ -1,6 +1,7 @@
 """Makes the reference in docs/declared_censuses.md from the models of the language.
 
-Run it after a change of `tasks/census/declarations.py`; a test tells when the page is not current.
+Run it after a change of `tasks/census/declarations.py` or `attribute_declarations.py`; a test tells
+when the page is not current.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import re
 from pathlib import Path
 
 from pydantic import BaseModel
-from spineflow.tasks.census import declarations
+from spineflow.tasks.census import attribute_declarations, declarations
 
 PAGE = Path(__file__).parent / "declared_censuses.md"
 BEGIN, END = "<!-- reference: begin -->\n", "<!-- reference: end -->\n"
 
 PLACES = {
     "CensusDeclaration": "`[census]`",
+    "FilesDeclaration": "`[census.files.<table>]`",
     "CensusGeography": "`[census.geography]`",
     "CategoryDeclaration": "`[census.geography.categories.<name>]`",
     "BranchDeclaration": "`[census.geography.branch]`",
@@ -55,7 +57,7 @@ def reference() -> str:
     """The reference: a table of keys for each part of the language."""
     sections = []
     for name, place in PLACES.items():
-        model: type[BaseModel] = getattr(declarations, name)
+        model = model_of(name)
         notes = field_notes(model)
         lines = [f"### {place}\n", " ".join(inspect.getdoc(model).split()) + "\n"]
         lines += ["| key | needed | meaning |", "|---|---|---|"]
@@ -64,6 +66,12 @@ def reference() -> str:
             lines.append(f"| `{field.alias or key}` | {needed} | {notes.get(key, '')} |")
         sections.append("\n".join(lines) + "\n")
     return "\n".join(sections)
+
+
+def model_of(name: str) -> type[BaseModel]:
+    """A part of the language by its name."""
+    module = declarations if hasattr(declarations, name) else attribute_declarations
+    return getattr(module, name)
 
 
 def field_notes(model: type[BaseModel]) -> dict[str, str]:

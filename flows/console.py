@@ -210,6 +210,9 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         shown = "[green]passed" if outcome.passed else "[red]failed"
         table.add_row(outcome.subject, outcome.name.replace("_", " "), shown)
     console.print(table)
+    for name, written in check.formats.items():
+        if written:
+            print(f"{name}: {written}")
     for finding in check.findings[1:]:
         print(finding.sentence(with_counts=with_counts), file=sys.stderr)
 

@@ -52,6 +52,8 @@ class DeclaredRules:
 
     `branch` (n_areas,) marks the areas that form a branch of their own; None for no branch.
     `never_split` names the geolevels that the bypass of pure differential privacy keeps whole.
+    `not_crossed` is the geolevel whose geounits the groups of an optimised spine may not reach
+    across, so that answers that are exact in them are sums over siblings; None for none.
     """
 
     geolevels: tuple[str, ...]
@@ -62,6 +64,7 @@ class DeclaredRules:
     bypass: bool = True
     bypass_cutoff: int | None = 150
     never_split: tuple[str, ...] = ()
+    not_crossed: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +145,7 @@ def declared_spine(
     numbers = {names[0]: above}
     for depth, name in enumerate(names[1:], 1):
         if name == grouped:
-            combination = combine(declared_categories(areas, rules), len(areas))
-            above = nest(above, cut_groups(above, combination, rules.fanout_cutoff, rules.cut))
+            above = _groups(areas, above, rules)
         else:
             number = pd.factorize(pieces[name], sort=True)[0].astype(np.int64)
             above = nest(above, *([branch.astype(np.int64)] if depth == 1 else []), number)
@@ -162,6 +164,21 @@ def declared_spine(
         raise AssertionError("the shares of a path do not add to 1")
     geocode = text_column(areas, GEOCODE).to_numpy(dtype=object)
     return Spine(kind, geolevels, geocode[order], order)
+
+
+def _groups(areas: pd.DataFrame, above: np.ndarray, rules: DeclaredRules) -> np.ndarray:
+    """(n_areas,) groups of areas below the geounits `above`, as Algorithm 2 of [Spines2024] forms
+    them; within the geounits of `rules.not_crossed` alone where they would reach across these.
+    """
+    combination = combine(declared_categories(areas, rules), len(areas))
+    groups = nest(above, cut_groups(above, combination, rules.fanout_cutoff, rules.cut))
+    if rules.not_crossed is None:
+        return groups
+    unit = declared_units(areas, rules.geolevels)[rules.not_crossed].number
+    if len(np.unique(groups)) == len(np.unique(nest(groups, unit))):
+        return groups
+    within = nest(above, unit)
+    return nest(within, cut_groups(within, combination, rules.fanout_cutoff, rules.cut))
 
 
 def checked_geolevels(

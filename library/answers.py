@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.names import factors_of
 from spineflow.tasks.runs.spelling import did_you_mean
 
 FIGURES = ("value", "variance", "plb")
@@ -87,9 +88,10 @@ def read_answers(
             if query is not None:
                 if "query_name" not in table.column_names:
                     _refuse_unknown("query", query, [])
-                names += pc.unique(table["query_name"]).to_pylist()
-                is_asked = pc.is_in(table["query_name"], pa.array([query, query + DPQUERY_SUFFIX]))
-                table = table.filter(is_asked)
+                there = pc.unique(table["query_name"]).to_pylist()
+                asked = [name for name in there if _is_query(name, query)]
+                names += there
+                table = table.filter(pc.is_in(table["query_name"], pa.array(asked, pa.string())))
             if table.num_rows:
                 frame = answers.decode(run, settings, universe, table)
                 for at, (name, key) in enumerate(place.keys.items()):
@@ -106,6 +108,11 @@ def read_answers(
             )
         raise InputRefused(f"{run.root} has no {kind} of {universe} yet; finish the run first.")
     return _joined(frames)
+
+
+def _is_query(name: str, query: str) -> bool:
+    """Whether a stored name is that of a query, whatever the spaces and the order of its parts."""
+    return factors_of(name.removesuffix(DPQUERY_SUFFIX)) == factors_of(query)
 
 
 def _refuse_unknown(what: str, name: str, names: Sequence[str]) -> None:
@@ -130,7 +137,7 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
         if kinds:
             labels = list(dict.fromkeys(label for kind in kinds for label in kind.categories))
-            dtype = pd.CategoricalDtype(labels)
+            dtype = pd.CategoricalDtype(labels, ordered=all(kind.ordered for kind in kinds))
             parts = [part.astype(dtype) for part in parts]
         whole[name] = pd.concat(parts, ignore_index=True)
     return pd.DataFrame(whole)
@@ -143,8 +150,24 @@ def _exploded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(table.num_rows), lengths), lists.flatten().to_numpy()
 
 
-def _labelled(labels: Sequence[str], codes: np.ndarray) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes, categories=list(labels))
+def _labelled(labels: Sequence[str], codes: np.ndarray, *, ordered: bool = True) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes, categories=list(labels), ordered=ordered)
+
+
+def in_declared_order(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd.DataFrame:
+    """A table whose columns of attributes and coarsenings have their levels in declared order.
+
+    Columns that hold anything but labels of levels, such as codes, stay as they are.
+    """
+    if settings.PRODUCT not in ("topdown", "estimate") or universe not in settings.run.universes:
+        return frame
+    schema = settings.schema_of(universe)
+    labels = {coarsening.name: coarsening.levels for coarsening in schema.coarsenings}
+    labels |= {name: schema.labels(name) for name in schema.attributes}
+    for name in set(labels).intersection(frame.columns):
+        if frame[name].dropna().isin(labels[name]).all():
+            frame[name] = pd.Categorical(frame[name], categories=labels[name], ordered=True)
+    return frame
 
 
 def _universes(run: RunDirectory, settings: Any) -> Sequence[str]:
@@ -208,7 +231,7 @@ def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "geocode": table["geocode"].to_pandas().to_numpy()[row],
-            "query": _labelled([name], np.zeros(len(row), dtype=np.int8)),
+            "query": _labelled([name], np.zeros(len(row), dtype=np.int8), ordered=False),
         }
         | {
             part: _labelled(labels, level)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from spineflow.answers import read_answers
+from spineflow.answers import in_declared_order, read_answers
 from spineflow.budgets import guarantees_of, queries_of
 from spineflow.stamped import read_table
 from spineflow.tasks.products.registry import OF_ONE_INPUT, known
@@ -109,9 +109,12 @@ class Run:
         return tuple(n for n in names if not n.endswith(MARGINS) and not n.startswith(MICRODATA))
 
     def table(self, name: str) -> pd.DataFrame:
-        """A released table; raises SpineflowError for a name that is not in `tables`."""
+        """A released table, labels of levels in declared order.
+
+        Raises SpineflowError for a name that is not in `tables`.
+        """
         self._refuse_unreleased("table", name, self.tables)
-        return read_table(self._released_files()[name])
+        return self._ordered(read_table(self._released_files()[name]), self._universe_of(name))
 
     def margins(self, name: str) -> pd.DataFrame:
         """The margins of a released table: its rows, with an interval of 90 % for every count.
@@ -121,7 +124,7 @@ class Run:
         files = self._released_files()
         names = [n.removesuffix(MARGINS) for n in files if n.endswith(MARGINS)]
         self._refuse_unreleased("table with margins", name, names)
-        return read_table(files[f"{name}{MARGINS}"])
+        return self._ordered(read_table(files[f"{name}{MARGINS}"]), self._universe_of(name))
 
     def microdata(self, universe: str | None = None) -> pd.DataFrame:
         """The released records of a universe, by default of the first that has any.
@@ -132,7 +135,7 @@ class Run:
         names = [n.removeprefix(MICRODATA) for n in files if n.startswith(MICRODATA)]
         chosen = universe or next((name for name in self._universes if name in names), "")
         self._refuse_unreleased("microdata", chosen, names)
-        return read_table(files[f"{MICRODATA}{chosen}"])
+        return self._ordered(read_table(files[f"{MICRODATA}{chosen}"]), chosen)
 
     def intervals(self, geolevel: str, *, universe: str | None = None) -> pd.DataFrame:
         """The intervals that were made of a geolevel, or of `entities`, by `make_intervals` or by
@@ -151,21 +154,27 @@ class Run:
                 f"No intervals of {geolevel} were made of {self.path}; make them with "
                 "make_intervals, or 'spineflow intervals'."
             )
-        return read_table(file)
+        return self._ordered(read_table(file), universe or next(iter(self._universes), None))
 
     def make_intervals(
         self,
         query: str,
-        geolevel: str,
+        geolevel: str | None = None,
         *,
+        areas: pd.DataFrame | Mapping[str, Any] | str | Path | None = None,
         universe: str | None = None,
         level: float = 0.9,
     ) -> pd.DataFrame:
-        """Make intervals of a query at a geolevel, from the noisy measurements alone.
+        """Make intervals of a query at a geolevel or of areas of your own, from the noisy
+        measurements alone.
 
-        They hold the truth with probability `level` at least, cost nothing, and are kept in the
-        run's `intervals/`. Returns them, as `intervals` does. Raises SpineflowError for a run that
-        is not of topdown, and for what it does not have.
+        `areas` are a frame, or a file, with a name in `area` and the code of a block, or of a
+        finest area, in `block`, or polygons: a frame of geopandas, or GeoJSON as a mapping, with
+        the name of each as `area`. Polygons take the areas whose declared points they hold. The
+        intervals hold the truth with probability `level` at least, cost nothing, and are kept in
+        the run's `intervals/`. Returns them, as `intervals` does. Raises SpineflowError for a run
+        that is not of topdown, for what it does not have, such as unknown blocks, and unless one
+        of `geolevel` and `areas` is given.
 
         Example: `run.make_intervals("hispanic", "County")`.
         """
@@ -176,14 +185,22 @@ class Run:
         settings = self._typed_settings
         if not isinstance(settings, TopdownSettings):
             raise InputRefused(f"{self.path} is no run of topdown; only those have intervals.")
+        if (geolevel is None) == (areas is None):
+            raise InputRefused("make_intervals needs a geolevel or areas, one of them.")
         run = self._directory
         run.refuse_edited_settings()
         refuse_altered(run)
         written = write_run_intervals(
-            run, settings, [query], universe=universe, geolevel=geolevel, level=level
+            run,
+            settings,
+            [query],
+            universe=universe,
+            geolevel=geolevel,
+            entities=areas,
+            level=level,
         )
         ((path, _),) = written
-        return read_table(path)
+        return self._ordered(read_table(path), universe or next(iter(self._universes), None))
 
     @property
     def checks(self) -> pd.DataFrame:
@@ -274,6 +291,19 @@ class Run:
     @property
     def _costs(self) -> Mapping[str, Any]:
         return known(self.product).costs(self._typed_settings)
+
+    def _ordered(self, frame: pd.DataFrame, universe: str | None) -> pd.DataFrame:
+        """A frame with the labels of a universe's levels in declared order."""
+        if self.product not in OF_ONE_INPUT or universe is None:
+            return frame
+        return in_declared_order(frame, self._typed_settings, universe)
+
+    def _universe_of(self, table: str) -> str | None:
+        """The universe of a declared table; None of any other."""
+        if self.product not in ("topdown", "estimate"):
+            return None
+        tables = self._typed_settings.compiled_census.tables
+        return next((one.universe for one in tables if one.name == table), None)
 
     def _released_files(self) -> dict[str, Path]:
         """The tables and microdata of the release, by name: Parquet where there is."""

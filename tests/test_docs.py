@@ -224,7 +224,7 @@ def test_the_reference_of_declared_censuses_is_current_and_whole() -> None:
     page = declared_page.PAGE.read_text(encoding="utf-8")
     assert page == declared_page.with_reference(page), "run `make map`"
     for name in declared_page.PLACES:
-        model = getattr(declared_page.declarations, name)
+        model = declared_page.model_of(name)
         assert set(declared_page.field_notes(model)) >= set(model.model_fields), name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -30,6 +30,8 @@ class Areas:
     frame: pd.DataFrame
     columns: tuple[str, ...]
     units: Mapping[str, Units]
+    skipped: frozenset[str] = frozenset()
+    """Geolevels whose blank codes stand for those of the geolevel above."""
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -59,6 +61,7 @@ class AreaIndex:
 
     def __init__(self, areas: Areas, n_columns: int) -> None:
         names = areas.columns[-1:] if n_columns == 1 else areas.columns
+        self._is_skipped = [n_columns > 1 and name in areas.skipped for name in names]
         self._known: list[dict[str, int]] = []
         key = np.zeros(len(areas), dtype=np.int64)
         for name in names:
@@ -72,13 +75,24 @@ class AreaIndex:
         """Row of each record's area, shape `(n_records,)`; -1 for codes that no area has."""
         key = np.zeros(len(columns[0].codes), dtype=np.int64)
         is_known = np.ones(len(key), dtype=bool)
-        for known, column in zip(self._known, columns, strict=True):
-            code = column.lookup(partial(_number_in, known), np.int64)
+        above = columns[0]
+        for known, column, is_skipped in zip(self._known, columns, self._is_skipped, strict=True):
+            above = _filled(column, above) if is_skipped else column
+            code = above.lookup(partial(_number_in, known), np.int64)
             is_known &= code >= 0
             key = key * len(known) + code
         at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
         is_known &= self._keys[at] == key
         return np.where(is_known, self._rows[at], -1)
+
+
+def _filled(column: CodedColumn, above: CodedColumn) -> CodedColumn:
+    """A column of codes with those of the geolevel above where it is blank."""
+    n = len(column.values)
+    is_blank = column.lookup(lambda code: code is None, bool)
+    return CodedColumn(
+        np.where(is_blank, above.codes + n, column.codes), column.values + above.values
+    )
 
 
 def _number_in(known: Mapping[str, int], code: str | None) -> int:
@@ -104,8 +118,9 @@ def load_areas(
     required = (*own, *sorted(set(further) - set(own)))
     parts: list[dict[str, np.ndarray]] = []
     layout = text_layout(table, tuple(column_of.values()))
-    for each in files:
-        file = InputFile(each.table, each.path, each.name, layout)
+    shaped = [replace(file, layout=layout) for file in files]
+    evidence.add_formats(shaped)
+    for file in shaped:
         for batch in read_batches(file, Selection(required, with_others=True)):
             parts.append(
                 {
@@ -117,10 +132,17 @@ def load_areas(
     texts = {name: np.concatenate([part[name] for part in parts]) for name in names}
     texts = texts | {name: texts[column] for name, column in column_of.items() if column in texts}
     columns = tuple(name for name in below if name in texts)
-    for name in columns:
+    skipped = frozenset(declared.skipped or ())
+    for at, name in enumerate(columns):
         is_blank = np.array([value is None for value in texts[name]], dtype=bool)
-        evidence.add_mask(table, f"blank_{name}", is_blank)
-        texts[name] = np.where(is_blank, "", texts[name])
+        stand_in: np.ndarray | str = ""
+        if at and name in skipped:
+            is_taken = _is_taken([texts[above] for above in columns[:at]], texts[name], is_blank)
+            evidence.add_mask(table, f"taken_{name}", is_taken)
+            stand_in = texts[columns[at - 1]]
+        else:
+            evidence.add_mask(table, f"blank_{name}", is_blank)
+        texts[name] = np.where(is_blank, stand_in, texts[name])
     texts.pop(GEOCODE, None)
     frame = pd.DataFrame({name: pd.array(values, dtype="str") for name, values in texts.items()})
     path = area_paths(frame, (declared.geolevels[0], *columns))
@@ -130,7 +152,17 @@ def load_areas(
     frame = frame.iloc[order].reset_index(drop=True)
     frame.insert(0, GEOCODE, pd.array(path[order], dtype="str"))
     refuse_unfit_descriptions(frame, declared, files[0])
-    return Areas(frame, columns, declared_units(frame, declared.geolevels))
+    return Areas(frame, columns, declared_units(frame, declared.geolevels), skipped)
+
+
+def _is_taken(above: Sequence[np.ndarray], codes: np.ndarray, is_blank: np.ndarray) -> np.ndarray:
+    """Mask of the rows without a geounit of a geolevel where another within the same geounit above
+    has the code that would stand in for it. `above` are the codes of the geolevels above.
+    """
+    paths = list(zip(*above, strict=True))
+    taken = {path for path, code in zip(paths, codes, strict=True) if code == path[-1]}
+    blank = is_blank.tolist()
+    return np.array([b and path in taken for path, b in zip(paths, blank, strict=True)], dtype=bool)
 
 
 def _formed(declared: CensusGeography) -> str | None:

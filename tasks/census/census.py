@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ..tables.formats import TextFormat
+from .attribute_declarations import CoarseningDeclaration, Where
 from .declarations import (
     BoundDeclaration,
     CensusDeclaration,
     CensusGeography,
-    CoarseningDeclaration,
     CodePart,
-    CodeRange,
     ContributionDeclaration,
     EntityColumns,
     HeldToDeclaration,
@@ -31,11 +31,11 @@ from .declarations import (
     SummaryLevelDeclaration,
     TableDeclaration,
     UniverseDeclaration,
-    Where,
 )
+from .formats import declared_formats
 from .queries import marginal_query
-from .recodes import CodeSet, Recode, compiled_recode, whole_number
-from .schema import Coarsening, Schema
+from .recodes import CodeSet, Recode, compiled_recode
+from .schema import Coarsening, Schema, positions_of
 from .sensitivity import Norms, Reach, charge_of, reaches, refuse_unbounded, steps_of
 
 PRESETS = Path(__file__).parent / "presets"
@@ -173,6 +173,8 @@ class Census:
     quantities: tuple[QuantityDeclaration, ...]
     redistricting: LargestGroupDeclaration | None
     certificate: tuple[SentenceDeclaration, ...]
+    formats: Mapping[str, TextFormat] = field(default_factory=dict)
+    """How the files of the input tables are written, by table."""
 
     @property
     def is_declared(self) -> bool:
@@ -196,11 +198,7 @@ class Census:
         """Names of the tables that the input must give."""
         if not self.is_declared:
             return ("persons", "units", "geography")
-        names = [] if self.geography is None else [self.geography.table]
-        for universe in self.universes.values():
-            names += [universe.declared.table, *(step.table for step in universe.steps)]
-            names += [occupant.table for occupant in universe.declared.occupants.values()]
-        return tuple(dict.fromkeys([*names, *self.earlier_releases]))
+        return tuple(dict.fromkeys([*self.formats, *self.earlier_releases]))
 
     @property
     def earlier_releases(self) -> tuple[str, ...]:
@@ -239,7 +237,8 @@ def preset_census(name: str) -> Census:
 def compiled(declared: CensusDeclaration) -> Census:
     """The census that a declaration declares; raises ValueError with what is wrong in it."""
     recodes = {
-        name: compiled_recode(name, attribute) for name, attribute in declared.attributes.items()
+        name: compiled_recode(name, attribute, rounds_down=declared.layout == DECLARED)
+        for name, attribute in declared.attributes.items()
     }
     coarsenings = tuple(
         _coarsening(name, entry, recodes) for name, entry in declared.coarsenings.items()
@@ -282,6 +281,7 @@ def compiled(declared: CensusDeclaration) -> Census:
         declared.quantities,
         declared.redistricting,
         declared.certificate,
+        declared_formats(declared),
     )
 
 
@@ -293,14 +293,15 @@ def _coarsening(
     labels = recodes[declared.attribute].levels
     group_of: dict[str, int] = {}
     for group, members in enumerate(declared.levels.values()):
-        for label in _labels(members, labels):
-            if label not in labels:
-                raise ValueError(
-                    f"coarsening {name!r}: attribute {declared.attribute!r} has no level {label!r}"
-                )
-            if label in group_of:
-                raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
-            group_of[label] = group
+        for member in members:
+            try:
+                positions = positions_of(declared.attribute, member, labels)
+            except ValueError as error:
+                raise ValueError(f"coarsening {name!r}: attribute {error}") from None
+            for label in (labels[at] for at in positions):
+                if label in group_of:
+                    raise ValueError(f"coarsening {name!r} has the level {label!r} twice")
+                group_of[label] = group
     missing = [label for label in labels if label not in group_of]
     rest = [group for group, members in enumerate(declared.levels.values()) if not members]
     if len(rest) > 1 or (rest and not missing):
@@ -310,20 +311,6 @@ def _coarsening(
     group_of |= dict.fromkeys(missing, rest[0]) if rest else {}
     groups = tuple(group_of[label] for label in labels)
     return Coarsening(name, declared.attribute, tuple(declared.levels), groups)
-
-
-def _labels(members: Sequence[str | CodeRange], labels: Sequence[str]) -> list[str]:
-    """The labels that are listed, and those that are numbers within a range."""
-    found: list[str] = []
-    for member in members:
-        if isinstance(member, str):
-            found.append(member)
-            continue
-        numbers = [(label, whole_number(label)) for label in labels]
-        found += [
-            label for label, n in numbers if n is not None and member.first <= n <= member.last
-        ]
-    return found
 
 
 def _schema(

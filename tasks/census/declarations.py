@@ -9,99 +9,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from ..runs.exact_types import ExactTypes
 from ..runs.names import FileName, Label
-
-LabelOrPosition = str | int
-Where = dict[str, tuple[LabelOrPosition, ...]]
-"""Levels that attributes or coarsenings may take, by their labels; others may take any."""
-
-
-class Part(ExactTypes):
-    """A table of a declaration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class CodeRange(Part):
-    """Whole numbers from one to another, both included."""
-
-    first: int = Field(alias="from")
-    """First number; written `from`."""
-    last: int = Field(alias="to")
-    """Last number; written `to`."""
-
-    @model_validator(mode="after")
-    def _ascends(self) -> CodeRange:
-        if self.first > self.last:
-            raise ValueError(f"runs from {self.first} down to {self.last}; swap them")
-        return self
-
-
-Codes = tuple[str | CodeRange, ...]
-"""Codes of a column; "" stands for a blank."""
-
-
-class LevelRule(Part):
-    """A level, and the codes that columns must have for it; without columns, all rows fit."""
-
-    level: str
-    """Label of the level; several rules may lead to one."""
-    where: dict[str, Codes] = {}
-    """By column of the universe's table, `table.column` of one that `through` leads to, or
-    `<name>.column` of occupants."""
-
-
-class AttributeDeclaration(Part):
-    """How the records of a table are told apart: one column recoded, or rules over several."""
-
-    column: str | None = None
-    """Column of the universe's table, `table.column` of one that `through` leads to, or
-    `<name>.column` of occupants."""
-    levels: dict[str, Codes] | None = None
-    """Codes of every level, by its label."""
-    numbers: tuple[int, int] | None = None
-    """One level for each whole number, from the first to the last."""
-    bins: tuple[int, ...] | None = None
-    """Smallest number of every level; level i ends before bins[i + 1]."""
-    largest: int | None = None
-    """Largest number of the last bin."""
-    labels: tuple[str, ...] | None = None
-    """Labels of the bins; by default their ranges, such as 5-14."""
-    rules: tuple[LevelRule, ...] | None = None
-    """The level of a record is that of the first rule that fits."""
-
-    @model_validator(mode="after")
-    def _is_one_recode(self) -> AttributeDeclaration:
-        kinds = ("levels", "numbers", "bins", "rules")
-        given = [name for name in kinds if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError("needs one of levels, numbers, bins and rules")
-        if (self.column is None) != (given == ["rules"]):
-            raise ValueError("needs a column, or rules, which name their own columns")
-        if self.bins is not None:
-            edges = (*self.bins, (self.largest if self.largest is not None else -1) + 1)
-            if self.largest is None or list(edges) != sorted(set(edges)) or self.bins[0] < 0:
-                raise ValueError("needs bins that ascend from 0 or more, and largest after them")
-            if self.labels is not None and len(self.labels) != len(self.bins):
-                raise ValueError("needs as many labels as bins")
-        elif self.labels is not None or self.largest is not None:
-            raise ValueError("has labels or largest, which only bins have")
-        if self.numbers is not None and not 0 <= self.numbers[0] <= self.numbers[1]:
-            raise ValueError("needs numbers that ascend from 0 or more")
-        return self
-
-
-class CoarseningDeclaration(Part):
-    """A partition of an attribute's levels, usable wherever the attribute is."""
-
-    attribute: str
-    """Attribute whose levels are put together."""
-    levels: dict[str, tuple[str | CodeRange, ...]] = Field(min_length=1)
-    """Labels of the attribute's levels, by the label of the coarse level; each stands once, and a
-    range stands for the labels that are numbers within it. One list may be empty, for the rest."""
+from .attribute_declarations import (
+    AttributeDeclaration,
+    CoarseningDeclaration,
+    Codes,
+    FilesDeclaration,
+    Part,
+    Where,
+)
 
 
 class Step(Part):
@@ -402,6 +320,10 @@ class CensusGeography(Part):
     unique within the geolevel above. The last is one row of the table."""
     columns: dict[str, str] = {}
     """Columns of geolevels that have another name than these."""
+    skipped: tuple[str, ...] | None = None
+    """Geolevels that some areas have no geounit of, such as a city that is a region and a district
+    in one. Where their column is blank, the geounit of the geolevel above stands in for one, under
+    its own code."""
     categories: dict[FileName, CategoryDeclaration] = {}
     """Off-spine entities by name."""
     branch: BranchDeclaration | None = None
@@ -409,6 +331,16 @@ class CensusGeography(Part):
     entities: dict[Label, EntityColumns] = {}
     """Names and points of entities, by the geolevel, or another column that tables have as a
     level."""
+
+    @model_validator(mode="after")
+    def _skips_what_has_a_geolevel_above(self) -> CensusGeography:
+        for name in self.skipped or ():
+            if name not in self.geolevels[2:]:
+                raise ValueError(
+                    f"skips {name!r}, which is no geolevel below the first two; those above cannot "
+                    "be skipped, since nothing could stand in for them"
+                )
+        return self
 
 
 class TableRows(Part):
@@ -545,6 +477,8 @@ class CensusDeclaration(Part):
     """Coarsenings by name."""
     universes: dict[FileName, UniverseDeclaration] = Field(min_length=1)
     """Universes by name; earlier ones are released first."""
+    files: dict[FileName, FilesDeclaration] | None = None
+    """How the files of tables are written, by their names, or `other`."""
     contributions: dict[str, ContributionDeclaration] = {}
     """Tables in which a person may have several records, by their names; by default one."""
     tables: tuple[TableDeclaration, ...] = ()
@@ -564,4 +498,6 @@ class CensusDeclaration(Part):
     def _says_where(self) -> CensusDeclaration:
         if self.layout == "declared" and self.geography is None:
             raise ValueError("needs a section geography that names the table of areas")
+        if self.layout != "declared" and self.files is not None:
+            raise ValueError("has files, which need the layout 'declared'")
         return self

@@ -8,7 +8,7 @@ as such: the areas, the numbers of records that bounds are multiples of, and the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -56,7 +56,12 @@ def check_declared_input(
 
     `paths` are files, folders of partitions, globs or fsspec URLs, by the names of the tables.
     """
-    files = {name: input_files(name, path) for name, path in paths.items()}
+    files = {
+        name: tuple(
+            replace(file, format=census.formats.get(name)) for file in input_files(name, path)
+        )
+        for name, path in paths.items()
+    }
     evidence = EvidenceTally()
     read: list[Outcome] = []
     counts: dict[str, sparse.csr_array] = {}
@@ -77,7 +82,7 @@ def check_declared_input(
             read.append(readable(table, True))
     except UnreadableInput as error:
         read.append(readable(table, False))
-        return InputCheck(tuple(read), (error.finding,), None)
+        return InputCheck(tuple(read), (error.finding,), None, evidence.formats)
     multiples = _multiples(census, schemas, counts)
     _tally_constraints(census, schemas, counts, multiples, evidence)
     rules = declared_rules(census, list(counts), areas.columns, evidence.suites)
@@ -85,16 +90,15 @@ def check_declared_input(
     findings = evidence.findings(rules, files, outcomes)
     outcomes = (*read, *outcomes)
     if findings:
-        return InputCheck(outcomes, findings, None)
+        return InputCheck(outcomes, findings, None, evidence.formats)
     histograms = {name: counts[name] for name in schemas}
     totals = {
         name: invariant_totals(census.universes[name], schemas[name], areas, histograms[name])
         for name in schemas
     }
     columns = {name: raw[name].columns() for name in schemas}
-    return InputCheck(
-        outcomes, (), DeclaredInput(areas, histograms, multiples, totals, columns, outcomes)
-    )
+    result = DeclaredInput(areas, histograms, multiples, totals, columns, outcomes)
+    return InputCheck(outcomes, (), result, evidence.formats)
 
 
 def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:

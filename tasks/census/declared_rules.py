@@ -24,6 +24,17 @@ def declared_rules(
         )
         for name in columns
     ]
+    rules += [
+        _never(
+            table,
+            table,
+            name,
+            f"taken_{name}",
+            f"where {name} is blank, no {name} of the same {above} may have its code",
+            f"give these areas a {name}, or the other {name} another code",
+        )
+        for above, name in zip(columns, columns[1:], strict=False)
+    ]
     rules.append(
         _never(
             table,

@@ -11,6 +11,7 @@ import numpy as np
 from ...validation.outcome import Outcome
 from ...validation.rules import Rule, Value, count_violations
 from ..tables.findings import Finding
+from ..tables.readers import format_of
 from ..tables.sources import InputFile
 
 
@@ -23,6 +24,8 @@ class EvidenceTally:
 
     suites: dict[str, dict[str, dict[Value, int]]] = field(default_factory=dict)
     _first_file: dict[tuple[str, str, Value], int] = field(default_factory=dict)
+    formats: dict[str, str] = field(default_factory=dict)
+    """How files are written, by their names; public."""
 
     def add(self, suite: str, column: str, counts: Mapping[Value, int], *, file: int = 0) -> None:
         """Add the rows of some distinct values, of the table's file at this position."""
@@ -31,6 +34,12 @@ class EvidenceTally:
             total[value] = total.get(value, 0) + rows
             where = suite, column, value
             self._first_file[where] = min(file, self._first_file.get(where, file))
+
+    def add_formats(self, files: Iterable[InputFile]) -> None:
+        """Add how files are written, those that are not known yet."""
+        for file in files:
+            if file.name not in self.formats:
+                self.formats[file.name] = format_of(file)
 
     def add_mask(self, suite: str, column: str, mask: np.ndarray, *, file: int = 0) -> None:
         """Add the rows of a yes/no column."""

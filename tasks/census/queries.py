@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import sparse
 
+from ..runs.names import spelt_as
 from .schema import Schema
 
 TOTAL = "total"
@@ -29,6 +30,15 @@ def normalize_query_name(name: str) -> str:
     'sex * age'
     """
     return " * ".join(part.strip() for part in name.split("*"))
+
+
+def spelt_like(name: str, names: Iterable[str]) -> str:
+    """The name as one of some names spells it that means the same query, or else normalised.
+
+    >>> spelt_like("sex*age", ["total", "age * sex"])
+    'age * sex'
+    """
+    return spelt_as(normalize_query_name(name), names)
 
 
 @dataclass(frozen=True)

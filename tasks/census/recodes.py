@@ -6,16 +6,22 @@ looked up for the rows. It is defined, that is not negative, exactly for the dec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
 
 import numpy as np
 
 from ..tables.columns import CodedColumn
-from .declarations import AttributeDeclaration, CodeRange, Codes
+from .attribute_declarations import DATE_PARTS, AttributeDeclaration, CodeRange, Codes
 
 UNKNOWN = -1
 """The level of a code that no level has."""
+
+NO_AGE = "\0"
+"""What a date of birth tells that is none."""
 
 _MOST_DIGITS = 18
 
@@ -26,6 +32,8 @@ class CodeSet:
 
     texts: frozenset[str]
     ranges: tuple[tuple[int, int], ...]
+    rounds_down: bool = False
+    """Whether a number with a fraction is in the range of its whole part."""
 
     @classmethod
     def of(cls, codes: Codes) -> CodeSet:
@@ -37,7 +45,7 @@ class CodeSet:
         """Whether a canonical text is one of the codes."""
         if (value or "") in self.texts:
             return True
-        number = whole_number(value)
+        number = whole_number(_without_fraction(value) if self.rounds_down else value)
         return number is not None and any(low <= number <= high for low, high in self.ranges)
 
     def overlaps(self, other: CodeSet) -> bool:
@@ -51,15 +59,61 @@ class CodeSet:
 
 
 @dataclass(frozen=True)
+class ListedCodes:
+    """Cells that list codes: those with one of `wanted`, or those without any.
+
+    `known` are all codes that a cell may list; None for any.
+    """
+
+    wanted: CodeSet
+    known: CodeSet | None
+    separator: str
+    has_any: bool
+
+    def holds(self, value: str | None) -> bool:
+        """Whether a cell lists known codes alone, and is of the kind that is meant."""
+        codes = [code.strip() for code in (value or "").split(self.separator)]
+        codes = [code for code in codes if code]
+        if self.known is not None and not all(map(self.known.holds, codes)):
+            return False
+        return any(map(self.wanted.holds, codes)) == self.has_any
+
+
+Condition = CodeSet | ListedCodes
+"""What a column must hold for a level."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a cell says before codes are looked up in it: a blank, where it is missing, or an age.
+
+    day : the day on which ages count, of a column of dates of birth; None of any other.
+    pattern : regular expression of its dates.
+    """
+
+    missing: CodeSet
+    day: date | None
+    pattern: str
+
+    def text(self, value: str | None) -> str | None:
+        """The text that codes are looked up in; None for a blank."""
+        if value is None or self.missing.holds(value):
+            return None
+        return value if self.day is None else age_in_years(value, self.day, self.pattern)
+
+
+@dataclass(frozen=True)
 class Recode:
     """How an attribute is told: `rules` of levels and the codes that columns must have for them.
 
-    The first rule that fits tells the level of a record.
+    The first rule that fits tells the level of a record. A recode of one column may have a reading
+    of its cells.
     """
 
     attribute: str
     levels: tuple[str, ...]
-    rules: tuple[tuple[int, Mapping[str, CodeSet]], ...]
+    rules: tuple[tuple[int, Mapping[str, Condition]], ...]
+    reading: Reading | None = None
     _level_of: dict[str | None, int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -75,8 +129,9 @@ class Recode:
         known = self._level_of.get(value)
         if known is not None:
             return known
+        text = value if self.reading is None else self.reading.text(value)
         for level, where in self.rules:
-            if all(codes.holds(value) for codes in where.values()):
+            if all(codes.holds(text) for codes in where.values()):
                 self._level_of[value] = level
                 return level
         return UNKNOWN
@@ -104,8 +159,48 @@ def whole_number(value: str | None) -> int | None:
     return int(value) if value.isascii() and value.isdigit() else None
 
 
-def compiled_recode(name: str, declared: AttributeDeclaration) -> Recode:
-    """The recode of a declared attribute.
+def _without_fraction(value: str | None) -> str | None:
+    """A decimal number without its fraction; any other text as it is."""
+    whole, point, fraction = (value or "").partition(".")
+    return whole if point and fraction.isascii() and fraction.isdigit() else value
+
+
+def age_in_years(born: str, day: date, pattern: str) -> str:
+    """The age in whole years on a day of who was born on another; `NO_AGE`, which is no code of a
+    level, for what is no date and for who was born later.
+
+    Who was born on 29 February is a year older on 1 March of years without that day. A time of day
+    after the date is of no interest.
+
+    >>> age_in_years("1990-06-15", date(2021, 6, 14), date_pattern("YYYY-MM-DD"))
+    '30'
+    """
+    found = re.match(pattern, born, re.ASCII)
+    if found is None:
+        return NO_AGE
+    year, month, of_month = (int(found[part]) for part in DATE_PARTS)
+    try:
+        date(year, month, of_month)
+    except ValueError:
+        return NO_AGE
+    age = day.year - year - ((day.month, day.day) < (month, of_month))
+    return str(age) if age >= 0 else NO_AGE
+
+
+@cache
+def date_pattern(date_format: str) -> str:
+    """The regular expression of dates of a format such as `DD.MM.YYYY`."""
+    pattern = re.escape(date_format)
+    for part in DATE_PARTS:
+        digits = r"\d{4}" if part == "YYYY" else r"\d{2}"
+        pattern = pattern.replace(part, f"(?P<{part}>{digits})")
+    return pattern + r"(?![\d])"
+
+
+def compiled_recode(
+    name: str, declared: AttributeDeclaration, *, rounds_down: bool = True
+) -> Recode:
+    """The recode of a declared attribute; bins round fractions down, or refuse them.
 
     Raises ValueError for two levels of one label, or that share a code.
     """
@@ -119,6 +214,43 @@ def compiled_recode(name: str, declared: AttributeDeclaration) -> Recode:
             for rule in declared.rules
         )
         return Recode(name, labels, rules)
+    if declared.column is None:
+        raise ValueError(f"attribute {name!r} has no column")
+    labels, conditions = _conditions(name, declared, rounds_down)
+    told: list[tuple[int, Condition]] = list(enumerate(conditions))
+    if declared.blank is not None:
+        labels, blank = (*labels, declared.blank), CodeSet(frozenset({""}), ())
+        if any(isinstance(c, CodeSet) and c.holds(None) for c in conditions):
+            raise ValueError(f"attribute {name!r} has a level with blanks beside blank; keep one")
+        # Before those that would take a blank for a list without codes.
+        told.insert(0, (len(labels) - 1, blank))
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"attribute {name!r} gives two levels one label")
+    column = declared.column
+    recodes = tuple((level, {column: condition}) for level, condition in told)
+    return Recode(name, labels, recodes, _reading(declared))
+
+
+def _reading(declared: AttributeDeclaration) -> Reading | None:
+    """How cells of an attribute's column are read, where they do not tell their codes outright."""
+    if declared.missing is None and declared.age_at is None:
+        return None
+    pattern = date_pattern(declared.date_format or "YYYY-MM-DD")
+    return Reading(CodeSet.of(declared.missing or ()), declared.age_at, pattern)
+
+
+def _conditions(
+    name: str, declared: AttributeDeclaration, rounds_down: bool
+) -> tuple[tuple[str, ...], list[Condition]]:
+    """Labels of the levels that a column tells, and what it must hold for each."""
+    if declared.contains is not None and declared.separator is not None:
+        wanted = CodeSet.of(declared.contains)
+        known = None
+        if declared.among is not None:
+            known = CodeSet.of((*declared.contains, *declared.among))
+        return declared.labels or ("no", "yes"), [
+            ListedCodes(wanted, known, declared.separator, has_any) for has_any in (False, True)
+        ]
     if declared.levels is not None:
         labels = tuple(declared.levels)
         sets = [CodeSet.of(codes) for codes in declared.levels.values()]
@@ -128,21 +260,14 @@ def compiled_recode(name: str, declared: AttributeDeclaration) -> Recode:
                     raise ValueError(
                         f"attribute {name!r}: levels {labels[i]!r} and {labels[j]!r} share a code"
                     )
-    elif declared.numbers is not None:
+        return labels, [*sets]
+    if declared.numbers is not None:
         least, most = declared.numbers
-        labels = tuple(str(number) for number in range(least, most + 1))
-        sets = [CodeSet(frozenset(), ((n, n),)) for n in range(least, most + 1)]
-    elif declared.bins is not None and declared.largest is not None:
+        numbers = range(least, most + 1)
+        return tuple(map(str, numbers)), [CodeSet(frozenset(), ((n, n),)) for n in numbers]
+    if declared.bins is not None and declared.largest is not None:
         ends = [*(start - 1 for start in declared.bins[1:]), declared.largest]
         pairs = list(zip(declared.bins, ends, strict=True))
         labels = declared.labels or tuple(f"{a}-{b}" if b > a else str(a) for a, b in pairs)
-        sets = [CodeSet(frozenset(), (pair,)) for pair in pairs]
-    else:
-        raise ValueError(f"attribute {name!r} has neither levels, numbers nor bins")
-    if declared.column is None:
-        raise ValueError(f"attribute {name!r} has no column")
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"attribute {name!r} gives two levels one label")
-    column = declared.column
-    rules = tuple((level, {column: codes}) for level, codes in enumerate(sets))
-    return Recode(name, labels, rules)
+        return labels, [CodeSet(frozenset(), (pair,), rounds_down) for pair in pairs]
+    raise ValueError(f"attribute {name!r} has neither levels, numbers, bins nor contains")

@@ -7,7 +7,7 @@ areas and referred columns. Every condition on a record is worked out once for e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +72,7 @@ def count_universe(
     keys = tuple(dict.fromkeys((*place.keys, *(one.key for one in occupants))))
     told_by: dict[str, list[pa.Array]] = {one.key: [] for one in occupants}
     referring = place.references()
-    for batch in _batches(files[declared.table], declared.table, texts, keys):
+    for batch in _batches(files[declared.table], texts, keys, evidence):
         columns = _coded(batch, texts)
         n_rows = len(next(iter(batch.values())))
         placed = place.of(batch, columns, evidence)
@@ -147,7 +147,7 @@ def _tally_contributions(files: Files, universe: Universe, evidence: EvidenceTal
         texts = (declared.count,) if is_counted and declared.count else ()
         persons: list[pa.Array] = []
         weights = [np.empty(0, dtype=np.int64)]
-        for batch in _batches(files[reach.table], reach.table, texts, (told.person,)):
+        for batch in _batches(files[reach.table], texts, (told.person,), evidence):
             persons.append(batch[told.person])
             weights += [column.lookup(_count, np.int64) for column in _coded(batch, texts).values()]
         person = _whole(persons)
@@ -251,7 +251,7 @@ def load_joined(
     texts = tuple(dict.fromkeys((*wanted, *area_columns)))
     keys = tuple(dict.fromkeys((step.key, *reference)))
     parts: dict[str, list] = {name: [] for name in (*texts, *keys)}
-    for batch in _batches(files[table], table, texts, keys):
+    for batch in _batches(files[table], texts, keys, evidence):
         for name, part in parts.items():
             part.append(batch[name])
     arrays = {name: _whole(part) for name, part in parts.items()}
@@ -308,7 +308,7 @@ def load_occupants(
     wanted = tuple(column for column in _columns_of(universe, name) if column != NUMBER)
     texts, keys = tuple(dict.fromkeys((*wanted, *conditions))), (declared.column,)
     parts: dict[str, list] = {column: [] for column in (*wanted, *keys)}
-    for batch in _batches(files[declared.table], declared.table, texts, keys):
+    for batch in _batches(files[declared.table], texts, keys, evidence):
         columns = _coded(batch, texts)
         fits = np.ones(len(batch[declared.column]), dtype=bool)
         for column, codes in conditions.items():
@@ -342,10 +342,15 @@ def _columns_of(universe: Universe, table: str) -> tuple[str, ...]:
 
 
 def _batches(
-    files: Sequence[InputFile], table: str, texts: Sequence[str], keys: Sequence[str]
+    files: Sequence[InputFile],
+    texts: Sequence[str],
+    keys: Sequence[str],
+    evidence: EvidenceTally,
 ) -> Iterator[Batch]:
-    layout = text_layout(table, texts, keys)
-    shaped = [InputFile(file.table, file.path, file.name, layout) for file in files]
+    """Batches of some columns of a table; the evidence gets how its files are written."""
+    layout = text_layout(files[0].table, texts, keys)
+    shaped = [replace(file, layout=layout) for file in files]
+    evidence.add_formats(shaped)
     for _, batch in read_partitions(shaped, Selection(tuple(dict.fromkeys((*texts, *keys))))):
         yield batch
 

@@ -15,6 +15,8 @@ from itertools import product
 
 import numpy as np
 
+from .attribute_declarations import CodeRange
+
 
 @dataclass(frozen=True)
 class Coarsening:
@@ -84,11 +86,14 @@ class Schema:
             tuple(np.asarray(levels[name]) for name in self.attributes), self.shape
         )
 
-    def positions(self, conditions: Mapping[str, Sequence[str | int]]) -> dict[str, list[int]]:
+    def positions(
+        self, conditions: Mapping[str, Sequence[str | int | CodeRange]]
+    ) -> dict[str, list[int]]:
         """The levels that conditions allow, as positions, by attribute.
 
-        A condition names an attribute or a coarsening of one, and the labels of levels or their
-        positions. Raises ValueError for a name or a level that the schema does not have.
+        A condition names an attribute or a coarsening of one, and the labels of levels, their
+        positions, or ranges of labels that are numbers. Raises ValueError for a name or a level
+        that the schema does not have.
         """
         found: dict[str, list[int]] = {}
         for name, allowed in conditions.items():
@@ -97,13 +102,13 @@ class Schema:
             if attribute not in self.attributes:
                 raise ValueError(f"{name!r} is not in the schema of {self.universe}")
             labels = coarsening.levels if coarsening else self.labels(attribute)
-            chosen = {_position(name, level, labels) for level in allowed}
+            chosen = {at for level in allowed for at in positions_of(name, level, labels)}
             groups = coarsening.groups if coarsening else range(len(labels))
             levels = [level for level, group in enumerate(groups) if group in chosen]
             found[attribute] = [i for i in levels if i in found.get(attribute, levels)]
         return found
 
-    def cells_where(self, conditions: Mapping[str, Sequence[str | int]]) -> np.ndarray:
+    def cells_where(self, conditions: Mapping[str, Sequence[str | int | CodeRange]]) -> np.ndarray:
         """Mask `(n_cells,)` of the cells whose attributes take one of the given levels each.
 
         Conditions as for `positions`.
@@ -116,6 +121,20 @@ class Schema:
                 inside = np.isin(np.arange(size), chosen[attribute])
             mask = (mask[:, None] & inside).ravel()
         return mask
+
+    def told(self, name: str, levels: Sequence[str | int | CodeRange]) -> list[str | int]:
+        """Levels of an attribute or coarsening as they are given, ranges spelt out as labels."""
+        coarsening = self.coarsening(name)
+        labels = coarsening.levels if coarsening else self.labels(name)
+        return [
+            each
+            for level in levels
+            for each in (
+                [level]
+                if isinstance(level, int) or level in labels
+                else [labels[at] for at in positions_of(name, level, labels)]
+            )
+        ]
 
     def without(self, attributes: Iterable[str]) -> Schema:
         """The schema of the other attributes."""
@@ -137,10 +156,46 @@ class Schema:
         return list(product(*self.levels_of))
 
 
-def _position(name: str, level: str | int, labels: Sequence[str]) -> int:
-    """Position of a level that is given by its label or its position."""
+def positions_of(name: str, level: str | int | CodeRange, labels: Sequence[str]) -> list[int]:
+    """Positions of a level that is given by its label or its position, or of those of a range.
+
+    Raises ValueError for a level that `name` does not have, and a range that has no level, or part
+    of one.
+
+    >>> positions_of("age", "0-9", ["0-4", "5-9", "10-14"])
+    [0, 1]
+    """
     if isinstance(level, int):
-        return level
+        return [level]
     if level in labels:
-        return labels.index(level)
-    raise ValueError(f"{name!r} has no level {level!r}; it has {', '.join(map(repr, labels))}")
+        return [labels.index(level)]
+    numbers = level if isinstance(level, CodeRange) else _range_in(level)
+    if numbers is None:
+        raise ValueError(f"{name!r} has no level {level!r}; it has {', '.join(map(repr, labels))}")
+    return _within(name, numbers, labels)
+
+
+def _range_in(label: str) -> CodeRange | None:
+    """The whole numbers that a label such as 18-24 or 18 stands for; None for any other label."""
+    first, dash, last = label.partition("-")
+    ends = (first, last if dash else first)
+    if not all(end.isascii() and end.isdigit() for end in ends) or int(ends[0]) > int(ends[1]):
+        return None
+    return CodeRange.model_validate({"from": int(ends[0]), "to": int(ends[1])})
+
+
+def _within(name: str, numbers: CodeRange, labels: Sequence[str]) -> list[int]:
+    """Positions of the labels whose numbers are in a range, which must take them whole."""
+    found = []
+    for at, label in enumerate(labels):
+        told = _range_in(label)
+        if told is None or told.last < numbers.first or numbers.last < told.first:
+            continue
+        if told.first < numbers.first or numbers.last < told.last:
+            raise ValueError(f"{name!r}: the range {numbers} cuts through the level {label!r}")
+        found.append(at)
+    if not found:
+        raise ValueError(
+            f"{name!r} has no level in the range {numbers}; it has {', '.join(map(repr, labels))}"
+        )
+    return found

@@ -7,6 +7,7 @@ them meets a name that leads out of a run directory.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -58,8 +59,8 @@ def checked_label(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A name in a message, whatever is in it."""
-    return ascii(name[:40]) + (" and so on" if len(name) > 40 else "")
+    """A name in a message, whatever is in it: letters of any script, and escapes for the rest."""
+    return repr(name[:40]) + (" and so on" if len(name) > 40 else "")
 
 
 FileName = Annotated[str, AfterValidator(checked_file_name)]
@@ -67,6 +68,23 @@ FileName = Annotated[str, AfterValidator(checked_file_name)]
 
 Label = Annotated[str, AfterValidator(checked_label)]
 """A name that stands in files, reports and messages, and is never that of a file."""
+
+
+def factors_of(name: str) -> tuple[str, ...]:
+    """What a name of a query is told by: its factors, whatever the spaces and the order.
+
+    >>> factors_of("sex*age") == factors_of("age  * sex")
+    True
+    """
+    return tuple(sorted(part.strip() for part in name.split("*")))
+
+
+def spelt_as(name: str, names: Iterable[str]) -> str:
+    """The one of some names that is told by the same factors; the name itself if none is."""
+    if "*" not in name:
+        return name
+    factors = factors_of(name)
+    return next((one for one in names if factors_of(one) == factors), name)
 
 
 def below(folder: Path, *names: str) -> Path:

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from .errors import InputRefused
 from .exact_types import ExactTypes
 from .files import NOT_PRIVATE
+from .names import spelt_as
 from .stores import carries_secrets, is_url
 
 
@@ -309,9 +310,13 @@ def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:
 
 
 def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with the keys of both; where both have one, `top` wins, and tables are merged."""
+    """A table with the keys of both; where both have one, `top` wins, and tables are merged.
+
+    Names of queries are the same whatever their spaces and the order of their factors.
+    """
     merged = dict(base)
-    for key, value in top.items():
+    for given, value in top.items():
+        key = spelt_as(given, merged)
         below = merged.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
             value = merged_tables(below, value)

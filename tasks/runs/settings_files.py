@@ -6,21 +6,25 @@ Relative paths are taken from the folder of the settings file.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+from unicodedata import normalize
 
 import tomli_w
 from pydantic import ValidationError
 
 from .errors import InputRefused
 from .files import NOT_PRIVATE
+from .names import spelt_as
 from .settings import (
     RUNNER_KEYS,
     ProductSettings,
+    Refuse,
     RunnerSettings,
     merged_tables,
     refuse_in,
@@ -61,7 +65,8 @@ def load_settings(
         raise InputRefused("There are no settings: name a settings file, or fill in the form.")
     text = ""
     if isinstance(source, str | Path):
-        path, text = Path(source), _read(Path(source))
+        # Names agree however their letters were composed.
+        path, text = Path(source), normalize("NFC", _read(Path(source)))
         merged = _parsed(text, path)
     else:
         path = Path(NO_FILE if source is None else TABLES)
@@ -85,8 +90,9 @@ def load_settings(
     model = model.chosen_by(merged)
     completed = model.completed(merged, path.resolve().parent)
     whole = model.expanded(completed, with_preset)
-    settings = _validated(model, whole, path, _place_in(text, overrides))
-    settings.refuse_what_does_nothing(merged, refuse_in(path.name))
+    place = _place_in(text, overrides)
+    settings = _validated(model, whole, path, place)
+    settings.refuse_what_does_nothing(merged, _refuse_at(path.name, place))
     return settings
 
 
@@ -150,14 +156,17 @@ def _plain(value: Any) -> Any:
 
 def _own_copy(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Tables that may be changed, with paths as texts."""
-    return {
-        key: _own_copy(value)
-        if isinstance(value, Mapping)
-        else str(value)
-        if isinstance(value, Path)
-        else value
-        for key, value in tree.items()
-    }
+    return {normalize("NFC", key): _own_value(value) for key, value in tree.items()}
+
+
+def _own_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _own_copy(value)
+    if isinstance(value, list | tuple):
+        return [_own_value(item) for item in value]
+    if isinstance(value, str | Path):
+        return normalize("NFC", str(value))
+    return value
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -166,7 +175,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise InputRefused(f"{path}: no such settings file; check the path.") from None
     except IsADirectoryError:
@@ -179,15 +188,28 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputRefused(f"{path.name} is not valid TOML: {error}.") from None
+        raise InputRefused(
+            f"{path.name} is not valid TOML: {error}{_quotes(text, error)}."
+        ) from None
     except RecursionError:
         raise InputRefused(
             f"{path.name} has lists or tables too deep within each other; no setting needs that."
         ) from None
 
 
+def _quotes(text: str, error: tomllib.TOMLDecodeError) -> str:
+    """A hint where the key of the line that is wrong has letters that TOML wants quoted."""
+    found = re.search(r"at line (\d+)", str(error))
+    lines = text.split("\n")
+    line = lines[min(int(found[1]), len(lines)) - 1] if found else ""
+    named = re.search(r"(?<![\"'\w-])[\w-]*[^\W\d_a-zA-Z][\w-]*(?=\s*[]=.])", line)
+    if named is None:
+        return ""
+    return f'; a key with letters other than a to z needs quotes: "{named[0]}"'
+
+
 def _apply_override(tree: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
+    key, equals, text = normalize("NFC", override).partition("=")
     if not equals or not key.strip():
         raise InputRefused(f"--set {override}: write it as section.key=value.")
     try:
@@ -196,25 +218,40 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         value = text.strip()
     except RecursionError:
         raise InputRefused(f"--set {key.strip()}: the value nests too deep.") from None
-    *sections, last = key.strip().split(".")
+    *sections, last = _parts_of(key)
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
             raise InputRefused(f"--set {override}: {section} is not a section.")
-    tree[last] = value
+    tree[spelt_as(last, tree)] = value
+
+
+def _parts_of(key: str) -> list[str]:
+    """The keys of a dotted key, of which those with points and other marks may be quoted.
+
+    >>> _parts_of('budget.people.queries.other."sex * age"')
+    ['budget', 'people', 'queries', 'other', 'sex * age']
+    """
+    found = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.]*?))\s*(?:\.|$)""", key.strip())
+    return ["".join(parts) for parts in found[: key.count(".") + 1] if any(parts)] or [key.strip()]
 
 
 def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool], str]:
     """Tells where a location of settings stands: in an override, or in a line of the file."""
-    keys = [override.partition("=")[0].strip() for override in overrides]
+    keys = [dotted(tuple(_parts_of(override.partition("=")[0]))) for override in overrides]
 
     def place(location: Location, is_missing: bool) -> str:
         there = location[:-1] if is_missing else location
         for key in keys:
             if not is_missing and f"{dotted(there)}.".startswith(f"{key}."):
                 return f"--set {key}"
-        line = line_of(text, there) if there else None
-        return "" if line is None else f"line {line}"
+        while there:
+            line = line_of(text, there)
+            if line is not None:
+                return f"line {line}"
+            # Defaults put values where the file has none; what is above them it has.
+            there = there[:-1]
+        return ""
 
     return place
 
@@ -243,6 +280,9 @@ def _validated(
         if is_url(name):
             return name
         given = path.parent / name
+        if not os.path.lexists(given) and os.path.lexists(path.parent / normalize("NFD", name)):
+            # Settings are read in form C; files keep the letters that their system composed.
+            given = path.parent / normalize("NFD", name)
         # These tell nothing of a place that may not be entered; reading it says what is wrong.
         exists = os.path.exists(given)
         if os.path.islink(given) and not exists:
@@ -258,6 +298,20 @@ def _validated(
         return str(given.resolve())
 
     settings = settings.with_absolute_paths(absolute)
-    settings.refuse_unfit_addresses(refuse_in(path.name))
-    settings.refuse_what_does_not_fit(refuse_in(path.name))
+    refuse = _refuse_at(path.name, place)
+    settings.refuse_unfit_addresses(refuse)
+    settings.refuse_what_does_not_fit(refuse)
     return settings
+
+
+def _refuse_at(file_name: str, place: Callable[[Location, bool], str]) -> Refuse:
+    """A `Refuse` for a settings file, whose sentences have the place of the key that they begin
+    with.
+    """
+
+    def refuse(text: str) -> NoReturn:
+        named = re.match(r"(?:unknown setting )?'?(\w+\.[^\s':]+)", text)
+        where = place(tuple(named[1].split(".")), False) if named else ""
+        refuse_in(file_name)(f"{where}: {text}" if where else text)
+
+    return refuse

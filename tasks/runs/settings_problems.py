@@ -185,9 +185,10 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
     for part in location:
         if isinstance(node, Mapping) and part in node:
             node = node[part]
-        elif isinstance(part, int):
-            inside = isinstance(node, list | tuple) and part < len(node)
-            node = node[part] if inside else None
+        elif isinstance(part, int) and isinstance(node, list | tuple):
+            node = node[part] if part < len(node) else None
+        elif isinstance(part, int) and node is not None:
+            continue  # A value that stands alone for a list of it.
         elif part == _IS_A_KEY or _BRANCH.match(part):
             continue
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -21,8 +21,9 @@ class Finding:
 
     `file` is the name that the settings give; `column` may be empty where the rule is about the
     file; `rule` is a clause such as "QSEX must be 1 or 2", `remedy` an imperative.
-    `count` is the number of rows (or lines) that break the rule, None where it is unknown; it is
-    confidential unless the input is not. No part holds a value of a record.
+    `count` is the number of rows (or lines) that break the rule and `line` the first that does,
+    None where they are unknown; both are confidential unless the input is not, since a line's
+    number tells of rows before it. No part holds a value of a record.
     """
 
     file: str
@@ -30,12 +31,15 @@ class Finding:
     rule: str
     remedy: str
     count: int | None = None
+    line: int | None = None
 
     def sentence(self, *, with_counts: bool = False, further: int = 0) -> str:
         """The finding as one sentence; `further` is the number of other findings to mention."""
         count = others = ""
         if with_counts and self.count is not None:
             count = f" ({self.count:,} {'row breaks' if self.count == 1 else 'rows break'} this)"
+        elif with_counts and self.line is not None:
+            count = f" (first in line {self.line:,})"
         if further:
             others = f" (and {further} further {'rule' if further == 1 else 'rules'} failed)"
         return f"{self.file}: {self.rule}{count}; {self.remedy}{others}."
@@ -71,12 +75,14 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
 class InputCheck(Generic[Accepted]):
     """Outcome of checking an input; `result` is None if a rule failed.
 
-    `outcomes` are public. The counts in `findings` are confidential unless the input is not.
+    `outcomes` are public, and so are `formats`: by file, how it is written. The counts in
+    `findings` are confidential unless the input is not.
     """
 
     outcomes: tuple[Outcome, ...]
     findings: tuple[Finding, ...]
     result: Accepted | None
+    formats: Mapping[str, str] = field(default_factory=dict)
 
     def accepted(self, *, with_counts: bool = False) -> Accepted:
         """The result, or InputRefused with the first finding; counts only if asked for."""

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 
 from ..runs.stores import is_url
 from .findings import UnreadableInput
+from .formats import SEPARATORS
 from .layouts import TableLayout
 from .sources import (
     PARQUET_MAGIC,
@@ -36,7 +38,8 @@ from .sources import (
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
 
-DELIMITERS = ("|", ",", "\t")
+DELIMITERS = tuple(SEPARATORS)
+_NAMED = "pipes, commas, tabs or semicolons"
 _BATCH_ROWS = 1 << 20
 _BLOCK_BYTES = 1 << 24
 _CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -138,8 +141,9 @@ def _read_parquet(
         schema = pq.read_schema(source)
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
-    readable = {entry.name for entry in schema if _is_supported(entry.type)}
-    columns = [name for name in selection.choose(file, schema.names) if name in readable]
+    names = [normalize("NFC", name) for name in schema.names]
+    readable = {name for name, kind in zip(names, schema.types, strict=True) if _is_supported(kind)}
+    columns = [name for name in selection.choose(file, names) if name in readable]
     for name in selection.required:
         if name not in readable:
             raise file.unreadable(
@@ -147,17 +151,26 @@ def _read_parquet(
                 "write it as one of these types",
                 column=name,
             )
-    coded = [name for name in columns if layout.field(name).kind in ("number", "code")]
+    stored = {name: schema.names[names.index(name)] for name in columns}
+    coded = [stored[name] for name in columns if layout.field(name).kind in ("number", "code")]
     try:
         with pq.ParquetFile(
             source, read_dictionary=coded, page_checksum_verification=True
         ) as parquet:
-            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
-                for name in columns:
-                    _check_utf8(file, name, batch.column(name))
-                yield {name: batch.column(name) for name in columns}
+            wanted = list(stored.values())
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
+                found = {name: _as_texts(batch.column(stored[name])) for name in columns}
+                for name, column in found.items():
+                    _check_utf8(file, name, column)
+                told = file.format
+                yield found if told is None else told.cleaned(found, told.decimal_beside(None))
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
+
+
+def _as_texts(column: pa.Array) -> pa.Array:
+    """A column of days as texts such as 2021-03-21; any other column as it is."""
+    return column.cast(pa.string()) if pa.types.is_date32(column.type) else column
 
 
 def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
@@ -181,6 +194,7 @@ def _is_supported(kind: pa.DataType) -> bool:
         or pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
         or pa.types.is_string_view(kind)
+        or pa.types.is_date32(kind)
         or pa.types.is_null(kind)
     )
 
@@ -193,30 +207,32 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
         raise file.unreadable("the file is empty", "give a file that holds the table")
     first_line = start.split(b"\n", 1)[0].rstrip(b"\r")
     has_names = any(name.encode() in first_line for name in layout.names)
-    has_delimiter = any(delimiter.encode() in first_line for delimiter in DELIMITERS)
+    told = file.format.separator if file.format else None
+    has_delimiter = any(each.encode() in first_line for each in (told or "", *DELIMITERS) if each)
     if has_names or has_delimiter:
         return _read_delimited(file, text, selection)
     if layout.line_length is None:
         raise file.unreadable(
             f"the first line is not a header with the {layout.column_names} column names",
-            "add that header, separated by pipes, commas or tabs",
+            f"add that header, separated by {_NAMED}",
         )
     return _read_fixed_width(file, text, selection)
 
 
 def _header(file: InputFile, text: TextStream, layout: TableLayout) -> tuple[str, list[str]]:
     """The delimiter and the column names of the first line."""
-    line = text.read_line().decode("utf-8", "replace")
+    line = normalize("NFC", text.read_line().decode("utf-8", "replace"))
+    told = file.format.separator if file.format else None
     headers = {
         delimiter: [name.strip().strip('"').strip() for name in line.split(delimiter)]
-        for delimiter in DELIMITERS
+        for delimiter in ([told] if told else DELIMITERS)
     }
     known = set(layout.names)
-    delimiter = max(DELIMITERS, key=lambda each: len(known.intersection(headers[each])))
+    delimiter = max(headers, key=lambda each: len(known.intersection(headers[each])))
     if len(headers[delimiter]) < 2 or not known.intersection(headers[delimiter]):
         raise file.unreadable(
-            f"the header is not the {layout.column_names} column names separated by pipes, "
-            "commas or tabs",
+            f"the header is not the {layout.column_names} column names separated by "
+            f"{_NAMED if told is None else SEPARATORS.get(told, repr(told))}",
             "write the column names on the first line, separated like the rows",
         )
     return delimiter, headers[delimiter]
@@ -226,6 +242,7 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
     layout = file.columns
     delimiter, names = _header(file, text, layout)
     columns = selection.choose(file, names)
+    decimal = file.format.decimal_beside(delimiter) if file.format else "."
     if not text.peek():
         return
     lines_before = text.lines
@@ -260,7 +277,8 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
         )
         for batch in reader:
             n_rows += batch.num_rows
-            yield {name: batch.column(name) for name in columns}
+            found = {name: batch.column(name) for name in columns}
+            yield found if file.format is None else file.format.cleaned(found, decimal)
     except pa.ArrowException:
         raise file.unreadable(
             "the rows are not delimited text under the header",
@@ -335,6 +353,29 @@ def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
         return values.cast(pa.string())
     coded = values.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
+
+
+def format_of(file: InputFile) -> str:
+    """How a file is written, in words, such as "text separated by semicolons, decimal commas,
+    CP1252"; "" for what cannot be read, which reading it says.
+    """
+    try:
+        with open_binary(file) as stream:
+            start = stream.read(len(PARQUET_MAGIC))
+            stream.seek(0)
+            magic = gunzipped(file, stream, len(PARQUET_MAGIC)) or start
+            if magic == PARQUET_MAGIC:
+                return "Parquet"
+            text = TextStream(file, stream)
+            delimiter, _ = _header(file, text, file.columns)
+            decimal = file.format.decimal_beside(delimiter) if file.format else "."
+            encoding = text.encoding.upper()
+            mark = ", decimal commas" if decimal == "," else ""
+            return (
+                f"text separated by {SEPARATORS.get(delimiter, repr(delimiter))}{mark}, {encoding}"
+            )
+    except UnreadableInput:
+        return ""
 
 
 def read_under_names(

@@ -1,4 +1,4 @@
-"""Input files as streams of bytes: plain paths and fsspec URLs, plain or gzipped, UTF-8 checked.
+"""Input files as streams of bytes: plain paths and fsspec URLs, plain or gzipped, made UTF-8.
 
 Every failure becomes an `UnreadableInput` that names the file and the remedy, except that a store
 that does not answer may answer later (`StorageFailed`). The original error is dropped
@@ -22,6 +22,7 @@ import numpy as np
 from ..runs.stores import StoreFile, StoreRefused, is_url
 from .cef_layout import LAYOUTS
 from .findings import Finding, UnreadableInput
+from .formats import UTF_8, TextFormat
 from .layouts import TableLayout
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -30,19 +31,22 @@ FILE_ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
 """What the names of the files of a table end with, where a folder holds it."""
 
 _UTF8_BOM = b"\xef\xbb\xbf"
+_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
 class InputFile:
     """One input table: its kind, the path or URL to open, and the name that messages show.
 
-    `layout` is that of a table outside `LAYOUTS`, whose columns the settings name.
+    `layout` is that of a table outside `LAYOUTS`, whose columns the settings name; `format` is how
+    its files are written, where settings can say it.
     """
 
     table: str
     path: str
     name: str
     layout: TableLayout | None = None
+    format: TextFormat | None = None
 
     @property
     def columns(self) -> TableLayout:
@@ -50,10 +54,16 @@ class InputFile:
         return self.layout or LAYOUTS[self.table]
 
     def unreadable(
-        self, rule: str, remedy: str, *, column: str = "", count: int | None = None
+        self,
+        rule: str,
+        remedy: str,
+        *,
+        column: str = "",
+        count: int | None = None,
+        line: int | None = None,
     ) -> UnreadableInput:
         """An error that refuses this file."""
-        return UnreadableInput(Finding(self.name, column, rule, remedy, count))
+        return UnreadableInput(Finding(self.name, column, rule, remedy, count, line))
 
 
 def names_several_files(path: str) -> bool:
@@ -135,10 +145,24 @@ def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> byt
         ) from None
 
 
-class TextStream:
-    """The bytes of a text file: decompressed, checked to be UTF-8, without a byte order mark.
+def _encoding(start: bytes, told: str | None) -> str:
+    """The encoding of a text that begins with some bytes, and that settings may tell; a byte order
+    mark is surer than they.
+    """
+    name = codecs.lookup(told or UTF_8).name
+    if start == _UTF8_BOM:
+        return UTF_8
+    # The mark of UTF-32 begins like one of UTF-16.
+    is_marked = start[:2] in _UTF16_BOMS and not name.startswith("utf-32")
+    return "utf-16" if is_marked else name
 
-    `lines` counts the lines read so far that are not empty, a last line without line end included.
+
+class TextStream:
+    """The bytes of a text file: decompressed, in UTF-8, without a byte order mark.
+
+    A file is in UTF-8 or UTF-16 if a byte order mark says so, or in the encoding of its format, or
+    else in UTF-8, which is checked. `lines` counts the lines read so far that are not empty, a last
+    line without line end included.
     """
 
     def __init__(self, file: InputFile, stream: ByteStream) -> None:
@@ -146,8 +170,12 @@ class TextStream:
         magic = stream.read(len(GZIP_MAGIC))
         stream.seek(0)
         self._raw = gzip.GzipFile(fileobj=stream) if magic == GZIP_MAGIC else stream
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._ahead = self._checked(1 << 16)
+        start = _read(file, self._raw, len(_UTF8_BOM))
+        told = file.format.encoding if file.format else None
+        self.encoding = _encoding(start, told)
+        self._decoder = codecs.getincrementaldecoder(self.encoding)()
+        self._line_ends = 0
+        self._ahead = self._checked(1 << 16, start)
         if self._ahead.startswith(_UTF8_BOM):
             self._ahead = self._ahead[len(_UTF8_BOM) :]
         self._after_line_end = True
@@ -163,12 +191,9 @@ class TextStream:
     def read(self, size: int = 1 << 24) -> bytes:
         """Up to `size` bytes; empty at the end of the file."""
         chunk = self.peek()
-        if len(chunk) <= size:
-            self._ahead = b""
-            if len(chunk) < size:
-                chunk += self._checked(size - len(chunk))
-        else:
-            chunk, self._ahead = chunk[:size], chunk[size:]
+        if len(chunk) < size:
+            chunk += self._checked(size - len(chunk))
+        chunk, self._ahead = chunk[:size], chunk[size:]
         self._count_lines(chunk)
         return chunk
 
@@ -200,17 +225,45 @@ class TextStream:
         """Part of the protocol that pyarrow asks of a file."""
         return False
 
-    def _checked(self, size: int) -> bytes:
-        chunk = _read(self._file, self._raw, size)
+    def _checked(self, size: int, start: bytes = b"") -> bytes:
+        """About `size` further bytes in UTF-8, after `start` of the file; empty at its end."""
+        chunk = start + _read(self._file, self._raw, size)
         try:
-            if not chunk or not chunk.isascii() or self._decoder.getstate()[0]:
-                self._decoder.decode(chunk, final=not chunk)
-        except UnicodeDecodeError:
-            raise self._file.unreadable(
-                "the file holds bytes that are not UTF-8 text",
-                "save it as UTF-8, as Parquet, or as gzip of either text format",
-            ) from None
+            if self.encoding == UTF_8:
+                if not chunk or not chunk.isascii() or self._decoder.getstate()[0]:
+                    self._decoder.decode(chunk, final=not chunk)
+            else:
+                chunk = self._decoded(chunk, size)
+        except UnicodeDecodeError as error:
+            before = bytes(error.object[: error.start]).decode(self.encoding, "ignore")
+            raise self._not_in_encoding(self._line_ends + before.count("\n") + 1) from None
+        except UnicodeError:
+            # Of a file that should begin with a byte order mark.
+            raise self._not_in_encoding(1) from None
+        self._line_ends += chunk.count(b"\n")
         return chunk
+
+    def _decoded(self, chunk: bytes, size: int) -> bytes:
+        """A chunk in UTF-8; more is read where it ends within its first character."""
+        text = self._decoder.decode(chunk, final=not chunk)
+        while not text and chunk:
+            chunk = _read(self._file, self._raw, size)
+            text = self._decoder.decode(chunk, final=not chunk)
+        return text.encode("utf-8", "surrogatepass")
+
+    def _not_in_encoding(self, line: int) -> UnreadableInput:
+        """What refuses bytes that the encoding does not have."""
+        name = self.encoding.upper()
+        told = self._file.format
+        remedy = "save it as UTF-8, as Parquet, or as gzip of either text format"
+        if told is not None:
+            remedy = (
+                "save it as UTF-8, or name its encoding, such as 'latin-1' or 'windows-1250', in "
+                f"{told.key}.encoding"
+            )
+        return self._file.unreadable(
+            f"the file holds bytes that are not {name} text", remedy, line=line
+        )
 
     def _count_lines(self, chunk: bytes) -> None:
         text = chunk.replace(b"\r", b"") if b"\r" in chunk else chunk

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from ..census.declared_input import DeclaredInput
 from ..census.inputs import IngestResult
-from ..census.queries import normalize_query_name
+from ..census.queries import spelt_like
 from ..ledger.summary import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import NONE, Block, Document, Section, Table
@@ -230,7 +230,8 @@ def needed(settings: TopdownSettings, target: str, margin: int) -> str:
     universe, geolevel, query = parts
     budget = settings.budget_of(universe)
     try:
-        total = total_for_margin(budget, geolevel, normalize_query_name(query), margin)
+        query = spelt_like(query, budget.query_shares.get(geolevel, ()))
+        total = total_for_margin(budget, geolevel, query, margin)
     except ValueError as error:
         raise InputRefused(f"--target {target}: {error}.") from None
     symbol = "epsilon" if budget.is_pure else "rho"

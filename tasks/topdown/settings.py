@@ -15,6 +15,7 @@ from ..census.queries import (
 from ..census.schema import Schema
 from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..runs.names import spelt_as
 from ..runs.settings import (
     Refuse,
     refuse_delta,
@@ -249,6 +250,9 @@ def _refuse_queries(
     shares = settings.budget[universe].queries.get(geolevel)
     if shares is None:
         refuse(f"{key} is missing; every geolevel with a share needs query shares")
+    twice = [name for name in shares if spelt_as(name, shares) != name]
+    if twice:
+        refuse(f"{key} names one query twice, as {spelt_as(twice[0], shares)!r} and {twice[0]!r}")
     refuse_shares(shares, key, refuse)
     spelt = settings.passes_of(universe, geolevel)
     try:

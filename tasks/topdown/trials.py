@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..census.queries import normalize_query_name
+from ..census.queries import spelt_like
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
@@ -172,7 +172,7 @@ class TopdownTrials:
         """The settings with every geolevel's query shares multiplied, and scaled to 1 again."""
 
         def weighted(shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
-            of_name = {name: weights.get(normalize_query_name(name), 1) for name in shares}
+            of_name = {name: weights.get(spelt_like(name, weights), 1) for name in shares}
             return rescaled({name: shares[name] * of_name[name] for name in shares})
 
         return _with_queries(settings, universe, weighted)

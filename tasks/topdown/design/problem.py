@@ -25,7 +25,7 @@ from ..checks.accuracy.levels import entity_levels
 from ..estimation.estimate import bounded_type_of_cell
 from ..estimation.query_algebra import QueryAlgebra
 from ..intervals.answers import ProductAnswers
-from ..intervals.area_lists import NamedAreas, read_areas
+from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
 from ..measurement.constraints import bounds_of, counted_records, state_of
 from ..settings import TopdownSettings
 from ..spine.build import universe_spine
@@ -108,7 +108,10 @@ class UniverseProblem:
             where = f"design.{universe}.targets.{name}"
             place = (target.level, target.areas, target.smallest_housing_units)
             if place not in partitions:
-                partitions[place] = _areas(target, where, spine, levels, housing_units)
+                known_blocks = KnownBlocks.of(geography)
+                partitions[place] = _areas(
+                    target, where, spine, levels, housing_units, known_blocks
+                )
             answers = ProductAnswers.of_query(algebra, query)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
@@ -231,11 +234,12 @@ def _areas(
     spine: Spine,
     levels: Callable[[], Mapping[str, np.ndarray]],
     housing_units: np.ndarray,
+    known: KnownBlocks,
 ) -> np.ndarray:
     """(n_blocks,) area of each block of the spine, -1 for none; raises InputRefused for none at
     all."""
     if target.areas is not None:
-        named = NamedAreas.listed(read_areas(Path(target.areas)), spine.block_geocode)
+        named = NamedAreas.listed(read_areas(Path(target.areas)), spine.block_geocode, known)
         if np.bincount(named.blocks.block).max(initial=0) > 1:
             raise InputRefused(
                 f"{target.areas} has a block in several areas; those of {where} may not overlap."

@@ -1,9 +1,12 @@
-"""Areas that somebody asks about, by name: lists of blocks, geounits of a spine, and pairs."""
+"""Areas that somebody asks about, by name: lists of blocks, polygons, geounits, and pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +14,49 @@ import pyarrow as pa
 
 from ....geography.levels import Spine
 from ...runs.errors import InputRefused
+from ...tables.formats import SEPARATORS
 from .areas import BlockAreas
+
+MOST_SHOWN = 3
+"""Unknown codes that a message quotes: they are of a list that somebody gave, not of the input."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownBlocks:
+    """The finest areas of a run: `geocode` of all in its geography, those that can hold nobody
+    included, and `short`, other codes of each where these are unique.
+    """
+
+    geocode: pd.Index
+    short: pd.Index | None = None
+
+    @classmethod
+    def of(cls, geography: pd.DataFrame, last: str | None = None) -> KnownBlocks:
+        """From a geography frame; `last` is its column with the codes of the last geolevel."""
+        geocode = pd.Index(geography["block_geocode"].astype(object))
+        if last is None or last not in geography or geography[last].duplicated().any():
+            return cls(geocode)
+        return cls(geocode, pd.Index(geography[last].astype(object)))
+
+    def geocodes(self, codes: pd.Series) -> np.ndarray:
+        """Geocodes (n,) of blocks by either of their codes.
+
+        Raises InputRefused for codes that no block has, with their number and a few of them.
+        """
+        number = self.geocode.get_indexer(codes)
+        if self.short is not None:
+            number = np.where(number < 0, self.short.get_indexer(codes), number)
+        unknown = codes[number < 0].drop_duplicates().tolist()
+        if unknown:
+            several = f"{len(unknown):,} codes that are" if len(unknown) > 1 else "a code that is"
+            some = ", ".join(repr(code) for code in unknown[:MOST_SHOWN])
+            further = ", and so on" if len(unknown) > MOST_SHOWN else ""
+            also = "" if self.short is None else f", or of the last geolevel as {self.short[0]!r}"
+            raise InputRefused(
+                f"The areas list {several} of no block of the run: {some}{further}; write all "
+                f"parts of a code, as in {self.geocode[0]!r}{also}."
+            )
+        return self.geocode.to_numpy(dtype=object)[number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,19 +67,18 @@ class NamedAreas:
     blocks: BlockAreas
 
     @classmethod
-    def listed(cls, areas: pd.DataFrame, block_geocode: np.ndarray) -> NamedAreas:
-        """From a table with the columns `area` and `block`. Blocks that are not on the spine can
-        hold nobody, and count as none.
+    def listed(
+        cls, areas: pd.DataFrame, block_geocode: np.ndarray, known: KnownBlocks
+    ) -> NamedAreas:
+        """From a table with the columns `area` and `block`. Known blocks that are not on the spine
+        can hold nobody, and count as none.
 
-        Raises InputRefused if no block of the list is on the spine.
+        Raises InputRefused for blocks that are not known, and if there are none on the spine.
         """
         names, number = np.unique(areas["area"].to_numpy(dtype=object), return_inverse=True)
-        block = pd.Index(block_geocode).get_indexer(areas["block"])
+        block = pd.Index(block_geocode).get_indexer(known.geocodes(areas["block"]))
         if not (block >= 0).any():
-            raise InputRefused(
-                "None of the blocks that the areas list is on the run's spine; blocks are given by "
-                "the 16 digits of state, county, tract, block group and block."
-            )
+            raise InputRefused("None of the blocks that the areas list can hold anybody.")
         return cls(names, BlockAreas.of_pairs(len(names), block, number.reshape(-1)))
 
     @classmethod
@@ -58,32 +102,102 @@ class NamedAreas:
 
 def read_areas(path: Path) -> pd.DataFrame:
     """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`."""
-    return _read(
-        path,
-        ("area", "block"),
-        "an area is the rows with its name in 'area', each with the 16 digits of a block in "
-        "'block'",
+    return _columns(_read(path), str(path), ("area", "block"), _OF_AREAS)
+
+
+def listed_areas(areas: Any, points: pd.DataFrame | None) -> pd.DataFrame:
+    """Areas as lists of blocks, from a frame with the columns `area` and `block`, or from polygons.
+
+    Polygons are a frame of geopandas or GeoJSON as a mapping, each with its name as `area`; a block
+    is in those that its point lies in, or touches. `points` has `block`, `latitude` and `longitude`
+    in degrees, where the run knows them.
+    """
+    if isinstance(areas, pd.DataFrame) and "geometry" not in areas.columns:
+        return _columns(areas, "The frame", ("area", "block"), _OF_AREAS)
+    if isinstance(areas, pd.DataFrame | Mapping):
+        return _within(areas, points)
+    raise InputRefused(
+        "Areas are a data frame with the columns 'area' and 'block', or polygons: a frame of "
+        "geopandas, or GeoJSON."
     )
+
+
+def _within(polygons: Any, points: pd.DataFrame | None) -> pd.DataFrame:
+    if points is None:
+        raise InputRefused(
+            "Polygons need a point of every block: declare latitude and longitude of the last "
+            "geolevel under census.geography.entities, or give a frame of areas and blocks."
+        )
+    if find_spec("geopandas") is None:
+        raise InputRefused("Polygons need geopandas: install spineflow[maps].")
+    import geopandas
+
+    if not isinstance(polygons, pd.DataFrame):
+        try:
+            polygons = geopandas.GeoDataFrame.from_features(polygons, crs="EPSG:4326")
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputRefused(
+                "The areas are no GeoJSON; give a mapping with 'features', each with a 'geometry'."
+            ) from None
+    if "area" not in polygons:
+        raise InputRefused("The polygons have no names: give them a column 'area'.")
+    if polygons.crs is not None:
+        polygons = polygons.to_crs("EPSG:4326")
+    at = geopandas.points_from_xy(points["longitude"], points["latitude"])
+    blocks = geopandas.GeoDataFrame(points[["block"]], geometry=at, crs=polygons.crs)
+    found = blocks.sjoin(polygons[["area", "geometry"]], predicate="intersects")
+    missing = sorted(set(polygons["area"].astype(str)) - set(found["area"].astype(str)))
+    if missing:
+        raise InputRefused(
+            f"There is no block's point in the polygons of {len(missing):,} areas, such as "
+            f"{missing[0]!r}; they must be in degrees, or say in which coordinates they are."
+        )
+    return found[["area", "block"]].astype(str).drop_duplicates().reset_index(drop=True)
+
+
+def points_of(geography: pd.DataFrame, latitude: str, longitude: str) -> pd.DataFrame:
+    """Blocks of a geography frame with the points that two of its columns tell, those that do."""
+    numbers = {
+        name: pd.to_numeric(geography[column], errors="coerce")
+        for name, column in (("latitude", latitude), ("longitude", longitude))
+    }
+    return pd.DataFrame({"block": geography["block_geocode"], **numbers}).dropna()
 
 
 def read_pairs(path: Path) -> pd.DataFrame:
     """What is compared with what, from CSV or Parquet with the columns `first` and `second`."""
-    return _read(
-        path,
-        ("first", "second"),
-        "each row names two areas or geounits that are compared, in 'first' and 'second'",
-    )
+    meaning = "each row names two areas or geounits that are compared, in 'first' and 'second'"
+    return _columns(_read(path), str(path), ("first", "second"), meaning)
 
 
-def _read(path: Path, columns: tuple[str, str], meaning: str) -> pd.DataFrame:
+_OF_AREAS = (
+    "an area is the rows with its name in 'area', each with the code of a block in 'block': all "
+    "parts of it, one after the other"
+)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
+        raise InputRefused(f"{path} is {what}; name a CSV or Parquet file.")
     try:
         if path.suffix == ".parquet":
-            table = pd.read_parquet(path)
-        else:
-            table = pd.read_csv(path, dtype=str, keep_default_na=False)
+            return pd.read_parquet(path)
+        with path.open(encoding="utf-8-sig") as lines:
+            header = lines.readline()
+        separator = max((",", *SEPARATORS), key=header.count)
+        options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
+        return pd.read_csv(path, sep=separator, encoding="utf-8-sig", **options)
+    except UnicodeDecodeError:
+        raise InputRefused(f"{path} is not UTF-8 text; save it as UTF-8, or as Parquet.") from None
     except (OSError, ValueError, pa.ArrowInvalid) as error:
         raise InputRefused(f"{path} cannot be read: {type(error).__name__}.") from None
-    missing = [name for name in columns if name not in table.columns]
+
+
+def _columns(table: pd.DataFrame, where: str, columns: Iterable[str], meaning: str) -> pd.DataFrame:
+    """Some columns of a table as texts, without rows that are repeated."""
+    names = list(columns)
+    missing = [name for name in names if name not in table.columns]
     if missing:
-        raise InputRefused(f"{path} has no column {missing[0]!r}; {meaning}.")
-    return table[list(columns)].astype(str).drop_duplicates().reset_index(drop=True)
+        raise InputRefused(f"{where} has no column {missing[0]!r}; {meaning}.")
+    return table[names].astype(str).drop_duplicates().reset_index(drop=True)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+
+from ...census.invariants import read_geography
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
+from ..paths import geography_file
 from ..settings import TopdownSettings
-from .area_lists import NamedAreas, read_areas, read_pairs
+from .area_lists import (
+    KnownBlocks,
+    NamedAreas,
+    listed_areas,
+    points_of,
+    read_areas,
+    read_pairs,
+)
 from .run_posterior import RunPosterior
 from .tables import (
     Asked,
@@ -28,7 +40,7 @@ def write_run_intervals(
     *,
     universe: str | None = None,
     geolevel: str | None = None,
-    entities: str | Path | None = None,
+    entities: str | Path | pd.DataFrame | Mapping[str, Any] | None = None,
     share_of: str | None = None,
     compare: str | Path | None = None,
     level: float = 0.9,
@@ -36,12 +48,13 @@ def write_run_intervals(
 ) -> Iterator[tuple[Path, int]]:
     """Write intervals of one universe; yields each file and its number of rows.
 
-    Without `out` they go to `intervals/<universe>/<geolevel>.parquet` of the run, for every
-    geolevel or the one asked for, or to `intervals/entities.parquet`; those of pairs, which the
-    file `compare` lists, to files whose names end in `_comparisons.parquet`.
+    `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
+    to `intervals/<universe>/<geolevel>.parquet` of the run, for every geolevel or the one asked
+    for, or to `intervals/entities.parquet`; those of pairs, which the file `compare` lists, to
+    files whose names end in `_comparisons.parquet`.
 
-    Raises InputRefused for a query, a universe or a geolevel that the run does not have, for a
-    level that is no probability, for `out` without one geolevel or a file of areas, and for pairs
+    Raises InputRefused for a query, a universe, a geolevel or a block that the run does not have,
+    for a level that is no probability, for `out` without one geolevel or areas, and for pairs
     without either or with shares.
     """
     universe = universe or settings.run.universes[0]
@@ -68,11 +81,15 @@ def write_run_intervals(
         level,
         None if share_of is None else _query(schema, share_of),
     )
-    listed = None if entities is None else read_areas(Path(entities))
+    listed, known = None, None
+    if entities is not None:
+        listed, known = _listed(run, settings, entities)
     pairs = None if compare is None else read_pairs(Path(compare))
     found = RunPosterior.read(run, settings, universe)
     folder, is_private = run.root / "intervals", settings.is_private
-    areas = None if listed is None else NamedAreas.listed(listed, found.spine.block_geocode)
+    areas = None
+    if listed is not None and known is not None:
+        areas = NamedAreas.listed(listed, found.spine.block_geocode, known)
     if pairs is not None and compare is not None:
         stem = folder / "entities"
         if areas is None:
@@ -100,6 +117,28 @@ def _known_geolevel(found: RunPosterior, name: str) -> str:
             f"The spine has no geolevel {name!r}; it has {', '.join(found.spine.names)}."
         )
     return name
+
+
+def _listed(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    entities: str | Path | pd.DataFrame | Mapping[str, Any],
+) -> tuple[pd.DataFrame, KnownBlocks]:
+    """Areas as lists of blocks, and the blocks that the run knows; their points are those of the
+    last geolevel's entities.
+    """
+    of_file = read_areas(Path(entities)) if isinstance(entities, str | Path) else None
+    geography = read_geography(geography_file(run))
+    last = settings.compiled_census.geolevels[-1] if settings.is_declared else None
+    known = KnownBlocks.of(geography, last)
+    if of_file is not None:
+        return of_file, known
+    declared = settings.compiled_census.geography
+    told = declared.entities.get(declared.geolevels[-1]) if declared is not None else None
+    points = None
+    if told is not None and told.latitude is not None and told.longitude is not None:
+        points = points_of(geography, told.latitude, told.longitude)
+    return listed_areas(entities, points), known
 
 
 def _query(schema: Schema, name: str) -> MarginalQuery:

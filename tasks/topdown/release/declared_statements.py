@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...census.attribute_declarations import CodeRange, Where
 from ...census.census import Bound, Held, Zero
-from ...census.declarations import (
-    LabelOrPosition,
-    RelationDeclaration,
-    Term,
-    Where,
-)
+from ...census.declarations import RelationDeclaration, Term
 from ...census.exact_answers import AREAS, ExactAnswers, bound_key, exact_answers
 from ...census.queries import TOTAL
 from ...products.certificate import Exact
@@ -128,9 +124,9 @@ def levels_in_words(settings: TopdownSettings, universe: str | None, where: Wher
 
 
 def _label(
-    settings: TopdownSettings, universe: str | None, attribute: str, level: LabelOrPosition
+    settings: TopdownSettings, universe: str | None, attribute: str, level: str | int | CodeRange
 ) -> str:
-    if isinstance(level, str) or universe is None:
+    if not isinstance(level, int) or universe is None:
         return str(level)
     schema = settings.schema_of(universe)
     coarsening = schema.coarsening(attribute)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -215,6 +215,19 @@ def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRu
     )
 
 
+def _not_crossed(
+    settings: TopdownSettings, universe: str, names: Sequence[str], areas: pd.DataFrame
+) -> str | None:
+    """The deepest geolevel with an invariant of a universe that the groups of a spine of some
+    geolevels could reach across: below the last that is kept, and above single areas.
+    """
+    geolevels = _geolevels(settings)
+    exact = {entry.geolevel for entry in settings.compiled_census.universes[universe].invariants}
+    between = geolevels[geolevels.index(names[-3]) + 1 : -1] if len(names) > 2 else ()
+    crossed = [name for name in between if name in exact and name in areas.columns]
+    return crossed[-1] if crossed else None
+
+
 def _geolevels(settings: TopdownSettings) -> tuple[str, ...]:
     """The geolevels that the census declares."""
     return settings.compiled_census.areas.geolevels
@@ -233,11 +246,15 @@ def _declared(settings: TopdownSettings, universe: str, areas: pd.DataFrame, kin
                 shares[following] += shares.pop(name)
             # Puerto Rico's spine of the DHC product begins at its state, without a nation above.
             shares = dict.fromkeys(_geolevels(settings)[:1], Fraction(0)) | shares
+        rules = declared_rules(settings, areas)
+        if kind == "optimized":
+            not_crossed = _not_crossed(settings, universe, tuple(shares), areas)
+            rules = replace(rules, not_crossed=not_crossed)
         spine = declared_spine(
             areas,
             geolevel_shares=shares,
             kind=kind,
-            rules=declared_rules(settings, areas),
+            rules=rules,
             is_pure=settings.budget_of(universe).is_pure,
         )
     return with_blocks_only(spine) if settings.blocks_only else spine

@@ -7,6 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from ...census.census import preset_census
+from ...census.queries import normalize_query_name
+from ...runs.names import factors_of
 
 OTHER = "other"
 """Stands in `queries` for the geolevels that it does not name."""
@@ -15,9 +17,10 @@ OTHER = "other"
 def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A settings file's tree with everything that it leaves to the census.
 
-    The universes are those with a budget, in the order of their declaration. Where the census
-    declares geolevels, budgets have them in this order, with equal shares if they give none, and
-    geolevels whose queries are not given ask those of `other`.
+    The universes are those with a budget, in the order of their declaration. Where a file declares
+    its census, a section geography may be left out, and where that has geolevels, budgets have them
+    in this order, with equal shares if they give none, and geolevels whose queries are not given
+    ask those of `other`.
     """
     found = dict(tree)
     budgets = found.get("budget")
@@ -26,13 +29,15 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     census = found.get("census", "cef_2020")
     geolevels: list[str] = []
     if isinstance(census, Mapping):
+        found.setdefault("geography", {})
         declared = [name for name in _table(census, "universes") if name in budgets]
         listed = _table(census, "geography").get("geolevels", [])
-        geolevels = [name for name in listed if isinstance(name, str)]
+        if isinstance(listed, list | tuple):
+            geolevels = [name for name in listed if isinstance(name, str)]
     else:
         declared = _preset_universes(census, budgets)
     run = found.get("run", {})
-    if isinstance(run, Mapping) and "universes" not in run:
+    if declared and isinstance(run, Mapping) and "universes" not in run:
         found["run"] = {**run, "universes": declared}
     if geolevels:
         found["budget"] = {
@@ -62,6 +67,46 @@ def _budget(budget: Mapping[str, Any], geolevels: Sequence[str]) -> dict[str, An
             asked = {name: queries.get(name, queries[OTHER]) for name in found["geolevels"]}
             found["queries"] = asked
     return found
+
+
+def with_one_spelling(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A settings file's tree in which every measured query of a universe has one name: that by
+    which its budget first names it, with a space around each `*`.
+
+    Names that differ in spaces or in the order of their factors mean the same query.
+    """
+    found = dict(tree)
+    for universe, budget in _table(tree, "budget").items():
+        names: dict[tuple[str, ...], str] = {}
+        for shares in _table(budget, "queries").values() if isinstance(budget, Mapping) else ():
+            for name in shares if isinstance(shares, Mapping) else ():
+                names.setdefault(factors_of(name), normalize_query_name(name))
+        for section in _NAMING:
+            own = _table(found, section)
+            if universe in own:
+                found[section] = {**own, universe: _respelt(own[universe], names)}
+    return found
+
+
+_NAMING = ("budget", "workload", "design")
+"""Sections with a table for each universe, in which measured queries are named."""
+_ALL_BUT = "all but "
+
+
+def _respelt(part: Any, names: Mapping[tuple[str, ...], str]) -> Any:
+    """Part of a tree with the names of queries as told; of two keys that are one, both stay."""
+    if isinstance(part, list | tuple):
+        return [_respelt(item, names) for item in part]
+    if isinstance(part, Mapping):
+        keys = [_respelt(key, names) for key in part]
+        keys = keys if len(set(keys)) == len(keys) else list(part)
+        return dict(zip(keys, (_respelt(item, names) for item in part.values()), strict=True))
+    if not isinstance(part, str) or "*" not in part:
+        return part
+    if part.startswith(_ALL_BUT):
+        left = part.removeprefix(_ALL_BUT).split(",")
+        return _ALL_BUT + ", ".join(_respelt(name.strip(), names) for name in left)
+    return names.get(factors_of(part), part)
 
 
 def default_passes(asked: Sequence[str]) -> dict[str, tuple[tuple[str, ...], ...]]:

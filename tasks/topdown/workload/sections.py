@@ -27,7 +27,7 @@ from ...runs.settings import (
     Section,
 )
 from .budget import Budget
-from .defaults import default_passes, with_defaults
+from .defaults import default_passes, with_defaults, with_one_spelling
 from .tables import CensusTables
 
 Universe = FileName
@@ -212,7 +212,7 @@ class TopdownSections(ProductSettings):
     @classmethod
     def _with_defaults(cls, tree: Any) -> Any:
         """What the census tells of geolevels, universes and queries where the file is silent."""
-        return with_defaults(tree) if isinstance(tree, dict) else tree
+        return with_defaults(with_one_spelling(tree)) if isinstance(tree, dict) else tree
 
     @model_validator(mode="after")
     def _census_compiles(self) -> Self:

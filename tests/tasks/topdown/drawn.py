@@ -49,11 +49,10 @@ def draw_census(folder: Path, seed: int, *, most_geolevels: int = 4) -> dict:
     frame = pd.DataFrame(persons, columns=["home", "age", "rel", "kind"])
     frame.astype({"age": int}).to_parquet(folder / "persons.parquet")
     below = levels[1:]
-    # Optimised groups cut through the geolevel that they replace, a branch through all but the
-    # first: what those do not keep whole cannot be held there, and is refused.
+    # A branch cuts through all geolevels but the first, whose answers cannot be held there.
     is_optimized = depth > 1 and rng.random() < 0.5
     geography: dict = {"table": "areas", "geolevels": levels}
-    held = [name for name in levels if not (is_optimized and name == levels[-2] and depth > 1)]
+    held = list(levels)
     if is_optimized:
         geography["categories"] = {"zone": {"column": "zone"}}
     if rng.random() < 0.3 and areas["zone"].isin(["north"]).any():

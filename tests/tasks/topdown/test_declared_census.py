@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.census import compiled
 from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration
+from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
+from spineflow.tasks.topdown.paths import geography_file, spine_folder
+from spineflow.tasks.topdown.spine.files import read_spine
 
 from tests.tasks.topdown.declared import load, run_declared
 from tests.tasks.topdown.drawn import draw_census
@@ -318,12 +322,43 @@ def test_a_code_of_no_level_is_refused_without_its_value(tmp_path: Path) -> None
     assert "secret" not in str(refused.value)
 
 
-def test_an_invariant_that_a_spine_cuts_through_is_refused(tmp_path: Path) -> None:
-    """Groups of sections reach across municipalities, so that their totals cannot be held."""
+@pytest.mark.parametrize("estimator", ["topdown", "full_information"])
+def test_groups_do_not_reach_across_what_has_exact_totals(tmp_path: Path, estimator) -> None:
+    """Groups of sections would reach across municipalities; they are formed within them."""
     (tmp_path / "input").mkdir()
     generate_country(tmp_path / "input")
     text = COUNTRY.replace('geolevel = "region"', 'geolevel = "municipality"')
     text = text.replace('spine = "conventional"', 'spine = "optimized"')
+    (tmp_path / "settings.toml").write_text(
+        f'{text}\n[run]\nestimator = "{estimator}"\n', encoding="utf-8"
+    )
+    settings = load(tmp_path / "settings.toml")
+    run, outcomes = run_declared(settings, tmp_path / "run")
+    assert all(outcome.passed for outcome in outcomes)
+    spine = read_spine(spine_folder(run, "persons"))
+    town = read_geography(geography_file(run))["municipality"].to_numpy()[spine.block_row]
+    group = spine.ancestors("municipality")
+    assert len(np.unique(group)) > len(np.unique(town))
+    assert len(pd.DataFrame({"group": group, "town": town}).drop_duplicates()) == len(
+        np.unique(group)
+    )
+    [release] = run.root.rglob("AGE_SEX.parquet")
+    table = pd.read_parquet(release)
+    released = table[table["level"] == "municipality"].groupby("code")["count"].sum()
+    check = check_input_of(settings)
+    units = check.result.areas.units["municipality"]
+    counts = np.asarray(check.result.histograms["persons"].sum(axis=1)).ravel()
+    assert released[units.path].tolist() == np.bincount(units.number, counts).tolist()
+
+
+def test_an_invariant_that_a_branch_cuts_through_is_refused(tmp_path: Path) -> None:
+    """Parts of a municipality inside and outside a branch have different parents."""
+    (tmp_path / "input").mkdir()
+    generate_country(tmp_path / "input")
+    text = COUNTRY.replace('geolevel = "region"', 'geolevel = "municipality"')
+    school = pd.read_csv(tmp_path / "input" / "areas.csv")["school"].iloc[0]
+    branch = f'branch = {{ column = "school", codes = ["{school}"] }}\nentities.municipality'
+    text = text.replace("entities.municipality", branch)
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InputRefused, match="total at municipality of persons cannot be held"):
         run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")

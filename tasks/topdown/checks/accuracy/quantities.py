@@ -112,7 +112,7 @@ def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...
     for name in declared.by:
         coarsening = schema.coarsening(name)
         labels = coarsening.levels if coarsening else schema.labels(name)
-        wanted = declared.where.get(name, labels)
+        wanted = schema.told(name, declared.where.get(name, labels))
         axes.append([(name, level) for level in wanted])
     answers = []
     for chosen in product(*axes):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
@@ -17,7 +19,7 @@ from spineflow.tasks.topdown.intervals.answers import answers_of
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
-from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.paths import geography_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -134,8 +136,10 @@ def test_every_geolevel_gets_a_file_with_labels(replicates):
 def test_overlapping_areas_are_each_estimated(replicates, tmp_path: Path):
     settings, runs = replicates
     block = read_spine(spine_folder(runs[0], "persons")).block_geocode
+    known = read_geography(geography_file(runs[0]))["block_geocode"]
+    empty = known[~known.isin(block)].iloc[0]
     listed = pd.DataFrame(
-        {"area": ["a"] * 9 + ["b"] * 9 + ["c"], "block": [*block[:9], *block[4:13], "9" * 16]}
+        {"area": ["a"] * 9 + ["b"] * 9 + ["c"], "block": [*block[:9], *block[4:13], empty]}
     )
     listed.to_parquet(tmp_path / "areas.parquet")
     (out, rows), *_ = write_run_intervals(
@@ -267,9 +271,24 @@ def test_areas_need_their_columns_and_blocks_of_the_spine(replicates, tmp_path: 
     (tmp_path / "a.csv").write_text("name,block\nx,1\n")
     with pytest.raises(InputRefused, match="no column 'area'"):
         list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "a.csv"))
-    (tmp_path / "b.csv").write_text("area,block\nx,1\n")
-    with pytest.raises(InputRefused, match="None of the blocks"):
-        list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "b.csv"))
+    block = read_spine(spine_folder(runs[0], "persons")).block_geocode[0]
+    for codes, words in (
+        (["1"], r"list a code that is of no block of the run: '1'; write all parts"),
+        ([block, "x", block[1:], "y", "z"], r"list 4 codes that are of no block.*'x', .*, and so"),
+    ):
+        (tmp_path / "b.csv").write_text("area;block\n" + "".join(f"a;{c}\n" for c in codes))
+        with pytest.raises(InputRefused, match=words):
+            list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "b.csv"))
+
+
+def test_areas_are_read_from_files_alone(replicates, tmp_path: Path):
+    settings, runs = replicates
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "latin.csv").write_bytes("area,block\né,1\n".encode("latin-1"))
+    for name, words in (("folder", "is a folder"), ("pipe", "is a pipe"), ("latin.csv", "UTF-8")):
+        with pytest.raises(InputRefused, match=words):
+            list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / name))
 
 
 def test_pairs_need_their_columns_and_known_names(replicates, tmp_path: Path):

@@ -1,0 +1,202 @@
+"""The parts of the language of declarations that tell records apart: files, codes, attributes."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from ..runs.exact_types import ExactTypes
+from ..tables.formats import checked_encoding
+
+OTHER = "other"
+"""Stands for the tables that are not named."""
+
+
+def _as_list(value: Any) -> Any:
+    """What stands alone as a list of it."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+class Part(ExactTypes):
+    """A table of a declaration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class CodeRange(Part):
+    """Whole numbers from one to another, both included."""
+
+    first: int = Field(alias="from")
+    """First number; written `from`."""
+    last: int = Field(alias="to")
+    """Last number; written `to`."""
+
+    @model_validator(mode="after")
+    def _ascends(self) -> CodeRange:
+        if self.first > self.last:
+            raise ValueError(f"runs from {self.first} down to {self.last}; swap them")
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+Codes = Annotated[tuple[str | CodeRange, ...], BeforeValidator(_as_list)]
+"""Codes of a column; "" stands for a blank. One may stand without its list."""
+
+Levels = Annotated[tuple[str | int | CodeRange, ...], BeforeValidator(_as_list)]
+"""Levels by their labels or positions; a range, also as "0-14", stands for the labels that are
+numbers, or ranges of numbers, within it. One may stand without its list."""
+
+Where = dict[str, Levels]
+"""Levels that attributes or coarsenings may take; others may take any."""
+
+
+class FilesDeclaration(Part):
+    """How the files of a table are written, for what they do not show themselves; under `other`,
+    those of all tables that are not named."""
+
+    separator: str | None = Field(default=None, min_length=1, max_length=1)
+    """What stands between the fields of a row; left out, the pipes, commas, tabs or semicolons of
+    the header."""
+    decimal: Literal[",", "."] | None = None
+    """Decimal mark of numbers; left out, a comma between semicolons, and else a point."""
+    encoding: Annotated[str, AfterValidator(checked_encoding)] | None = None
+    """Encoding of texts, such as `latin-1` or `windows-1250`; left out, UTF-8, or UTF-16 where a
+    byte order mark says so."""
+    missing: Codes | None = None
+    """Codes that stand for a blank in every column, such as `["NA", "-9"]`; of identifiers, those
+    that are no ranges."""
+
+
+DATE_PARTS = ("YYYY", "MM", "DD")
+"""Of a date, as `date_format` names them."""
+
+
+class LevelRule(Part):
+    """A level, and the codes that columns must have for it; without columns, all rows fit."""
+
+    level: str
+    """Label of the level; several rules may lead to one."""
+    where: dict[str, Codes] = {}
+    """By column of the universe's table, `table.column` of one that `through` leads to, or
+    `<name>.column` of occupants."""
+
+
+class AttributeDeclaration(Part):
+    """How the records of a table are told apart: one column recoded, or rules over several."""
+
+    column: str | None = None
+    """Column of the universe's table, `table.column` of one that `through` leads to, or
+    `<name>.column` of occupants."""
+    levels: dict[str, Codes] | None = None
+    """Codes of every level, by its label."""
+    numbers: tuple[int, int] | None = None
+    """One level for each whole number, from the first to the last."""
+    bins: tuple[int, ...] | None = None
+    """Smallest number of every level; level i ends before bins[i + 1]. Fractions are rounded
+    down."""
+    largest: int | None = None
+    """Largest number of the last bin."""
+    contains: Codes | None = None
+    """Codes of which a cell that lists several must have one, for the second of two levels, yes
+    and no; needs `separator`."""
+    separator: str | None = Field(default=None, min_length=1)
+    """What stands between the codes that a cell lists."""
+    among: Codes | None = None
+    """All codes that cells may list beside those of `contains`; a cell with another is refused.
+    Left out, any."""
+    labels: tuple[str, ...] | None = None
+    """Labels of the bins, by default their ranges, such as 5-14; with `contains`, of a cell without
+    the codes and one with them, by default no and yes."""
+    missing: Codes | None = None
+    """Codes of the column that stand for a blank, beside those of its table."""
+    blank: str | None = None
+    """Label of a further level, the last, for blanks; left out, a blank is refused unless `levels`
+    or `rules` have it."""
+    age_at: date | None = None
+    """A day, such as the census day: the column holds dates of birth, and codes, numbers and bins
+    are of the ages in whole years on that day."""
+    date_format: str | None = None
+    """How those dates are written, such as `DD.MM.YYYY`; by default `YYYY-MM-DD`."""
+    rules: tuple[LevelRule, ...] | None = None
+    """The level of a record is that of the first rule that fits."""
+
+    @field_validator("age_at", mode="before")
+    @classmethod
+    def _is_a_day(cls, value: Any) -> Any:
+        try:
+            found = date.fromisoformat(value) if isinstance(value, str) else value
+        except ValueError:
+            found = None
+        if type(found) is not date:
+            raise ValueError("must be a day, such as 2021-03-21")
+        return found
+
+    @field_validator("date_format")
+    @classmethod
+    def _names_day_month_and_year(cls, value: str | None) -> str | None:
+        if value is not None and any(len(re.findall(p, value)) != 1 for p in DATE_PARTS):
+            raise ValueError("needs YYYY, MM and DD once each, as in 'DD.MM.YYYY'")
+        return value
+
+    @model_validator(mode="after")
+    def _is_one_recode(self) -> AttributeDeclaration:
+        kinds = ("levels", "numbers", "bins", "contains", "rules")
+        given = [name for name in kinds if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("needs one of levels, numbers, bins, contains and rules")
+        if (self.column is None) != (given == ["rules"]):
+            raise ValueError("needs a column, or rules, which name their own columns")
+        self._refuse_idle_keys(given[0])
+        if self.bins is not None:
+            edges = (*self.bins, (self.largest if self.largest is not None else -1) + 1)
+            if self.largest is None or list(edges) != sorted(set(edges)) or self.bins[0] < 0:
+                raise ValueError("needs bins that ascend from 0 or more, and largest after them")
+            if self.labels is not None and len(self.labels) != len(self.bins):
+                raise ValueError("needs as many labels as bins")
+        if self.contains is not None:
+            if self.separator is None:
+                raise ValueError("needs the separator of the codes that a cell lists")
+            if self.labels is not None and len(self.labels) != 2:
+                raise ValueError("needs two labels: of a cell without the codes, and one with them")
+        if self.numbers is not None and not 0 <= self.numbers[0] <= self.numbers[1]:
+            raise ValueError("needs numbers that ascend from 0 or more")
+        return self
+
+    def _refuse_idle_keys(self, kind: str) -> None:
+        """Refuse keys that have no meaning beside the kind of recode."""
+        needs = {
+            "largest": (kind == "bins", "bins have"),
+            "labels": (kind in ("bins", "contains"), "bins and contains have"),
+            "separator": (kind == "contains", "contains has"),
+            "among": (kind == "contains", "contains has"),
+            "missing": (kind != "rules", "a single column has"),
+            "blank": (kind != "rules", "a single column has"),
+            "age_at": (kind in ("levels", "numbers", "bins"), "levels, numbers and bins have"),
+            "date_format": (self.age_at is not None, "age_at has"),
+        }
+        for name, (has_meaning, owner) in needs.items():
+            if getattr(self, name) is not None and not has_meaning:
+                raise ValueError(f"has {name}, which only {owner}")
+
+
+class CoarseningDeclaration(Part):
+    """A partition of an attribute's levels, usable wherever the attribute is."""
+
+    attribute: str
+    """Attribute whose levels are put together."""
+    levels: dict[str, Codes] = Field(min_length=1)
+    """Labels of the attribute's levels, by the label of the coarse level; each stands once, and a
+    range, also as "0-14", stands for the labels that are numbers, or ranges of numbers, within it.
+    One list may be empty, for the rest."""

@@ -1,0 +1,58 @@
+"""How the files of a declared census are written, table by table, as its declaration says."""
+
+from __future__ import annotations
+
+from ..tables.formats import TextFormat
+from .attribute_declarations import OTHER, FilesDeclaration
+from .declarations import CensusDeclaration
+from .recodes import CodeSet
+from .sensitivity import steps_of
+
+
+def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
+    """How the files of every table are written that a declaration reads, the areas first.
+
+    Raises ValueError for a table that it does not read.
+    """
+    tables = [] if declared.geography is None else [declared.geography.table]
+    for universe in declared.universes.values():
+        tables += [universe.table, *(step.table for step in steps_of(universe))]
+        tables += [occupant.table for occupant in universe.occupants.values()]
+    files = declared.files or {}
+    unknown = [name for name in files if name not in (*tables, OTHER)]
+    if unknown:
+        raise ValueError(
+            f"files names {unknown[0]!r}, which is no table; there are "
+            f"{', '.join(dict.fromkeys(tables))}, and {OTHER!r} for all that are not named"
+        )
+    numbers = _number_columns(declared)
+    found = {}
+    for table in dict.fromkeys(tables):
+        told = files.get(table, files.get(OTHER, FilesDeclaration()))
+        missing = CodeSet.of(told.missing or ())
+        key = f"census.files.{OTHER if table not in files and OTHER in files else table}"
+        found[table] = TextFormat(
+            told.separator,
+            told.decimal,
+            told.encoding,
+            missing.holds if told.missing else None,
+            missing.texts,
+            numbers,
+            key,
+        )
+    return found
+
+
+def _number_columns(declared: CensusDeclaration) -> frozenset[str]:
+    """Names of columns that are read as numbers, with and without the table before a point."""
+    names = [
+        attribute.column
+        for attribute in declared.attributes.values()
+        if attribute.bins is not None or attribute.numbers is not None
+    ]
+    names += [universe.count for universe in declared.universes.values()]
+    if declared.geography is not None:
+        for entry in declared.geography.entities.values():
+            names += [entry.latitude, entry.longitude]
+    given = [name for name in names if name is not None]
+    return frozenset([*given, *(name.partition(".")[2] for name in given if "." in name)])

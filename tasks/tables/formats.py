@@ -1,0 +1,147 @@
+"""How the files of a table are written: separator, encoding, decimal mark, and what is a blank.
+
+What settings leave open, the files show: the separator by their header, UTF-8 and UTF-16 by their
+bytes, and a decimal comma goes with semicolons. Other encodings cannot be told from each other, so
+that settings name them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from unicodedata import normalize
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import canonical_text
+from .layouts import Field
+
+SEPARATORS = {"|": "pipes", ",": "commas", "\t": "tabs", ";": "semicolons"}
+"""What may stand between the fields of a row, and its name in messages."""
+
+UTF_8 = "utf-8"
+_NO_CHARACTERS = (
+    "idna",
+    "punycode",
+    "undefined",
+    "unicode",
+    "raw",
+    "utf-7",
+    "utf_7",
+    "mbcs",
+    "oem",
+)
+"""Beginnings of what Python calls encodings, and no file is written in."""
+_DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the files of a table are written, as far as settings say.
+
+    separator, decimal, encoding : None where the files show them.
+    is_missing : whether a cell's text stands for a blank.
+    missing : the texts that do, which is all that identifiers are compared with.
+    numbers : columns that are read as numbers, whose decimal mark counts.
+    key : dotted key under which settings say it, for remedies.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    is_missing: Callable[[str | None], bool] | None = None
+    missing: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    key: str = ""
+
+    def decimal_beside(self, separator: str | None) -> str:
+        """The decimal mark of numbers between such separators, or in Parquet if there are none."""
+        return self.decimal or ("," if separator == ";" else ".")
+
+    def cleaned(self, batch: Mapping[str, pa.Array], decimal: str) -> dict[str, pa.Array]:
+        """Columns with blanks for what is missing, points for decimal commas, and texts in
+        Unicode's normal form C, so that letters agree however they were composed.
+        """
+        return {name: self._cleaned(name, array, decimal) for name, array in batch.items()}
+
+    def _cleaned(self, name: str, array: pa.Array, decimal: str) -> pa.Array:
+        is_number = decimal == "," and name in self.numbers
+        if pa.types.is_dictionary(array.type):
+            return self._cleaned_codes(array, is_number)
+        is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+        if is_number or (self.is_missing is not None and not is_text):
+            return self._cleaned_codes(array.dictionary_encode(), is_number).dictionary_decode()
+        if not is_text:
+            return array
+        array = _composed(array)
+        if not self.missing:
+            return array
+        told = pa.array(sorted(self.missing), array.type)
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(array), value_set=told)
+        return pc.if_else(is_missing, None, array)
+
+    def _cleaned_codes(self, array: pa.DictionaryArray, is_number: bool) -> pa.DictionaryArray:
+        """A column of codes, each distinct one of which is looked at once."""
+        if self.is_missing is None and not is_number and _is_plain(array.dictionary):
+            return array
+        values = [
+            self._value(canonical_text(value, Field("", "text")), is_number)
+            for value in array.dictionary.to_pylist()
+        ]
+        return _recoded(array, values)
+
+    def _value(self, text: str | None, is_number: bool) -> str | None:
+        """The text of one cell; None where it is a blank."""
+        if text is None or (self.is_missing is not None and self.is_missing(text)):
+            return None
+        return with_point(text) if is_number else text
+
+
+def with_point(text: str) -> str:
+    """A number with a decimal comma as one with a point, or as a whole number where it is one.
+
+    >>> with_point("12,50"), with_point("12,0"), with_point("1,2,3")
+    ('12.50', '12', '1,2,3')
+    """
+    found = _DECIMAL_COMMA.fullmatch(text)
+    if found is None:
+        return text
+    whole, fraction = found.groups()
+    return whole if not fraction.strip("0") else f"{whole}.{fraction}"
+
+
+def checked_encoding(name: str) -> str:
+    """An encoding that a file may be written in; raises ValueError for any other name."""
+    try:
+        known = codecs.lookup(name)
+    except (LookupError, ValueError):
+        known = None
+    is_text = getattr(known, "_is_text_encoding", True)
+    if known is None or not is_text or known.name.startswith(_NO_CHARACTERS):
+        raise ValueError(
+            "is no encoding of texts that is known; write for example 'utf-8', 'latin-1', "
+            "'windows-1250' or 'shift-jis'"
+        )
+    return name
+
+
+def _is_plain(values: pa.Array) -> bool:
+    """Whether values are no texts, or in letters that have one form alone."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
+
+
+def _composed(texts: pa.Array) -> pa.Array:
+    return texts if _is_plain(texts) else pc.utf8_normalize(texts, form="NFC")
+
+
+def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
+    """A column with other texts for its distinct values; null where there is none."""
+    told = [normalize("NFC", value) for value in values if value is not None]
+    position = {text: at for at, text in enumerate(dict.fromkeys(told))}
+    number_of = [None if v is None else position[normalize("NFC", v)] for v in values]
+    indices = pa.array(number_of, pa.int32()).take(array.indices)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(position), pa.string()))

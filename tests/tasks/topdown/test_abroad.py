@@ -1,0 +1,226 @@
+"""A census as an office abroad has it: from its files and a settings file to a release."""
+
+from __future__ import annotations
+
+from datetime import date
+from fractions import Fraction
+
+import pandas as pd
+import pytest
+from spineflow.answers import in_declared_order, read_answers
+from spineflow.stamped import read_table
+from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.ingest.ingest import check_input_of
+from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.tasks.topdown.abroad import write_census
+from tests.tasks.topdown.declared import load, run_declared
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The settings file, and a run that has passed its checks."""
+    folder = tmp_path_factory.mktemp("abroad")
+    path = write_census(folder / "input")
+    run, outcomes = run_declared(load(path), folder / "run")
+    assert all(outcome.passed for outcome in outcomes)
+    return path, run
+
+
+def test_the_input_is_counted_as_a_plain_reading_counts_it(finished):
+    path, _ = finished
+    check = check_input_of(load(path))
+    people = pd.read_csv(
+        path.parent / "Bevölkerung.csv",
+        sep=";",
+        encoding="latin-1",
+        dtype=str,
+        keep_default_na=False,
+    )
+    born = pd.to_datetime(people["geboren"], format="%d.%m.%Y", errors="coerce")
+    day = pd.Timestamp(date(2021, 3, 21))
+    had_birthday = (born.dt.month * 100 + born.dt.day) <= 321
+    age = day.year - born.dt.year - (~had_birthday)
+    level = pd.cut(age, [-1, 14, 29, 64, 110], labels=False).fillna(4).astype(int)
+    french = people["Sprachen"].str.split(",").map(lambda codes: "fr" in codes).astype(int)
+    sex = (people["Geschlecht"] == "m").astype(int)
+    cell = (sex * 5 + level) * 2 + french
+    codes = check.result.areas.frame["Gemeinde"].tolist()
+    expected = pd.crosstab(people["Gemeinde"], cell).reindex(codes, fill_value=0)
+    found = pd.DataFrame(check.result.histograms["people"].toarray(), index=codes)
+    assert found.to_numpy().sum() == len(people)
+    pd.testing.assert_frame_equal(
+        found.loc[:, expected.columns], expected, check_names=False, check_dtype=False
+    )
+
+
+def test_the_formats_of_the_files_are_told(finished):
+    path, _ = finished
+    formats = check_input_of(load(path)).formats
+    assert set(formats) == {"Gebiete.csv", "Bevölkerung.csv", "Wohnungen.csv"}
+    assert set(formats.values()) == {"text separated by semicolons, decimal commas, ISO8859-1"}
+
+
+def test_tables_have_points_for_decimal_commas_and_letters_as_they_are(finished):
+    _, run = finished
+    [file] = run.root.rglob("Alter.parquet")
+    table = pd.read_parquet(file)
+    towns = table[table["level"] == "Gemeinde"].drop_duplicates("code").set_index("name")
+    assert towns.loc["Möwenstadt", ["latitude", "longitude"]].tolist() == ["46.125", "7"]
+    assert set(table["Geschlecht"]) == {"weiblich", "männlich"}
+    skipped = table[table["level"] == "Bezirk"]
+    assert "Stadt.Stadt" in set(skipped["code"])
+
+
+def test_the_encoding_must_be_that_of_the_files(tmp_path):
+    path = write_census(tmp_path, n=20)
+    path.write_text(path.read_text().replace('encoding = "latin-1"\n', ""))
+    with pytest.raises(
+        InputRefused, match=r"not UTF-8 text \(first in line 1\).*census.files.other"
+    ):
+        check_input_of(load(path)).accepted(with_counts=True)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "windows-1252"])
+def test_the_counts_do_not_depend_on_the_encoding(finished, encoding, tmp_path):
+    expected = check_input_of(load(finished[0])).result
+    found = check_input_of(load(write_census(tmp_path, encoding=encoding))).result
+    for universe, histogram in expected.histograms.items():
+        assert (histogram != found.histograms[universe]).nnz == 0
+    assert found.areas.frame.equals(expected.areas.frame)
+
+
+def test_names_of_queries_mean_the_same_in_any_order_and_spacing(finished, tmp_path):
+    path, run = finished
+    text = path.read_text(encoding="utf-8")
+    budget = load(path).budget_of("people")
+    assert list(budget.query_shares["land"]) == [
+        *("total", "french * minor", "Geschlecht * age", "detailed")
+    ]
+    text = text.replace('"Geschlecht*age" =', '" age  *Geschlecht" =')
+    passes = 'least_squares = [["Geschlecht*age"], ["all but age * Geschlecht"]]'
+    text += f"[workload.people.passes.other]\n{passes}\n"
+    text += 'rounder = [["total", "minor*french"], ["detailed"]]\n'
+    other = path.with_name("other.toml")
+    other.write_text(text, encoding="utf-8")
+    settings = load(other)
+    spelt = settings.passes_of("people", "land")
+    assert spelt.least_squares == (
+        ("age * Geschlecht",),
+        ("total", "french * minor", "detailed"),
+    )
+    settings = load_settings(
+        TopdownSettings,
+        path,
+        presets=PRESETS,
+        overrides=[
+            'budget.people.queries.other."age * Geschlecht" = "1/8"',
+            'budget.people.queries.other.minor*french = "3/8"',
+        ],
+    )
+    assert settings.budget_of("people").query_shares["Region"] == {
+        "total": Fraction(1, 4),
+        "french * minor": Fraction(3, 8),
+        "Geschlecht * age": Fraction(1, 8),
+        "detailed": Fraction(1, 4),
+    }
+    frames = [
+        read_answers(run, load(path), "measurements", universe="people", geolevel=None, query=name)
+        for name in ("Geschlecht * age", "age*Geschlecht", " age *  Geschlecht")
+    ]
+    for frame in frames[1:]:
+        pd.testing.assert_frame_equal(frame, frames[0])
+    assert len(frames[0]) > 0
+
+
+def test_one_query_under_two_names_is_refused(finished):
+    path, _ = finished
+    text = path.read_text(encoding="utf-8").replace(
+        'detailed = "1/4" }', 'detailed = "1/8", "age*Geschlecht" = "1/8" }'
+    )
+    path.with_name("twice.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputRefused, match="names one query twice"):
+        load(path.with_name("twice.toml"))
+
+
+def test_refusals_of_values_tell_their_lines(finished):
+    path, _ = finished
+    text = path.read_text(encoding="utf-8").replace('rho = "2"', 'rho = "0"')
+    path.with_name("zero.toml").write_text(text, encoding="utf-8")
+    line = text.splitlines().index('rho = "0"') + 1
+    with pytest.raises(InputRefused, match=f"zero.toml: line {line}: budget.people.rho must be"):
+        load(path.with_name("zero.toml"))
+
+
+def test_keys_that_need_quotes_are_told(finished):
+    path, _ = finished
+    text = path.read_text(encoding="utf-8").replace('"Größe" = {', "Größe = {")
+    path.with_name("bare.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputRefused, match='needs quotes: "Größe"'):
+        load(path.with_name("bare.toml"))
+
+
+def test_labels_are_ordered_as_declared(finished):
+    path, run = finished
+    settings = load(path)
+    ages = ["0-14", "15-29", "30-64", "65-110", "not stated"]
+    for kind in ("measurements", "estimates"):
+        frame = read_answers(run, settings, kind, universe="people", geolevel="Region")
+        assert frame["age"].cat.ordered
+        assert frame["age"].cat.categories.tolist() == ages
+    [file] = run.root.rglob("Alter.parquet")
+    table = in_declared_order(read_table(file), settings, "people")
+    assert table["age"].cat.categories.tolist() == ages
+    assert (table["age"] < "30-64").sum() == 2 * len(table) // 5
+    assert not isinstance(table["code"].dtype, pd.CategoricalDtype)
+    assert table.attrs["privacy"] == "NOT PRIVATE"
+
+
+def intervals(finished, areas, query="total"):
+    """Intervals of the people of some areas."""
+    path, run = finished
+    ((file, _),) = write_run_intervals(run, load(path), [query], entities=areas)
+    return pd.read_parquet(file).set_index("geocode")
+
+
+def test_intervals_of_areas_by_either_code_and_of_polygons(finished):
+    pytest.importorskip("geopandas")
+    by_path = pd.DataFrame(
+        {"area": ["A", "A", "B"], "block": ["S%C3%BCd.S1.g1", "S%C3%BCd.S1.g2", "Stadt.Stadt.g4"]}
+    )
+    by_code = pd.DataFrame({"area": ["A", "A", "B"], "block": ["g1", "g2", "g4"]})
+    expected = intervals(finished, by_path)
+    pd.testing.assert_frame_equal(intervals(finished, by_code), expected)
+
+    def square(name, west, south, east, north):
+        ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+        shape = {"type": "Polygon", "coordinates": [ring]}
+        return {"type": "Feature", "properties": {"area": name}, "geometry": shape}
+
+    squares = {
+        "type": "FeatureCollection",
+        "features": [square("A", 8, 47.2, 8.6, 47.6), square("B", 6.9, 46, 7.1, 46.2)],
+    }
+    pd.testing.assert_frame_equal(intervals(finished, squares), expected)
+    import geopandas
+
+    frame = geopandas.GeoDataFrame.from_features(squares, crs="EPSG:4326").to_crs("EPSG:3035")
+    pd.testing.assert_frame_equal(intervals(finished, frame), expected)
+    squares["features"].append(square("C", 100, 0, 101, 1))
+    with pytest.raises(
+        InputRefused, match="no block's point in the polygons of 1 areas, such as 'C'"
+    ):
+        intervals(finished, squares)
+    with pytest.raises(InputRefused, match="are no GeoJSON"):
+        intervals(finished, {"type": "Topology"})
+
+
+def test_unknown_areas_are_refused(finished):
+    areas = pd.DataFrame({"area": ["A", "A"], "block": ["g1", "g9"]})
+    with pytest.raises(
+        InputRefused, match="'g9'; write all parts .* or of the last geolevel as 'g1'"
+    ):
+        intervals(finished, areas)
