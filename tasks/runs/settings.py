@@ -143,6 +143,8 @@ class ProductSettings(Section):
 
     PRODUCT: ClassVar[str]
     """Name of the flow."""
+    ASIDE: ClassVar[frozenset[str]] = frozenset()
+    """Sections of a settings file that other commands read, and that decide nothing of a run."""
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
         "privacy.infinite and privacy.seed are for testing only: set input.confidential = false "
         "if these data may be disclosed"

@@ -46,7 +46,7 @@ from ..checks.replicate import (
     with_estimator,
     with_seed,
 )
-from ..ingest.ingest import addresses_of
+from ..ingest.ingest import public_tables
 from ..settings import TopdownSettings
 from .design import (
     Design,
@@ -131,7 +131,7 @@ def write_designs(run: RunDirectory, settings: ComparisonSettings) -> Path:
 
     Reads the geography and declared invariants alone.
     """
-    geography, invariants = addresses_of(settings.input)
+    geography, invariants = public_tables(settings)
     designs = {
         universe: design_universe(settings, universe, geography, invariants)
         for universe in settings.design
@@ -153,7 +153,7 @@ def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocati
     unfinished, layouts = folder / "layouts-unfinished", folder / "layouts"
     shutil.rmtree(unfinished, ignore_errors=True)
     own = _settings_of(run, allocation)
-    for name in _kinds(settings.comparison.estimators):
+    for name in _kinds(settings.estimators):
         lay_out(RunDirectory(dataset_folder(run)), with_estimator(own, name), unfinished / name)
     os.rename(unfinished, layouts)
     return layouts
@@ -166,7 +166,7 @@ def run_replicate(
     own, frames = _settings_of(run, allocation), []
     layouts = allocation_folder(run, allocation) / "layouts"
     with TemporaryDirectory(dir=run.root) as temporary:
-        for kind, names in _kinds(settings.comparison.estimators).items():
+        for kind, names in _kinds(settings.estimators).items():
             seeded = with_seed(with_estimator(own, kind), seed)
             measured = measure(RunDirectory(layouts / kind), seeded, Path(temporary, kind))
             for name in names:
@@ -243,7 +243,7 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
         ),
         STAMP,
         FrontPage(
-            f"{len(ALLOCATIONS)} splits and {len(settings.comparison.estimators)} estimators were "
+            f"{len(ALLOCATIONS)} splits and {len(settings.estimators)} estimators were "
             f"compared over {n} replicates.",
             True,
             "",
