@@ -117,9 +117,10 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             for query in cost["queries"]
         )
         headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
+        last = settings.last_geolevel
         protected = [
             *((f"{name} of a record", epsilon) for name, epsilon in cost["attributes"].items()),
-            *((f"block within its {n}", epsilon) for n, epsilon in cost["block_within"].items()),
+            *((f"{last} within its {n}", epsilon) for n, epsilon in cost["block_within"].items()),
         ]
         lacks = tuple((what, shown_epsilon(epsilon)) for what, epsilon in protected)
         yield Section(

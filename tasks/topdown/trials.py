@@ -179,7 +179,7 @@ class TopdownTrials:
             raise ValueError(f"names {unknown[0]!r}; there are {known}")
         if estimators:
             found = {
-                f"{key}, {name.replace('_', ' ')}": with_estimator(made, name)
+                f"{key}, {made.in_words(name)}": with_estimator(made, name)
                 for key, made in found.items()
                 for name in estimators
             }

@@ -58,7 +58,7 @@ from .settings import ComparisonSettings
 
 AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
 ALLOCATIONS = (AS_SET, DESIGNED, UNIFORM)
-DESIGNED_FOR = "full_information"
+DESIGNED_FOR = "full information"
 """The estimator whose variances a design minimises."""
 BLOCKS = "block_by_block"
 STATISTICS = ("mean_absolute_error", "root_mean_square_error", "bias")
@@ -224,6 +224,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> Path:
 def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
     """Write the page of a finished comparison."""
     tidy = pd.read_csv(run.release / TIDY)
+    tidy["estimator"] = tidy["estimator"].map(settings.in_words)
     designs = json.loads(designs_file(run).read_text(encoding="utf-8"))
     certain = "; ".join(f"{name}: {design['certificate']}" for name, design in designs.items())
     n = settings.comparison.replicates
@@ -273,7 +274,7 @@ def _panels(tidy: pd.DataFrame) -> list[Section]:
             found.append(
                 bars_panel(
                     f"{_total(own)} of {universe}",
-                    f"Root mean square error, {estimator.replace('_', ' ')}.",
+                    f"Root mean square error, {estimator}.",
                     [str(level) for level in wide.index],
                     {name: wide[name].tolist() for name in ALLOCATIONS},
                     value_label="error",
@@ -312,7 +313,7 @@ def _rows(part: pd.DataFrame) -> list[tuple[str, ...]]:
             _shown(by_name["difference"][name], by_name["difference_standard_error"][name])
             for name in ALLOCATIONS[1:]
         )
-        found.append((str(level), str(estimator).replace("_", " "), *means, *differences))
+        found.append((str(level), str(estimator), *means, *differences))
     return found
 
 

@@ -110,10 +110,11 @@ def forecast_document(
     sections = []
     for universe in settings.run.universes:
         of_universe = [row for row in rows if row.universe == universe]
-        sections.append(_margins(universe, of_universe))
+        sections.append(_margins(settings, universe, of_universe))
         if errors is not None:
             own = errors[errors["universe"] == universe]
-            sections.append(_released_totals(universe, of_universe, own))
+            own = own.assign(estimator=own["estimator"].map(settings.in_words))
+            sections.append(_released_totals(settings, universe, of_universe, own))
             sections.append(_simulation(universe, own))
     totals = ", ".join(
         f"rho {float(settings.budget_of(name).total):.4g} for {name}"
@@ -132,27 +133,26 @@ def forecast_document(
     )
 
 
-_NAMES = {FULL: "all measurements", BLOCKS: "blocks alone"}
-
-
-def _margins(universe: str, rows: Sequence[Forecast]) -> Section:
+def _margins(settings: TopdownSettings, universe: str, rows: Sequence[Forecast]) -> Section:
+    alone = f"{settings.area_word}s alone"
+    names_of = {FULL: "all measurements", BLOCKS: alone}
     levels = [row for row in rows if row.query == TOTAL]
     blocks: list[str | Table | Figure | Details] = []
     drawn = [row for row in levels if all(value for value in row.margins.values())]
     if drawn:
         series = {
             words: [float(row.margins[name] or 0.0) for row in drawn]
-            for name, words in _NAMES.items()
+            for name, words in names_of.items()
         }
         title = f"Margins of the total of {universe}"
         names = [row.level for row in drawn]
         svg = bar_chart(names, series, title=title, value_label="95 % margin")
-        blocks.append(Figure(svg, f"{title}, with the budget as it is and spent on blocks alone."))
+        blocks.append(Figure(svg, f"{title}, with the budget as it is and spent on {alone}."))
     for query in dict.fromkeys(row.query for row in rows):
         table = Table(
-            ("level", "areas", *(f"margin, {words}" for words in _NAMES.values())),
+            ("level", "areas", *(f"margin, {words}" for words in names_of.values())),
             tuple(
-                (row.level, row.n_areas, *(_shown(row.margins[name]) for name in _NAMES))
+                (row.level, row.n_areas, *(_shown(row.margins[name]) for name in names_of))
                 for row in rows
                 if row.query == query
             ),
@@ -167,7 +167,9 @@ def _shown(margin: float | None) -> str | float:
     return "exact" if margin == 0 else margin
 
 
-def _released_totals(universe: str, rows: Sequence[Forecast], errors: pd.DataFrame) -> Section:
+def _released_totals(
+    settings: TopdownSettings, universe: str, rows: Sequence[Forecast], errors: pd.DataFrame
+) -> Section:
     """What totals will be off by as they are released, beside what unbiased estimates would be."""
     first = str(errors["quantity"].iloc[0])
     own = errors[(errors["quantity"] == first) & (errors["size_class"] == ALL_SIZES)]
@@ -177,7 +179,7 @@ def _released_totals(universe: str, rows: Sequence[Forecast], errors: pd.DataFra
         (
             "level",
             "areas",
-            *(f"expected error, {name.replace('_', ' ')}" for name in estimators),
+            *(f"expected error, {name}" for name in estimators),
             "unbiased, all measurements",
         ),
         tuple(
@@ -195,8 +197,9 @@ def _released_totals(universe: str, rows: Sequence[Forecast], errors: pd.DataFra
         f"Expected errors of totals of {universe}",
         (
             "Root mean square error of released totals over all areas of a level: what to expect. "
-            "That no count is negative, and what is known of living quarters, can make them much "
-            "smaller than the standard deviations of unbiased estimates, which stand beside them.",
+            "That no count is negative, and what is known of the "
+            f"{settings.area_word}s, can make them much smaller than the standard deviations of "
+            "unbiased estimates, which stand beside them.",
             table,
         ),
     )
