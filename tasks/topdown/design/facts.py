@@ -109,21 +109,25 @@ class PublicFacts:
         )
 
     def is_exact(self, query: str, level: str | None) -> bool:
-        """Whether declared invariants tell the answers to a query at a level, however noisy the
-        measurements are; totals apart, estimates are not told so.
+        """Whether a declared census tells the answers to a query at a level by its invariants,
+        however noisy the measurements are.
+
+        Estimates are combined with exact totals alone: their variances do not tell of other exact
+        answers, which releases are held to afterwards.
         """
         census, schema = self.settings.compiled_census, self.settings.schema_of(self.universe)
         if not self.settings.is_declared:
             return False
         names = census.geolevels
         spelt = [_spelt(name) for name in names]
-        depth = len(names) - 1
-        if level is not None and _spelt(level) in spelt:
-            depth = spelt.index(_spelt(level))
+        # What is estimated for every area by itself is held to nothing above the areas.
+        least = len(names) - 1
+        if level is not None and _spelt(level) in spelt and not self.settings.blocks_only:
+            least = spelt.index(_spelt(level))
         return any(
             marginal_query(schema, invariant.query).refines(marginal_query(schema, query))
             for invariant in census.universes[self.universe].invariants
-            if names.index(invariant.geolevel) >= depth
+            if names.index(invariant.geolevel) >= least
         )
 
 
