@@ -15,7 +15,7 @@ from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.design.forecast import forecast_document, forecasts, simulated
-from ..tasks.topdown.ingest.ingest import addresses_of
+from ..tasks.topdown.ingest.ingest import public_tables
 from ..tasks.topdown.settings import TopdownSettings
 from .console import print_costs
 
@@ -91,19 +91,16 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
 def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:
     """Write the page of what a budget will give; with replicates, a simulation of releases too.
 
-    Raises InputRefused for other products, for declared censuses, for pure differential privacy,
-    and for replicates on confidential input.
+    Raises InputRefused for other products, for runs without noise, and for replicates on
+    confidential input.
     """
-    if not isinstance(settings, TopdownSettings) or settings.is_declared:
-        raise InputRefused(
-            "--forecast: there are forecasts for topdown on the census of 2020 only."
-        )
-    budgets = [settings.budget_of(universe) for universe in settings.run.universes]
-    if any(budget.is_pure or budget.infinite for budget in budgets):
-        raise InputRefused("--forecast: there are forecasts for discrete Gaussian noise only.")
+    if not isinstance(settings, TopdownSettings):
+        raise InputRefused("--forecast: there are forecasts for topdown only.")
+    if settings.privacy.infinite:
+        raise InputRefused("--forecast: without noise there is nothing to forecast.")
     errors = None
     if replicates:
         with tempfile.TemporaryDirectory() as folder:
             errors = simulated(settings, replicates, Path(folder))
-    found = forecasts(settings, *addresses_of(settings.input))
+    found = forecasts(settings, *public_tables(settings))
     write_page(file, forecast_document(settings, found, errors))

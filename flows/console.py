@@ -35,6 +35,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
+from ..validation.outcome import CHECKS_FILE
 
 WIDTH_WHEN_PIPED = 160
 
@@ -151,7 +152,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
         for block in asked.summary(run, settings):
             print_block(block)
         return
-    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    checks = json.loads((run.checks / CHECKS_FILE).read_text(encoding="utf-8"))["checks"]
     if not settings.is_private:
         print(f"*** {settings.stamp} ***")
     for block in asked.summary(run, settings):

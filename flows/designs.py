@@ -16,7 +16,7 @@ from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
 from ..tasks.topdown.design.design import Design, design_universe, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
-from ..tasks.topdown.ingest.ingest import addresses_of
+from ..tasks.topdown.ingest.ingest import public_tables
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.build import check_spine_settings
 from ..tasks.trips.design import design as trips
@@ -101,7 +101,7 @@ def _design_topdown(
     settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)
     settings = settings.settled()
     check_spine_settings(settings.topdown)
-    geography, invariants = addresses_of(settings.input)
+    geography, invariants = public_tables(settings)
     designs = {
         universe: design_universe(settings, universe, geography, invariants)
         for universe in settings.design

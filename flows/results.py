@@ -21,6 +21,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.outcomes import RULES_FILE
+from ..validation.outcome import CHECKS_FILE
 
 DIGITS = 3
 """Significant digits of figures in tables."""
@@ -50,12 +51,14 @@ def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
 
 
 def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
-    """The checks of a finished run, its certificate, and its result in words."""
-    show_table(
-        checks_table(run),
-        key="checks",
-        description="Independent checks of the result before its release",
-    )
+    """The checks of a finished run, if its product has any, its certificate, and its result in
+    words."""
+    if (run.checks / CHECKS_FILE).exists():
+        show_table(
+            checks_table(run),
+            key="checks",
+            description="Independent checks of the result before its release",
+        )
     show_result(run, settings)
 
 
@@ -110,7 +113,7 @@ def _sections(run: RunDirectory, settings: ProductSettings) -> Iterator[Section]
     asked = product(settings.PRODUCT)
     if asked.statement is not None:
         yield Section("What is guaranteed", in_words(asked.statement(run, settings)))
-    if (run.checks / "checks.json").exists():
+    if (run.checks / CHECKS_FILE).exists():
         n_checks = len(checks_table(run).rows)
         passed = f"All {n_checks} checks of the result passed."
         yield Section("What was checked", (passed, *warnings_of(run)))

@@ -109,6 +109,7 @@ class GroupSizesSettings(ProductSettings):
     """All settings of a group-sizes run."""
 
     PRODUCT: ClassVar[str] = "group-sizes"
+    ASIDE = frozenset({"design"})
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
         "privacy.infinite, privacy.seed and the published calibration are for testing only: set "
         "input.confidential = false if these data may be disclosed"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...validation.outcome import CHECKS_FILE
 from ..pages.document import (
     Block,
     Details,
@@ -170,7 +171,7 @@ def checks_table(run: RunDirectory) -> Table:
 
 
 def _checks(run: RunDirectory) -> list[dict]:
-    return json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    return json.loads((run.checks / CHECKS_FILE).read_text(encoding="utf-8"))["checks"]
 
 
 def checks_section(run: RunDirectory) -> Section:

@@ -144,6 +144,8 @@ class ProductSettings(Section):
 
     PRODUCT: ClassVar[str]
     """Name of the flow."""
+    ASIDE: ClassVar[frozenset[str]] = frozenset()
+    """Sections of a settings file that other commands read, and that decide nothing of a run."""
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
         "privacy.infinite and privacy.seed are for testing only: set input.confidential = false "
         "if these data may be disclosed"
@@ -306,7 +308,9 @@ def run_by(settings: AnySection, runner: RunnerSettings) -> AnySection:
 
 def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:
     """Whether two settings differ in their runners alone, if at all."""
-    return run_by(one, RunnerSettings()) == run_by(other, RunnerSettings())
+    # Settings that are compared as they are would compare what follows from them, arrays and all.
+    first, second = (run_by(own, RunnerSettings()).model_dump() for own in (one, other))
+    return type(one) is type(other) and first == second
 
 
 def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,6 +88,7 @@ def load_settings(
         return merged_tables(of.without_replaced(_read_toml(file), own), own)
 
     model = model.chosen_by(merged)
+    merged = {name: own for name, own in merged.items() if name not in model.ASIDE}
     completed = model.completed(merged, path.resolve().parent)
     whole = model.expanded(completed, with_preset)
     place = _place_in(text, overrides)

@@ -125,10 +125,11 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             for query in cost["queries"]
         )
         headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
+        last = settings.last_geolevel
         by_attribute, by_block = cost["attributes"].items(), cost["block_within"].items()
         protected = [
             *((f"{n} of a record", e, cost["attributes_exact"][n]) for n, e in by_attribute),
-            *((f"block within its {n}", e, cost["block_within_exact"][n]) for n, e in by_block),
+            *((f"{last} within its {n}", e, cost["block_within_exact"][n]) for n, e in by_block),
         ]
         lacks = tuple(
             (what, NONE if exact is None else shown_epsilon(exact), shown_epsilon(epsilon))

@@ -34,6 +34,8 @@ from .workload.tables import refuse_tables
 class TopdownSettings(TopdownSections):
     """All settings of a topdown run, or of an `estimate` run, which reads measurements."""
 
+    ASIDE = frozenset({"design", "comparison"})
+
     @classmethod
     def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         """The preset less what the file's own settings replace as a whole.
@@ -109,6 +111,11 @@ class TopdownSettings(TopdownSections):
         super().refuse_what_does_nothing(own, refuse)
         if self.measured is not None:
             refuse("measured belongs to the flow estimate; take the section out")
+        for table in self.compiled_census.tables:
+            if self.is_declared and table.universe not in self.run.universes:
+                refuse(
+                    f"table {table.name!r} is of {table.universe}, which is not in run.universes"
+                )
         refuse_idle_settings(self, own, refuse)
 
 
@@ -164,9 +171,6 @@ def _refuse_declared(settings: TopdownSettings, refuse: Refuse) -> None:
                         f"relation {relation.name!r} of {universe} needs the released counts of "
                         f"{side.universe}; add it to run.universes"
                     )
-    for table in census.tables:
-        if table.universe not in universes:
-            refuse(f"table {table.name!r} is of {table.universe}, which is not in run.universes")
     schemas = {name: settings.schema_of(name) for name in universes}
     try:
         zeros = {name: settings.zeros_of(name) for name in universes}

@@ -32,6 +32,7 @@ from .settings import TopdownSettings
 from .workload.costs import budget_report
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS
+from .workload.state_totals import PERSONS
 from .workload.strategies import STRATEGIES, rescaled, strategy_shares
 
 REDISTRICTING = "redistricting"
@@ -48,10 +49,12 @@ HEAD = ("universe", "quantity", "answer", "level", "on_spine", "size_class")
 class TrialFigures:
     """The accuracy figures of one replicate.
 
+    universe : the one that is searched for; others may have been released before it.
     targets : levels of the fixed entities that the redistricting criterion is about.
     """
 
     accuracy: AccuracyFigures
+    universe: str = PERSONS
     targets: tuple[str, ...] = TARGETS
 
     @property
@@ -62,7 +65,8 @@ class TrialFigures:
         are the same areas, whatever a spine's own geounits are.
         """
         errors = self.accuracy.errors
-        return errors[~errors["level"].str.endswith(OF_THE_SPINE)]
+        is_shared = ~errors["level"].str.endswith(OF_THE_SPINE)
+        return errors[is_shared & (errors["universe"] == self.universe)]
 
     @property
     def reported(self) -> pd.DataFrame:
@@ -108,15 +112,8 @@ class TopdownTrials:
     methods: tuple[str, ...] = ("fixed", "total", "geolevels", "queries")
 
     def universes(self, settings: TopdownSettings) -> tuple[str, ...]:
-        """The universes that the settings measure, but for those that are held to what others
-        release: a trial measures one universe alone.
-        """
-        census = settings.compiled_census
-        return tuple(
-            name
-            for name in settings.run.universes
-            if not any(relation.others for relation in census.universes[name].relations)
-        )
+        """The universes that the settings measure."""
+        return settings.run.universes
 
     def attributes(self, settings: TopdownSettings, universe: str) -> tuple[str, ...]:
         """The attributes of a universe's schema."""
@@ -198,7 +195,7 @@ class TopdownTrials:
             raise ValueError(f"names {unknown[0]!r}; there are {known}")
         if estimators:
             found = {
-                f"{key}, {name.replace('_', ' ')}": with_estimator(made, name)
+                f"{key}, {made.in_words(name)}": with_estimator(made, name)
                 for key, made in found.items()
                 for name in estimators
             }
@@ -217,8 +214,12 @@ class TopdownTrials:
         return found
 
     def measuring_only(self, settings: TopdownSettings, universe: str) -> TopdownSettings:
-        """The settings with one universe."""
-        run = settings.run.model_copy(update={"universes": (universe,)})
+        """The settings with one universe, after those whose releases it is held to."""
+        census, needed = settings.compiled_census, [universe]
+        for name in needed:
+            for relation in census.universes[name].relations:
+                needed += [side.universe for side in relation.others if side.universe not in needed]
+        run = settings.run.model_copy(update={"universes": tuple(reversed(needed))})
         return settings.model_copy(update={"run": run})
 
     def epsilon(self, settings: TopdownSettings, universe: str) -> float | str:
@@ -244,7 +245,8 @@ class TopdownTrials:
         seeded = with_seed(settings, seed)
         measured = measure(RunDirectory(layout), seeded, folder / "measured")
         estimated = estimate(measured, seeded, folder / "estimated")
-        return TrialFigures(compute_figures(estimated, seeded), _targets(seeded))
+        searched = seeded.run.universes[-1]
+        return TrialFigures(compute_figures(estimated, seeded), searched, _targets(seeded))
 
 
 def _targets(settings: TopdownSettings) -> tuple[str, ...]:

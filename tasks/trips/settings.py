@@ -128,6 +128,7 @@ class TripsSettings(ProductSettings):
     """Settings of one trips run."""
 
     PRODUCT: ClassVar[str] = "trips"
+    ASIDE = frozenset({"design"})
 
     input: TripsInput
     privacy: TripsPrivacy

@@ -39,7 +39,7 @@ def main() -> None:
     from spineflow.tasks.topdown.checks.replicate import study
     from spineflow.tasks.topdown.design.design import design_universe, designed_settings
     from spineflow.tasks.topdown.design.settings import DesignSettings
-    from spineflow.tasks.topdown.ingest.ingest import addresses_of
+    from spineflow.tasks.topdown.ingest.ingest import public_tables
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=20)
@@ -57,7 +57,7 @@ def main() -> None:
         (folder / "settings.toml").write_text(text)
         settings = load_settings(DesignSettings, folder / "settings.toml", presets=PRESETS)
         started = time.perf_counter()
-        design = design_universe(settings, "persons", *addresses_of(settings.input))
+        design = design_universe(settings, "persons", *public_tables(settings))
         print(f"designed in {time.perf_counter() - started:.0f} s; {design.certificate}")
         print(f"rho {float(design.before.total):.3f}; margins of now at {design.rho_for_now:.3f}\n")
         choices = {

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import socket
+import tomllib
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.running import default_run_directory, prepare
+from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, settings_digest, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import RunnerSettings, have_same_release
-from spineflow.tasks.runs.settings_files import dump_settings, with_runner_overrides
+from spineflow.tasks.runs.settings_files import dump_settings, load_settings, with_runner_overrides
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.flows.gallery import DECLARATIONS
 
 
 @pytest.fixture
@@ -82,6 +87,17 @@ def test_resume_changes_the_runner_alone(file: Path) -> None:
     assert (changed.run.workers, changed.run.runner) == (1, "processes")
     assert have_same_release(settings, changed) and changed != settings
     assert with_runner_overrides(settings, []) is settings
+
+
+def test_settings_are_compared_by_themselves_and_not_by_what_follows_from_them() -> None:
+    """The compiled census of a relation has arrays, which have no one truth value."""
+    (text,) = (own for own in DECLARATIONS if "relations]]" in own)
+    tree = tomllib.loads(text)
+    tree["input"] = {name: f"/{path}" for name, path in tree["input"].items()}
+    one, other = (load_settings(TopdownSettings, tree, presets=PRESETS) for _ in range(2))
+    assert one.compiled_census.universes["people"].relations[0].own.size > 1
+    assert other.compiled_census is not one.compiled_census and have_same_release(one, other)
+    assert not have_same_release(one, other.model_copy(update={"preset": "x"}))
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def check_shares(spine: RunSpine, failures: Failures) -> None:
     failures.add_each(
         path.differs_from(Fraction(1)),
         lambda b: (
-            f"the shares on the path to block {spine.block_geocode[b]} add to "
+            f"the shares on the path to {spine.levels[-1].name} {spine.block_geocode[b]} add to "
             f"{path.sums[path.code[b]]}"
         ),
     )
@@ -92,14 +92,14 @@ def check_paths(
 
     `losses` has the geounits' losses of each geolevel, root first, from `check_measurements`.
     """
-    path = CodedSums.zeros(len(spine.block_geocode))
+    path, last = CodedSums.zeros(len(spine.block_geocode)), spine.levels[-1].name
     for loss, ancestor in zip(losses, spine.ancestors, strict=True):
         here = loss.at(ancestor)
         path = path.plus(here.code, here.sums)
     failures.add_each(
         path.differs_from(total),
         lambda b: (
-            f"the measurements on the path to block {spine.block_geocode[b]} cost "
+            f"the measurements on the path to {last} {spine.block_geocode[b]} cost "
             f"{path.sums[path.code[b]]} instead of {total}"
         ),
     )

@@ -33,7 +33,7 @@ def check_spine(spine: RunSpine, failures: Failures, *, with_digits: bool = True
         _check_level(level, ancestor, failures)
     failures.add_each(
         np.bincount(spine.ancestors[-1], minlength=leaves.n) != 1,
-        lambda i: f"{leaves.describe(i)} is not one block",
+        lambda i: f"{leaves.describe(i)} is not one area of its own",
     )
     for i in range(1, len(spine.levels)):
         _check_parents(spine, i, failures)
@@ -47,7 +47,7 @@ def _check_level(level: SpineLevel, ancestor: np.ndarray, failures: Failures) ->
     """Counts of blocks, and marks of bypassed geounits; `ancestor` (n_blocks,) is each block's."""
     failures.add_each(
         np.bincount(ancestor, minlength=level.n) != level.n_blocks,
-        lambda i: f"n_blocks of {level.describe(i)} is not its number of blocks",
+        lambda i: f"n_blocks of {level.describe(i)} is not its number of areas",
     )
     failures.add_each(
         level.bypassed == level.is_measured,
@@ -60,7 +60,7 @@ def _check_parents(spine: RunSpine, position: int, failures: Failures) -> None:
     level = spine.levels[position]
     failures.add_each(
         level.parent[spine.ancestors[position]] != spine.ancestors[position - 1],
-        lambda b: f"block {spine.block_geocode[b]} has a {level.name} whose parent is not its own",
+        lambda b: f"{spine.block_geocode[b]} has a {level.name} whose parent is not its own",
     )
 
 

@@ -16,6 +16,8 @@ from ..workload.mechanisms import PUBLISHED
 class GroupSizesDesignSettings(GroupSizesSettings):
     """A settings file of group-sizes with a section [design]."""
 
+    ASIDE = frozenset()
+
     design: LevelDesign
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:

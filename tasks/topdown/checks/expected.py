@@ -17,12 +17,14 @@ import pandas as pd
 from scipy import sparse
 
 from ...census.histograms import write_histogram
+from ...census.invariants import read_geography
 from ...pages.document import NONE, Details, Document, Section, Table
 from ...products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import write_page
-from ..paths import spine_folder
+from ..paths import geography_file, spine_folder
+from ..release.declared_files import area_estimates
 from ..release.microdata import read_block_estimates
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
@@ -48,12 +50,10 @@ def expected_errors(
 ) -> pd.DataFrame:
     """Mean figures of replicates whose truth is the release of a run; columns `KEYS`, `SIMULATED`.
 
-    Works in `folder`. Raises InputRefused for a run without noise, and for a declared census.
+    Works in `folder`. Raises InputRefused for a run without noise.
     """
-    if settings.privacy.infinite or settings.is_declared:
-        raise InputRefused(
-            f"{run.root}: errors can be expected of releases with noise, of the census of 2020."
-        )
+    if settings.privacy.infinite:
+        raise InputRefused(f"{run.root}: errors can be expected of releases with noise.")
     public = settings.input.model_copy(update={"confidential": False})
     settings = settings.model_copy(update={"input": public})
     layout = _of_release(run, settings, folder / "release")
@@ -131,11 +131,21 @@ def _of_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> R
         spine = read_spine(spine_folder(run, universe))
         for geolevel in spine.names:
             linked(run, folder, f"measurements/{universe}/{geolevel}/constraints")
-        table = read_block_estimates(run.root, universe)
-        codes, row = np.unique(table["block_geocode"].to_numpy(), return_inverse=True)
-        where = (row.reshape(-1), table["cell"].to_numpy())
-        shape = (len(codes), settings.schema_of(universe).n_cells)
-        released = sparse.csr_array((table["count"].to_numpy(), where), shape=shape)
         layout.histogram(universe).parent.mkdir(parents=True, exist_ok=True)
-        write_histogram(layout.histogram(universe), released, codes)
+        write_histogram(layout.histogram(universe), *_released(run, settings, universe))
     return layout
+
+
+def _released(
+    run: RunDirectory, settings: TopdownSettings, universe: str
+) -> tuple[sparse.csr_array, np.ndarray]:
+    """The released counts of blocks, and the blocks' codes."""
+    n_cells = settings.schema_of(universe).n_cells
+    if settings.is_declared:
+        paths = read_geography(geography_file(run))["block_geocode"].to_numpy(dtype=object)
+        return area_estimates(run, universe, n_cells, len(paths)), paths
+    table = read_block_estimates(run.root, universe)
+    codes, row = np.unique(table["block_geocode"].to_numpy(), return_inverse=True)
+    where = (row.reshape(-1), table["cell"].to_numpy())
+    shape = (len(codes), n_cells)
+    return sparse.csr_array((table["count"].to_numpy(), where), shape=shape), codes

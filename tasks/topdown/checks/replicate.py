@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -29,11 +30,13 @@ from ...census.invariants import (
 )
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
+from ...runs.settings import refuse_in
 from ..estimation.estimators import (
     COMBINE,
     ESTIMATE,
     estimation_order,
     estimator_of,
+    refuse_settings,
 )
 from ..ingest.ingest import ingest_input
 from ..measurement.constraints import constrain_universe
@@ -45,10 +48,11 @@ from ..paths import (
     spine_folder,
     state_totals_file,
 )
-from ..settings import TopdownSettings
+from ..settings import TopdownSettings, universe_waves
 from ..spine.build import write_universe_spine
 from ..spine.files import read_spine
 from ..spine.shards import Shard, read_shards, shards_by_geolevel
+from ..workload.sections import ESTIMATORS, Estimator
 from ..workload.state_totals import declares_state_totals
 from .accuracy.queries import errors_of_universe
 
@@ -63,6 +67,21 @@ def with_estimator(settings: TopdownSettings, estimator: str) -> TopdownSettings
     """The settings with another estimator."""
     run = settings.run.model_copy(update={"estimator": estimator})
     return settings.model_copy(update={"run": run})
+
+
+def possible_estimators(settings: TopdownSettings) -> tuple[Estimator, ...]:
+    """The estimators that can hold what the settings declare."""
+
+    def is_possible(name: Estimator) -> bool:
+        own = with_estimator(settings, name)
+        try:
+            own.refuse_what_does_not_fit(refuse_in(name))
+            refuse_settings(own)
+        except InputRefused:
+            return False
+        return True
+
+    return tuple(name for name in ESTIMATORS if is_possible(name))
 
 
 def read_dataset(settings: TopdownSettings, folder: Path) -> RunDirectory:
@@ -104,8 +123,15 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
         write_state_totals(state_totals_file(run), totals)
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
-        constrain_universe(run, settings, universe)
+        if not _follows_others(settings, universe):
+            constrain_universe(run, settings, universe)
     return run
+
+
+def _follows_others(settings: TopdownSettings, universe: str) -> bool:
+    """Whether a universe is held to what others release, which every replicate has its own of."""
+    relations = settings.compiled_census.universes[universe].relations
+    return any(relation.others for relation in relations)
 
 
 def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
@@ -113,7 +139,8 @@ def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> Ru
     run = linked(layout, folder, "confidential", "spine")
     for universe in settings.run.universes:
         for geolevel in read_spine(spine_folder(run, universe)).names:
-            linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
+            if not _follows_others(settings, universe):
+                linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
         for shard in read_shards(spine_folder(run, universe)):
             measure_once(run, settings, universe, shard)
     return run
@@ -121,15 +148,21 @@ def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> Ru
 
 def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
-    run = linked(measured, folder, "confidential", "spine", "measurements")
+    run = linked(measured, folder, "confidential", "spine")
     estimator = estimator_of(settings)
     steps: dict[str, Callable[[RunDirectory, TopdownSettings, str, Spine, Shard], object]]
     steps = {ESTIMATE: estimator.estimate}
     if estimator.combine is not None:
         steps[COMBINE] = estimator.combine
-    for universe in settings.run.universes:
+    for universe in chain(*universe_waves(settings)):
         spine = read_spine(spine_folder(run, universe))
         shards = shards_by_geolevel(spine_folder(run, universe))
+        if _follows_others(settings, universe):
+            for geolevel in spine.names:
+                linked(measured, folder, f"measurements/{universe}/{geolevel}/dpqueries")
+            constrain_universe(run, settings, universe)
+        else:
+            linked(measured, folder, f"measurements/{universe}")
         for stage, geolevel in estimation_order(settings, spine.names):
             for shard in shards[geolevel]:
                 steps[stage](run, settings, universe, spine, shard)

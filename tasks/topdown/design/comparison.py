@@ -46,7 +46,7 @@ from ..checks.replicate import (
     with_estimator,
     with_seed,
 )
-from ..ingest.ingest import addresses_of
+from ..ingest.ingest import public_tables
 from ..settings import TopdownSettings
 from .design import (
     Design,
@@ -58,7 +58,7 @@ from .settings import ComparisonSettings
 
 AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
 ALLOCATIONS = (AS_SET, DESIGNED, UNIFORM)
-DESIGNED_FOR = "full_information"
+DESIGNED_FOR = "full information"
 """The estimator whose variances a design minimises."""
 BLOCKS = "block_by_block"
 STATISTICS = ("mean_absolute_error", "root_mean_square_error", "bias")
@@ -136,7 +136,7 @@ def write_designs(run: RunDirectory, settings: ComparisonSettings) -> Path:
 
     Reads the geography and declared invariants alone.
     """
-    geography, invariants = addresses_of(settings.input)
+    geography, invariants = public_tables(settings)
     designs = {
         universe: design_universe(settings, universe, geography, invariants)
         for universe in settings.design
@@ -158,7 +158,7 @@ def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocati
     unfinished, layouts = folder / "layouts-unfinished", folder / "layouts"
     shutil.rmtree(unfinished, ignore_errors=True)
     own = _settings_of(run, allocation)
-    for name in _kinds(settings.comparison.estimators):
+    for name in _kinds(settings.estimators):
         lay_out(RunDirectory(dataset_folder(run)), with_estimator(own, name), unfinished / name)
     os.rename(unfinished, layouts)
     return layouts
@@ -171,7 +171,7 @@ def run_replicate(
     own, frames = _settings_of(run, allocation), []
     layouts = allocation_folder(run, allocation) / "layouts"
     with TemporaryDirectory(dir=run.root) as temporary:
-        for kind, names in _kinds(settings.comparison.estimators).items():
+        for kind, names in _kinds(settings.estimators).items():
             seeded = with_seed(with_estimator(own, kind), seed)
             measured = measure(RunDirectory(layouts / kind), seeded, Path(temporary, kind))
             for name in names:
@@ -229,6 +229,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> Path:
 def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
     """Write the page of a finished comparison."""
     tidy = pd.read_csv(run.release / TIDY)
+    tidy["estimator"] = tidy["estimator"].map(settings.in_words)
     designs = json.loads(designs_file(run).read_text(encoding="utf-8"))
     certain = "; ".join(f"{name}: {design['certificate']}" for name, design in designs.items())
     n = settings.comparison.replicates
@@ -248,7 +249,7 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
         ),
         STAMP,
         FrontPage(
-            f"{len(ALLOCATIONS)} splits and {len(settings.comparison.estimators)} estimators were "
+            f"{len(ALLOCATIONS)} splits and {len(settings.estimators)} estimators were "
             f"compared over {n} replicates.",
             True,
             "",
@@ -284,7 +285,7 @@ def _panels(tidy: pd.DataFrame) -> list[Section]:
             found.append(
                 bars_panel(
                     f"{_total(own)} of {universe}",
-                    f"Root mean square error, {estimator.replace('_', ' ')}.",
+                    f"Root mean square error, {estimator}.",
                     [str(level) for level in wide.index],
                     {name: wide[name].tolist() for name in ALLOCATIONS},
                     value_label="error",
@@ -323,7 +324,7 @@ def _rows(part: pd.DataFrame) -> list[tuple[str, ...]]:
             _shown(by_name["difference"][name], by_name["difference_standard_error"][name])
             for name in ALLOCATIONS[1:]
         )
-        found.append((str(level), str(estimator).replace("_", " "), *means, *differences))
+        found.append((str(level), str(estimator), *means, *differences))
     return found
 
 

@@ -18,10 +18,10 @@ from ...runs.settings_files import dump_settings
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
 from ..workload.exact_loss import exact_epsilon, kept_rho
-from .allocation import allocation_of, as_fractions, shares_of
+from .allocation import LimitsContradict, allocation_of, as_fractions, shares_of
 from .kinds import PRIOR
 from .problem import PARTS, UniverseProblem
-from .program import LimitsContradict, certified, optimum
+from .program import certified, optimum
 from .settings import DesignSettings, UniverseDesign
 
 NORMAL_95 = 1.959963984540054
@@ -138,7 +138,7 @@ def design_universe(
 ) -> Design:
     """The best budget of a universe for what the section [design] wants.
 
-    `geography` and `invariants` are those of `tasks.census.inputs.read_addresses`. Under exact
+    `geography` and `invariants` are those of `ingest.public_tables`. Under exact
     accounting rho is the one that the new split may have; settings are to be settled. Raises
     InputRefused for targets that are nowhere, known exactly or not determined, for limits that no
     allocation meets, and for margins that need more than an exact guarantee allows.
@@ -150,11 +150,12 @@ def design_universe(
     program = problem.program(_scale(design, now, before, f"design.{universe}"))
     try:
         best = optimum(program, old, float(design.tolerance))
+        whole = _with_every_geolevel(best.allocation)
+        fractions = as_fractions(whole, PARTS, problem.limits)
     except LimitsContradict:
         raise InputRefused(
             f"design.{universe}.limits: no allocation is within all of them; widen some."
         ) from None
-    fractions = as_fractions(_with_every_geolevel(best.allocation), PARTS)
     of_geolevel, of_query = shares_of(fractions, problem.geolevels, problem.queries)
     # What is certified is what the settings will say, and not what the search has found.
     shares = allocation_of(of_geolevel, of_query, problem.queries)
@@ -234,8 +235,8 @@ def _percent(share: float) -> str:
     return f"{100 * max(share, 0.0):.2g} %"
 
 
-def margin_of(variance: float, rho: Fraction) -> float:
-    """The 95 % margin at a rho of what has the variance at a rho of 1."""
+def margin_of(variance: float, rho: Fraction | float) -> float:
+    """The 95 % margin at a rho, or at any precision, of what has the variance at 1."""
     return NORMAL_95 * math.sqrt(max(float(variance), 0.0) / float(rho))
 
 

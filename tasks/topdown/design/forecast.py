@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from ...census.invariants import inhabitable
 from ...census.queries import TOTAL
 from ...pages.document import Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
@@ -21,14 +20,11 @@ from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
 from ..checks.accuracy.figures import compute_figures
-from ..checks.accuracy.levels import entity_levels
 from ..checks.expected import KEYS, figure_tables, mean_figures
-from ..checks.replicate import study, with_estimator
+from ..checks.replicate import possible_estimators, study, with_estimator
 from ..settings import TopdownSettings
-from ..spine.build import universe_spine
-from ..workload.sections import ESTIMATORS
-from .allocation import allocation_of
 from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
+from .facts import PublicFacts
 from .problem import UniverseProblem
 from .settings import DesignSettings, Target, UniverseDesign
 
@@ -53,14 +49,13 @@ def forecasts(
     settings: TopdownSettings, geography: pd.DataFrame, invariants: pd.DataFrame
 ) -> list[Forecast]:
     """Of every universe, measured query and level, from the tables of
-    `tasks.census.inputs.read_addresses`."""
+    `ingest.public_tables`."""
     found = []
-    frame = geography[inhabitable(invariants)].reset_index(drop=True)
     for universe in settings.run.universes:
         asked = settings.budget_of(universe).query_shares.values()
         queries = dict.fromkeys((TOTAL, *(query for shares in asked for query in shares)))
-        spine = universe_spine(settings, universe, geography, invariants)
-        levels = [level.name for level in entity_levels(spine, frame)]
+        facts = PublicFacts.of(settings, universe, geography, invariants)
+        levels = [level.name for level in facts.levels]
         rows = [(query, level) for query in queries for level in levels]
         margins: list[dict[str, float | None]] = [{} for _ in rows]
         for estimator in (FULL, BLOCKS):
@@ -73,13 +68,12 @@ def forecasts(
             design = {universe: UniverseDesign(targets=targets)}
             asking = DesignSettings.model_construct(**fields, design=design)
             problem = UniverseProblem.of(asking, universe, geography, invariants)
-            budget = estimated.budget_of(universe)
-            p = allocation_of(budget.geolevel_shares, budget.query_shares, problem.queries)
-            variances, _ = problem.variances(problem.kinds.precision(p))
+            precision, whole = problem.precision(estimated.budget_of(universe))
+            variances, _ = problem.variances(precision)
             for of_row, variance in zip(margins, variances.tolist(), strict=True):
                 is_known, is_exact = variance < UNDETERMINED, variance < EXACT
                 of_row[estimator] = (
-                    None if not is_known else 0.0 if is_exact else margin_of(variance, budget.total)
+                    None if not is_known else 0.0 if is_exact else margin_of(variance, whole)
                 )
         found += [
             Forecast(universe, query, level, problem.n_areas[place], margins[place])
@@ -89,14 +83,15 @@ def forecasts(
 
 
 def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
-    """Errors of the whole release by every estimator on input that is not confidential, with the
+    """Errors of the whole release by every estimator that can hold what is declared, on input that
+    is not confidential, with the
     columns `estimator`, `KEYS` and `SIMULATED` of `tasks.topdown.checks.expected`, averaged over
     replicates in `folder`.
 
     Raises InputRefused for confidential input.
     """
     choices: dict[str, TopdownSettings] = {
-        name: with_estimator(settings, name) for name in ESTIMATORS
+        name: with_estimator(settings, name) for name in possible_estimators(settings)
     }
 
     def figures(run: RunDirectory, own: TopdownSettings) -> pd.DataFrame:
@@ -115,10 +110,11 @@ def forecast_document(
     sections = []
     for universe in settings.run.universes:
         of_universe = [row for row in rows if row.universe == universe]
-        sections.append(_margins(universe, of_universe))
+        sections.append(_margins(settings, universe, of_universe))
         if errors is not None:
             own = errors[errors["universe"] == universe]
-            sections.append(_released_totals(universe, of_universe, own))
+            own = own.assign(estimator=own["estimator"].map(settings.in_words))
+            sections.append(_released_totals(settings, universe, of_universe, own))
             sections.append(_simulation(universe, own))
     totals = ", ".join(
         f"rho {float(settings.budget_of(name).total):.4g} for {name}"
@@ -137,27 +133,26 @@ def forecast_document(
     )
 
 
-_NAMES = {FULL: "all measurements", BLOCKS: "blocks alone"}
-
-
-def _margins(universe: str, rows: Sequence[Forecast]) -> Section:
+def _margins(settings: TopdownSettings, universe: str, rows: Sequence[Forecast]) -> Section:
+    alone = f"{settings.area_word}s alone"
+    names_of = {FULL: "all measurements", BLOCKS: alone}
     levels = [row for row in rows if row.query == TOTAL]
     blocks: list[str | Table | Figure | Details] = []
     drawn = [row for row in levels if all(value for value in row.margins.values())]
     if drawn:
         series = {
             words: [float(row.margins[name] or 0.0) for row in drawn]
-            for name, words in _NAMES.items()
+            for name, words in names_of.items()
         }
         title = f"Margins of the total of {universe}"
         names = [row.level for row in drawn]
         svg = bar_chart(names, series, title=title, value_label="95 % margin")
-        blocks.append(Figure(svg, f"{title}, with the budget as it is and spent on blocks alone."))
+        blocks.append(Figure(svg, f"{title}, with the budget as it is and spent on {alone}."))
     for query in dict.fromkeys(row.query for row in rows):
         table = Table(
-            ("level", "areas", *(f"margin, {words}" for words in _NAMES.values())),
+            ("level", "areas", *(f"margin, {words}" for words in names_of.values())),
             tuple(
-                (row.level, row.n_areas, *(_shown(row.margins[name]) for name in _NAMES))
+                (row.level, row.n_areas, *(_shown(row.margins[name]) for name in names_of))
                 for row in rows
                 if row.query == query
             ),
@@ -172,7 +167,9 @@ def _shown(margin: float | None) -> str | float:
     return "exact" if margin == 0 else margin
 
 
-def _released_totals(universe: str, rows: Sequence[Forecast], errors: pd.DataFrame) -> Section:
+def _released_totals(
+    settings: TopdownSettings, universe: str, rows: Sequence[Forecast], errors: pd.DataFrame
+) -> Section:
     """What totals will be off by as they are released, beside what unbiased estimates would be."""
     first = str(errors["quantity"].iloc[0])
     own = errors[(errors["quantity"] == first) & (errors["size_class"] == ALL_SIZES)]
@@ -182,7 +179,7 @@ def _released_totals(universe: str, rows: Sequence[Forecast], errors: pd.DataFra
         (
             "level",
             "areas",
-            *(f"expected error, {name.replace('_', ' ')}" for name in estimators),
+            *(f"expected error, {name}" for name in estimators),
             "unbiased, all measurements",
         ),
         tuple(
@@ -200,8 +197,9 @@ def _released_totals(universe: str, rows: Sequence[Forecast], errors: pd.DataFra
         f"Expected errors of totals of {universe}",
         (
             "Root mean square error of released totals over all areas of a level: what to expect. "
-            "That no count is negative, and what is known of living quarters, can make them much "
-            "smaller than the standard deviations of unbiased estimates, which stand beside them.",
+            "That no count is negative, and what is known of the "
+            f"{settings.area_word}s, can make them much smaller than the standard deviations of "
+            "unbiased estimates, which stand beside them.",
             table,
         ),
     )

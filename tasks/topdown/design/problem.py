@@ -1,41 +1,37 @@
 """The program of a universe's budget, from settings, geography and declared invariants.
 
 Nothing confidential is read: what the program knows of a block is which types of living quarters it
-has, and whether it has housing units, which are declared invariants. The variances are those of
+has, and whether it has housing units, which are declared invariants; of an area of a declared
+census, what its invariants and bounds make public. The variances are those of
 best linear unbiased estimates from all noisy answers, which `full_information` and the intervals
 start from. Non-negativity, bounds and rounding come later, and are not in the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ....geography.levels import Spine
-from ...census.invariants import inhabitable
-from ...census.queries import TOTAL, marginal_query, normalize_query_name
+from ...census.queries import MarginalQuery, marginal_query, normalize_query_name
+from ...noise.sampler import noise_variance
 from ...runs.errors import InputRefused
-from ...runs.spelling import did_you_mean
-from ..checks.accuracy.levels import entity_levels
-from ..estimation.estimate import bounded_type_of_cell
 from ..estimation.query_algebra import QueryAlgebra
 from ..intervals.answers import ProductAnswers
 from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
-from ..measurement.constraints import bounds_of, counted_records, state_of
-from ..settings import TopdownSettings
-from ..spine.build import universe_spine
-from ..spine.families import structural_zeros
-from ..workload.state_totals import PERSONS, STATE, holds_state_totals
-from .allocation import Kinds
+from ..workload.budget import Budget
+from .allocation import Kinds, ShareLimit, allocation_of
+from .facts import PublicFacts
 from .kinds import Asked, MeasuredSpine
 from .program import Program
 from .settings import DesignSettings, Target
 
+ONE = Fraction(1)
 PARTS = 1_000_000
 """Denominator of the shares of the whole budget that a design has."""
 MOST_CORE_CELLS = 64
@@ -69,37 +65,27 @@ class UniverseProblem:
         geography: pd.DataFrame,
         invariants: pd.DataFrame,
     ) -> UniverseProblem:
-        """The problem of a universe, from the tables of `tasks.census.inputs.read_addresses`.
+        """The problem of a universe, from the tables of `ingest.public_tables`.
 
         Raises InputRefused for targets that are nowhere.
         """
         design, schema = settings.design[universe], settings.schema_of(universe)
         budget = settings.budget_of(universe)
-        spine = universe_spine(settings.topdown, universe, geography, invariants)
+        facts = PublicFacts.of(settings.topdown, universe, geography, invariants)
         known = [name for shares in budget.query_shares.values() for name in shares]
         named = [normalize_query_name(name) for name in design.queries]
         queries = tuple(dict.fromkeys((*named, *known)))
         asked_queries = [marginal_query(schema, target.query) for target in design.targets.values()]
-        algebra = QueryAlgebra.build(
-            schema,
-            [*(marginal_query(schema, name) for name in queries), *asked_queries],
-            bounded_type_of_cell(schema),
-            structural_zeros(settings.topdown, universe),
+        algebra = _algebra(
+            facts, [*(marginal_query(schema, name) for name in queries), *asked_queries]
         )
         cells = np.arange(len(algebra.cell_type))
-        if cells.size > MOST_CORE_CELLS:
-            raise InputRefused(
-                f"design.{universe}: the queries and targets tell {cells.size} combinations of "
-                f"levels apart that no query keeps whole, and {MOST_CORE_CELLS} are too many "
-                "already; take targets that coarsen attributes of many levels out."
-            )
-        inhabited = np.flatnonzero(inhabitable(invariants))
-        row_of_block = inhabited[spine.block_row]
-        blocks = invariants.iloc[row_of_block]
-        frame = geography.iloc[inhabited].reset_index(drop=True)
-        measured = _measured(settings.topdown, universe, spine, algebra, blocks)
-        housing_units = blocks["housing_units"].to_numpy()
-        levels = cache(lambda: {x.name.lower(): x.entity for x in entity_levels(spine, frame)})
+        measured = MeasuredSpine.build(
+            facts.spine,
+            budget.geolevel_shares,
+            facts.can_have[:, algebra.cell_type] & algebra.is_possible,
+            known=facts.known,
+        )
         partitions: dict[tuple[object, ...], np.ndarray] = {}
         asked: dict[tuple[object, ...], Asked] = {}
         weights: list[tuple[tuple[object, ...], np.ndarray]] = []
@@ -108,16 +94,15 @@ class UniverseProblem:
             where = f"design.{universe}.targets.{name}"
             place = (target.level, target.areas, target.smallest_housing_units)
             if place not in partitions:
-                known_blocks = KnownBlocks.of(geography)
-                partitions[place] = _areas(
-                    target, where, spine, levels, housing_units, known_blocks
-                )
+                partitions[place] = _areas(target, where, facts, KnownBlocks.of(geography))
             answers = ProductAnswers.of_query(algebra, query)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
                 asked[key] = Asked(measured.classed.areas(partitions[place]), answers.core)
             n_areas.append(asked[key].areas.n_areas)
-            weights.append((key, _component_weights(answers) / (query.n_rows * n_areas[-1])))
+            noisy = 0 if facts.is_exact(target.query, target.level) else 1
+            per_answer = noisy / (query.n_rows * n_areas[-1])
+            weights.append((key, _component_weights(answers) * per_answer))
         found = np.zeros((len(weights), len(asked), len(algebra.components)))
         for row, (place_of_row, weight) in enumerate(weights):
             found[row, list(asked).index(place_of_row)] = weight
@@ -125,7 +110,7 @@ class UniverseProblem:
         return cls(
             settings,
             universe,
-            spine.names,
+            facts.spine.names,
             queries,
             measured,
             grams,
@@ -138,6 +123,25 @@ class UniverseProblem:
     def kinds(self) -> Kinds:
         """The kinds in which geounits are measured."""
         return Kinds.of(self.measured.kinds, len(self.geolevels))
+
+    def precision(self, budget: Budget) -> tuple[np.ndarray, float]:
+        """The precisions (t, Q) of a budget's noise, relative to that of an answer which gets all
+        of it, and this one's.
+
+        Of a discrete Gaussian they are those of `kinds.precision` at a rho of 1.
+        """
+        if not budget.is_pure:
+            p = allocation_of(budget.geolevel_shares, budget.query_shares, self.queries)
+            return self.kinds.precision(p), float(budget.total)
+        whole = 1 / noise_variance(budget.mechanism, budget.noise_parameter(ONE, ONE))
+        found = np.zeros((len(self.measured.kinds), len(self.queries)))
+        shares = list(budget.geolevel_shares.values())
+        for row, kind in enumerate(self.measured.kinds):
+            share = sum((shares[place] for place in kind.shares), Fraction(0))
+            for name, part in budget.query_shares[self.geolevels[kind.depth]].items():
+                scale = budget.noise_parameter(share, part)
+                found[row, self.queries.index(name)] = 1 / noise_variance(budget.mechanism, scale)
+        return found / whole, whole
 
     def variances(self, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean variances of the targets (N,) at precisions (t, Q), and derivatives (N, t, Q)."""
@@ -155,29 +159,47 @@ class UniverseProblem:
             values, slopes = self.variances(precision)
             return scale @ values, np.tensordot(scale, slopes, axes=1)
 
+        allowed = self._asked
+        for limit in self.limits:
+            if limit.at_most == 0:
+                allowed = allowed & ~limit.chosen
+        rows, most = [], []
+        for limit in self.limits:
+            # What some entries have at least is what is left at most for the others.
+            for chosen, share in (
+                (limit.chosen, limit.at_most),
+                (~limit.chosen, 1 - limit.at_least),
+            ):
+                if 0 < share < 1:
+                    rows.append(1.0 * (chosen & allowed).ravel())
+                    most.append(float(share))
+        limits = np.array(rows).reshape(-1, allowed.size)
+        return Program(self.kinds, criteria, allowed, limits, np.array(most))
+
+    @cached_property
+    def limits(self) -> tuple[ShareLimit, ...]:
+        """What some entries of an allocation may have together, as the design limits it."""
+        found = []
+        for limit in self.settings.design[self.universe].limits.values():
+            query = None if limit.query is None else normalize_query_name(limit.query)
+            chosen = np.outer(
+                [limit.geolevel in (None, name) for name in self.geolevels],
+                [query in (None, name) for name in self.queries],
+            )
+            found.append(ShareLimit(chosen, limit.at_least, limit.at_most))
+        return tuple(found)
+
+    @cached_property
+    def _asked(self) -> np.ndarray:
+        """(L, Q) bool: queries that may be measured, and that the passes of a geolevel take."""
         design = self.settings.design[self.universe]
         named = [normalize_query_name(name) for name in design.queries] or self.queries
-        allowed = np.array(
+        return np.array(
             [
                 [query in named and query in taken for query in self.queries]
                 for taken in self._taken_by_passes()
             ]
         )
-        rows, most = [], []
-        # Rounding to parts moves every entry by less than one.
-        room = allowed.sum() / PARTS
-        for limit in design.limits.values():
-            query = None if limit.query is None else normalize_query_name(limit.query)
-            chosen = np.outer(
-                [limit.geolevel in (None, name) for name in self.geolevels],
-                [query in (None, name) for name in self.queries],
-            ).ravel()
-            for sign, bound in ((-1.0, -float(limit.at_least)), (1.0, float(limit.at_most))):
-                if bound not in (0.0, 1.0):
-                    rows.append(sign * chosen)
-                    most.append(bound - room)
-        limits = np.array(rows).reshape(-1, allowed.size)
-        return Program(self.kinds, criteria, allowed, limits, np.array(most))
 
     def _taken_by_passes(self) -> Iterator[set[str]]:
         """For each geolevel, the queries that its least-squares passes take where they are
@@ -199,67 +221,57 @@ class UniverseProblem:
             yield taken
 
 
-def _measured(
-    settings: TopdownSettings,
-    universe: str,
-    spine: Spine,
-    algebra: QueryAlgebra,
-    blocks: pd.DataFrame,
-) -> MeasuredSpine:
-    """The spine's classes, with what the invariants of its blocks say of them."""
-    census = settings.compiled_census
-    _, most = bounds_of(settings.schema_of(universe), counted_records(blocks), census)
-    can_have = most > 0 if census.universes[universe].bounds else np.ones((len(blocks), 1), bool)
-    known = {}
-    if universe == PERSONS and holds_state_totals(settings):
-        names = state_of(spine.geolevel(STATE).geocode)
-        known[STATE] = np.unique(names.astype(str), return_inverse=True)[1]
-    last = census.geolevels[-1]
-    if any(
-        invariant.query == TOTAL and invariant.geolevel == last
-        for invariant in census.universes[universe].invariants
-    ):
-        known[last] = np.arange(spine.n_blocks)
-    return MeasuredSpine.build(
-        spine,
-        settings.budget_of(universe).geolevel_shares,
-        can_have[:, algebra.cell_type] & algebra.is_possible,
-        known=known,
+def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery]) -> QueryAlgebra:
+    """Coordinates for the queries; raises InputRefused where their matrices would not be small.
+
+    Where structural zeros alone tell too many cells apart they are left out: that makes no variance
+    smaller.
+    """
+    schema, forbidden = facts.settings.schema_of(facts.universe), facts.forbidden
+    sizes = []
+    for zeros in (forbidden, np.zeros_like(forbidden)):
+        algebra = QueryAlgebra.build(schema, queries, facts.type_of_cell, zeros)
+        if len(algebra.cell_type) <= MOST_CORE_CELLS:
+            return algebra
+        sizes.append(len(algebra.cell_type))
+    raise InputRefused(
+        f"design.{facts.universe}: the queries and targets tell {sizes[-1]} combinations of "
+        f"levels apart that no query keeps whole, and {MOST_CORE_CELLS} are too many already; take "
+        "targets that coarsen attributes of many levels out."
     )
 
 
-def _areas(
-    target: Target,
-    where: str,
-    spine: Spine,
-    levels: Callable[[], Mapping[str, np.ndarray]],
-    housing_units: np.ndarray,
-    known: KnownBlocks,
-) -> np.ndarray:
+def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -> np.ndarray:
     """(n_blocks,) area of each block of the spine, -1 for none; raises InputRefused for none at
     all."""
     if target.areas is not None:
-        named = NamedAreas.listed(read_areas(Path(target.areas)), spine.block_geocode, known)
+        blocks = facts.spine.block_geocode
+        named = NamedAreas.listed(read_areas(Path(target.areas)), blocks, known)
         if np.bincount(named.blocks.block).max(initial=0) > 1:
+            last = facts.settings.compiled_census.geolevels[-1]
             raise InputRefused(
-                f"{target.areas} has a block in several areas; those of {where} may not overlap."
+                f"{target.areas} has a {last.lower()} in several areas; those of {where} may not "
+                "overlap."
             )
-        area = np.full(spine.n_blocks, -1)
+        area = np.full(facts.spine.n_blocks, -1)
         area[named.blocks.block] = named.blocks.area
     else:
-        name = str(target.level).lower().replace("_", " ")
-        if name not in levels():
-            raise InputRefused(
-                f"{where}.level is {target.level!r}, which this geography does not have"
-                f"{did_you_mean(name, levels())}; there are {', '.join(levels())}."
-            )
-        area = levels()[name].copy()
-    inside = area >= 0
-    units = np.bincount(area[inside], housing_units[inside])
-    area[inside] = np.where(units[area[inside]] >= target.smallest_housing_units, area[inside], -1)
+        area = facts.area_of(str(target.level), where)
+    # Where there can be nobody nothing is uncertain.
+    area = np.where(facts.is_inhabitable, area, -1)
+    least, units = target.smallest_housing_units, facts.housing_units
+    if least and units is None:
+        raise InputRefused(
+            f"{where}.smallest_housing_units is of the census of 2020; of a declared census, list "
+            "the areas that are meant in a file, and name it as areas."
+        )
+    if units is not None:
+        inside = area >= 0
+        sums = np.bincount(area[inside], units[inside])
+        area[inside] = np.where(sums[area[inside]] >= least, area[inside], -1)
     if not (area >= 0).any():
         raise InputRefused(
-            f"{where} has no area with {target.smallest_housing_units:,} housing units or more."
+            f"{where} has no area" + (f" with {least:,} housing units or more." if least else ".")
         )
     return area
 

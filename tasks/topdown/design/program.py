@@ -38,7 +38,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from .allocation import Kinds
+from .allocation import Kinds, LimitsContradict
 
 SMALLEST = 1e-9
 """Loss that an entry of an allocation has at least while it is searched for."""
@@ -80,10 +80,6 @@ Criteria = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From precisions (t, Q) to the criteria (N,) and their derivatives (N, t, Q)."""
 
 
-class LimitsContradict(ValueError):
-    """No allocation lies within the limits."""
-
-
 @dataclass(frozen=True, eq=False)
 class Program:
     """What is minimised, and over what.
@@ -91,7 +87,7 @@ class Program:
     kinds : the kinds of geounits, T of them.
     criteria : of the precisions of the kinds; positive, and not known without noise.
     allowed : (L, Q) bool, entries that may be positive.
-    rows, most : (m, L * Q) and (m,); `rows` times an allocation is at most `most`.
+    rows, most : (m, L * Q) 0/1 and (m,) positive; `rows` times an allocation is at most `most`.
     """
 
     kinds: Kinds
@@ -105,20 +101,27 @@ class Program:
         """(L, Q) an allocation well within the limits; raises LimitsContradict if there is none."""
         n = self.allowed.size
         upper = np.where(self.allowed.ravel(), 1.0, 0.0)
-        # The smallest slack of all limits and entries is made as large as it can be.
+        # The smallest slack of all limits and entries is made as large as it can be, in terms of
+        # what the limits leave of each entry.
+        sizes = np.maximum(self.rows.sum(axis=1), 1.0)
+        left = np.where(self.rows > 0, (self.most / sizes)[:, None], 1.0).min(axis=0, initial=1.0)
         slack = np.zeros((n, n + 1))
         slack[:, :n], slack[:, n] = -np.eye(n), upper
+        limits = np.column_stack([self.rows * left, self.most / sizes]) / self.most[:, None]
         found = linprog(
             -np.eye(n + 1)[n],
-            A_ub=np.vstack([np.column_stack([self.rows, np.ones(len(self.most))]), slack]),
-            b_ub=np.append(self.most, np.zeros(n)),
-            A_eq=np.append(np.ones(n), 0.0)[None],
+            A_ub=np.vstack([limits, slack]),
+            b_ub=np.append(np.ones(len(self.most)), np.zeros(n)),
+            A_eq=np.append(left, 0.0)[None],
             b_eq=[1.0],
-            bounds=[*((0.0, most) for most in upper), (None, None)],
+            bounds=[
+                *((0.0, most / own) for most, own in zip(upper, left, strict=True)),
+                (None, None),
+            ],
         )
         if not found.success or found.x[n] <= 0:
             raise LimitsContradict("no allocation lies within the limits")
-        return found.x[:n].reshape(self.allowed.shape)
+        return (found.x[:n] * left).reshape(self.allowed.shape)
 
     def within_limits(self, p: np.ndarray) -> np.ndarray:
         """The allocation nearest to p on the way to the centre that is within the limits."""

@@ -20,6 +20,7 @@ from ...census.queries import marginal_query
 from ...runs.names import Label
 from ...runs.settings import ExactFraction, FilePath, Refuse, Section
 from ...runs.spelling import did_you_mean
+from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
 from ..workload.sections import ESTIMATORS, Estimator, Universe
 
@@ -72,12 +73,15 @@ class Comparison(Section):
 
     replicates: int = Field(default=20, ge=2)
     """Releases of each kind, with noise of their own."""
-    estimators: tuple[Estimator, ...] = Field(default=ESTIMATORS, min_length=1)
-    """How every kind of measurements is estimated."""
+    estimators: tuple[Estimator, ...] = Field(default=(), max_length=len(ESTIMATORS))
+    """How every kind of measurements is estimated; left out, by all that can hold what is declared.
+    """
 
 
 class DesignSettings(TopdownSettings):
     """A settings file of topdown with a section [design]."""
+
+    ASIDE = frozenset()
 
     design: dict[Universe, UniverseDesign] = Field(min_length=1)
     comparison: Comparison = Comparison()
@@ -92,8 +96,6 @@ class DesignSettings(TopdownSettings):
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse budgets that the program does not hold for, and targets and limits of nothing."""
         super().refuse_what_does_not_fit(refuse)
-        if self.is_declared:
-            refuse("design is for the census of 2020; a declared census has none yet")
         if self.blocks_only or self.privacy.infinite:
             refuse(
                 "design splits a budget over geolevels and queries; take out "
@@ -152,8 +154,22 @@ class DesignSettings(TopdownSettings):
             if limit.geolevel is not None and limit.geolevel not in geolevels:
                 hint = did_you_mean(limit.geolevel, geolevels)
                 refuse(f"{place} names {limit.geolevel!r}, which is no geolevel{hint}")
-            if not 0 <= limit.at_least < limit.at_most <= 1:
-                refuse(f"{place}: at_least must be below at_most, and both from 0 to 1")
+            if limit.at_least == 1:
+                refuse(
+                    f"{place} leaves nothing for the rest, and every geolevel has a share; name "
+                    f"what may be measured as design.{universe}.queries"
+                )
+            is_none = limit.at_least == limit.at_most == 0
+            if not 0 <= limit.at_least < limit.at_most <= 1 and not is_none:
+                refuse(
+                    f"{place}: at_least must be below at_most, and both from 0 to 1; at_most = 0 "
+                    "alone measures nothing"
+                )
+            if is_none and limit.query is None:
+                refuse(
+                    f"{place} leaves {limit.geolevel} nothing, and every geolevel of a spine has a "
+                    f"share; take it out of budget.{universe}.geolevels"
+                )
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """As of a run, for which `design` is no setting."""
@@ -168,9 +184,16 @@ class ComparisonSettings(DesignSettings):
 
     PRODUCT: ClassVar[str] = "design"
 
+    @property
+    def estimators(self) -> tuple[Estimator, ...]:
+        """Those that are compared."""
+        return self.comparison.estimators or possible_estimators(self.topdown)
+
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """As of a design, and confidential input: replicates spend what no ledger records."""
         super().refuse_what_does_not_fit(refuse)
+        for name in self.comparison.estimators:
+            with_estimator(self.topdown, name).refuse_what_does_not_fit(refuse)
         if self.input.confidential:
             refuse(
                 "the flow design releases the input many times over, which no ledger records; set "

@@ -221,7 +221,7 @@ class _Reading:
         for number, bound in enumerate(self.universe.bounds):
             aligned = None
             if self.has_own_types and bound.query == self.typed:
-                aligned = _aligned_rows(bound, self.schema, marginal_query(self.schema, self.typed))
+                aligned = aligned_rows(bound, self.schema, marginal_query(self.schema, self.typed))
             n_rows = marginal_query(self.schema, bound.query).n_rows
             low, high = _bound_values(self.found, number, n_rows, len(self.every))
             if aligned is None:
@@ -310,7 +310,7 @@ def typed_query(universe: Universe) -> str:
     return next((name for name in named if name != TOTAL), TOTAL)
 
 
-def _aligned_rows(bound: Bound, schema: Schema, query: MarginalQuery) -> np.ndarray | None:
+def aligned_rows(bound: Bound, schema: Schema, query: MarginalQuery) -> np.ndarray | None:
     """Rows whose cells a bound is all on; None if it is on some cells of a row only."""
     inside = schema.cells_where(bound.where)
     some = np.unique(query.row_of_cell[inside])

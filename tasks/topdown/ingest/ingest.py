@@ -17,6 +17,7 @@ from ...census.declared_input import (
     DeclaredInput,
     check_declared_input,
     multiples_frame,
+    multiples_of,
 )
 from ...census.histograms import write_histogram
 from ...census.identity import input_digests
@@ -34,7 +35,6 @@ from ...tables.outcomes import write_input_outcomes
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from ..workload.state_totals import declares_state_totals
-from ..workload.tables import CensusTables
 from .earlier import HeldAnswers, held_answers, write_held
 from .parts import check_of_parts
 
@@ -58,8 +58,7 @@ def check_input_of(
     """
     tables = settings.input.paths()
     if settings.is_declared:
-        releases = settings.compiled_census.earlier_releases
-        tables = {name: path for name, path in tables.items() if name not in releases}
+        tables = _own_tables(settings)
         schemas = {name: settings.schema_of(name) for name in settings.run.universes}
         return check_declared_input(run_census(settings), schemas, tables)
     universes = settings.run.universes
@@ -74,18 +73,48 @@ def check_input_of(
     )
 
 
-def addresses_of(tables: CensusTables) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The geography frame and the declared invariants of the census of 2020; no person is read.
+def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The frames of the geography and of what is declared to be public, as an ingest writes them.
 
-    Raises InputRefused as `read_addresses`; messages show the tables' file names.
+    Of the universes of the run no record is read that is not public by declaration: of the census
+    of 2020 only units, of a declared census the table of areas, and the records that bounds are
+    per. Raises InputRefused as the checks of the input; messages show the tables' file names.
     """
-    paths = tables.paths()
-    return read_addresses(
-        units=paths["units"],
-        geography=paths["geography"],
-        names=_file_names(paths),
-        with_counts=not tables.confidential,
-    )
+    paths, with_counts = settings.input.paths(), not settings.input.confidential
+    if not settings.is_declared:
+        return read_addresses(
+            units=paths["units"],
+            geography=paths["geography"],
+            names=_file_names(paths),
+            with_counts=with_counts,
+        )
+    census = settings.compiled_census
+    bounds = {
+        (name, number): bound
+        for name in settings.run.universes
+        for number, bound in enumerate(census.universes[name].bounds)
+    }
+    # What these records are held to themselves is a matter of their own run.
+    alone = {
+        name: replace(universe, bounds=(), relations=(), held=())
+        for name, universe in census.universes.items()
+    }
+    per = {bound.per: census.universes[bound.per].schema for bound in bounds.values()}
+    check = check_declared_input(replace(census, universes=alone), per, _own_tables(settings))
+    found = check.accepted(with_counts=with_counts)
+    multiples = {
+        (name, number): multiples_of(
+            bound, settings.schema_of(name), per[bound.per], found.histograms[bound.per]
+        )
+        for (name, number), bound in bounds.items()
+    }
+    return found.areas.frame, multiples_frame(replace(found, multiples=multiples))
+
+
+def _own_tables(settings: TopdownSettings) -> dict[str, str]:
+    """Paths of the tables of a declared census, without the earlier releases it is held to."""
+    releases = settings.compiled_census.earlier_releases
+    return {name: path for name, path in settings.input.paths().items() if name not in releases}
 
 
 def _file_names(tables: Mapping[str, str]) -> dict[str, str]:

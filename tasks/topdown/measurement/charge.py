@@ -164,9 +164,9 @@ def check_shares_of_spine(spine: Spine, universe: str) -> None:
     )
     if wrong.size:
         raise BudgetRefused(
-            f"The shares on the path to block {spine.block_geocode[wrong[0]]} of the {universe} "
-            f"spine, and to {wrong.size - 1} others, do not add to 1; build the spine again in a "
-            "new run directory."
+            f"The shares on the path to {spine.names[-1]} {spine.block_geocode[wrong[0]]} of the "
+            f"{universe} spine, and to {wrong.size - 1} others, do not add to 1; build the spine "
+            "again in a new run directory."
         )
 
 
@@ -185,6 +185,6 @@ def check_cuts_of_spine(spine: Spine, shards: Sequence[Shard], universe: str) ->
         is_once &= [start for start, _ in own] == ends[:-1] and ends[-1] == len(level)
     if not is_once:
         raise BudgetRefused(
-            f"The stored {universe} spine or its shards have a block or a geounit twice, or lack "
-            "one; build the spine again in a new run directory."
+            f"The stored {universe} spine or its shards have a {spine.names[-1]} or a geounit "
+            "twice, or lack one; build the spine again in a new run directory."
         )

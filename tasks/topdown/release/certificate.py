@@ -29,7 +29,7 @@ from .protected_tables import per_person, protected_tables
 
 _METHODS = {
     "topdown": "by the TopDown Algorithm",
-    "block_by_block": "block by block",
+    "block_by_block": "{area} by {area}",
     "full_information": "by the TopDown Algorithm, from the measurements of all geolevels combined",
 }
 
@@ -54,7 +54,7 @@ def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
         noise = "without noise"
     else:
         noise = "with noise that can be repeated from the seed in the settings"
-    method = _METHODS[settings.run.estimator]
+    method = _METHODS[settings.run.estimator].format(area=settings.area_word)
     made = (
         f"{method}: counts of the confidential records were measured {noise}, and everything else "
         "was computed from those measurements, from the facts named below that are public by "
@@ -195,7 +195,7 @@ def statement_of(
             for budget in budgets
         ),
         together,
-        further=(*figures, *further, *_parts_of_a_record(reports)),
+        further=(*figures, *further, *_parts_of_a_record(settings, reports)),
     )
 
 
@@ -267,15 +267,16 @@ def _in_plain_words(settings: TopdownSettings) -> str:
     told = ""
     if exact:
         told = f" Exact are {' and '.join(exact)}, and nothing but what stands under What is exact."
+    areas = f"{settings.area_word}s"
     return (
-        f"{BLURRED}{told} Numbers of small places, single blocks above all, are mostly noise: add "
+        f"{BLURRED}{told} Numbers of small places, single {areas} above all, are mostly noise: add "
         "them up before you use them. Rows of these files are not persons or homes; they are made "
         "so that their sums are the published counts."
     )
 
 
-def _parts_of_a_record(reports: list[dict]) -> tuple[Block, ...]:
-    """What protects one attribute of a record, or its block within a known geounit."""
+def _parts_of_a_record(settings: TopdownSettings, reports: list[dict]) -> tuple[Block, ...]:
+    """What protects one attribute of a record, or its area within a known geounit."""
     attributes = tuple(
         (report["universe"], name, shown_epsilon(epsilon))
         for report in reports
@@ -286,10 +287,11 @@ def _parts_of_a_record(reports: list[dict]) -> tuple[Block, ...]:
         for report in reports
         for name, epsilon in report["block_within"].items()
     )
+    last = settings.last_geolevel
     return (
         "Epsilon for an attacker who lacks one attribute only:",
         Table(("universe", "attribute", "epsilon"), attributes),
-        "Epsilon for the block of a record, when its geounit at a geolevel is known:",
+        f"Epsilon for the {last} of a record, when its geounit at a geolevel is known:",
         Table(("universe", "known geounit", "epsilon"), within),
     )
 
@@ -305,13 +307,14 @@ def _allocation(settings: TopdownSettings, report: dict) -> Section:
         )
         for query in report["queries"]
     )
+    leaf = "an area" if settings.is_declared else "a block"
     before = ", before any geounits were bypassed" if settings.geography.bypass else ""
     headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
     return Section(
         f"Noise: {report['universe']}",
         (
             "Shares of the loss by geolevel and by query, and the standard deviation of the noise "
-            f"in each answer{before}. Along every path from the root to a block the shares add to "
+            f"in each answer{before}. Along every path from the root to {leaf} the shares add to "
             "exactly 1.",
             Table(headers, rows, "noise s.d."),
         ),

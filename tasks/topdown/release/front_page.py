@@ -39,7 +39,8 @@ def overview(
         links.append(Link("Accuracy in full", ACCURACY_PAGE))
     return Overview(
         f"{what}: {' and '.join(settings.run.universes)}, on the "
-        f"{settings.geography.spine} spine, by the estimator {settings.run.estimator}",
+        f"{settings.geography.spine} spine, by the estimator "
+        f"{settings.in_words(settings.run.estimator)}",
         in_one_sentence(facts_of(settings).statement),
         (_budget(settings), shown),
         tuple(links),

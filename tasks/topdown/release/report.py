@@ -71,8 +71,8 @@ def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
     return Section(
         "The release",
         (
-            "Microdata that reproduce the block estimates row by row. What is exact is listed "
-            "below; everything else carries noise.",
+            f"Microdata that reproduce the {settings.area_word} estimates row by row. What is "
+            "exact is listed below; everything else carries noise.",
             Table(("universe", "rows", "epsilon", "delta", "rho"), tuple(rows), "epsilon"),
         ),
     )

@@ -12,7 +12,7 @@ from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..spine.summary import read_summary
 
-CATEGORY_NAMES = {
+CATEGORY_NAMES_2020 = {
     "aian": "AIAN area",
     "group_quarters": "group-quarters types",
     "mcd": "minor civil division",
@@ -43,7 +43,7 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         imposed = f"the exact totals of the states are used and {imposed}"
     noise = " This run drew no noise; the prediction is for its budget." * settings.privacy.infinite
     before = "conventional" if settings.is_declared else "AIAN"
-    taker = "blocks" if settings.blocks_only else "parent"
+    taker = f"{settings.area_word}s" if settings.blocks_only else "parent"
     moved = ""
     is_moved = set(summary.geounits["geolevel"]) - set(GEOLEVEL_ORDER["aian"])
     if is_moved and not settings.is_declared:
@@ -51,27 +51,32 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     blocks: list[str | Table | Figure] = [
         f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
         f"below. A bypassed geounit is not measured: its share of the budget went to its {taker}.",
-        _geounits(_of(summary.geounits, spine), _of(summary.fan_out, spine)),
+        _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
         *_fan_out_chart(_of(summary.fan_out, spine), universe),
     ]
     if summary.distances.empty:
         blocks.append("No off-spine entity is targeted in this geography.")
         return Section(f"The spine of {universe}", tuple(blocks))
+    names = {} if settings.is_declared else CATEGORY_NAMES_2020
+    distances, deviations = (
+        frame.assign(category=[names.get(name, name) for name in frame["category"]])
+        for frame in (summary.distances, summary.standard_deviations)
+    )
     blocks += [
         "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
         f"entity, over the entities of each category. Fewer is better. The {before} spine is what "
         f"the same geography gives without optimised groups.{moved}",
-        _statistics(summary.distances),
+        _statistics(distances),
         *_means_chart(
-            summary.distances,
+            distances,
             "mean off-spine distance (geounits)",
             f"Mean off-spine distance by category, {universe}",
         ),
         f"Predicted standard deviation of an entity's {counted}, if all measurements are combined "
         f"by weighted least squares, before {imposed}.{noise}",
-        _statistics(summary.standard_deviations),
+        _statistics(deviations),
         *_means_chart(
-            summary.standard_deviations,
+            deviations,
             f"mean standard deviation ({counted})",
             f"Predicted standard deviation by category, {universe}",
         ),
@@ -83,7 +88,7 @@ def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:
     return frame[frame["spine"] == spine]
 
 
-def _geounits(geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
+def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
     rows = []
     for level in geounits.itertuples():
         parents = fan_out[fan_out["geolevel"] == level.geolevel]
@@ -93,7 +98,8 @@ def _geounits(geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
             quantile = np.quantile(children, 0.9, method="inverted_cdf")
             shown = (float(children.mean()), int(quantile), int(children.max()))
         rows.append((level.geolevel, level.geounits, level.aian_geounits, level.bypassed, *shown))
-    headers = ("geolevel", "geounits", "AIAN branch", "bypassed")
+    branch = "on the branch" if settings.is_declared else "AIAN branch"
+    headers = ("geolevel", "geounits", branch, "bypassed")
     return Table((*headers, "mean children", "90%", "most"), tuple(rows))
 
 
@@ -127,7 +133,7 @@ def _statistics(frame: pd.DataFrame) -> Table:
             figures = (float(row[name]) for name in STATISTICS)
             rows.append(
                 (
-                    CATEGORY_NAMES.get(category, category),
+                    category,
                     row["entities"],
                     SPINE_NAMES[row["spine"]],
                     *figures,
@@ -143,6 +149,6 @@ def _means_chart(frame: pd.DataFrame, label: str, title: str) -> list[Figure]:
     means = means[np.isfinite(means).all(axis=1)]
     if means.empty:
         return []
-    names = [CATEGORY_NAMES.get(category, category) for category in means.index]
+    names = list(means.index)
     series = {SPINE_NAMES[spine]: means[spine].tolist() for spine in means}
     return [Figure(bar_chart(names, series, title=title, value_label=label), f"{title}.")]

@@ -71,7 +71,10 @@ def _spine_uses(settings: TopdownSections) -> Uses:
             is_2020 and "Tract_Subset_Group" in geolevels,
             "the geolevel Tract_Subset_Group",
         ),
-        "bypass": (not settings.blocks_only, "an estimator that measures more than the blocks"),
+        "bypass": (
+            not settings.blocks_only,
+            f"an estimator that measures more than the {settings.area_word}s",
+        ),
         "bypass_cutoff": (
             is_pure and rules.bypass and not settings.blocks_only,
             "pure differential privacy and the bypass",

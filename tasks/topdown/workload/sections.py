@@ -232,6 +232,20 @@ class TopdownSections(ProductSettings):
         return self.compiled_census.is_declared
 
     @property
+    def area_word(self) -> str:
+        """What sentences call an area of the last geolevel."""
+        return "area" if self.is_declared else "block"
+
+    @property
+    def last_geolevel(self) -> str:
+        """What tables call the last geolevel: `block`, or as the census declares it."""
+        return self.compiled_census.geolevels[-1] if self.is_declared else self.area_word
+
+    def in_words(self, estimator: str) -> str:
+        """The name of an estimator as pages have it."""
+        return estimator.replace("_", " ").replace("block", self.area_word)
+
+    @property
     def draws_noise(self) -> bool:
         """Whether the run measures; one that reads measurements spends nothing."""
         return self.measured is None

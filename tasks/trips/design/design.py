@@ -17,6 +17,8 @@ from ..workload.plan import Plan, make_plan
 class TripsDesignSettings(TripsSettings):
     """A settings file of trips with a section [design]; targets are numbers or names of levels."""
 
+    ASIDE = frozenset()
+
     design: LevelDesign
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:

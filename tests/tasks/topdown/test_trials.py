@@ -11,9 +11,11 @@ import pytest
 import tomli_w
 from spineflow.flows.tune_settings import TopdownTuneSettings
 from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.release.declared_files import area_estimates
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import TRIALS
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
@@ -154,17 +156,33 @@ def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: 
     assert implied[first] == pytest.approx(same / 2, rel=0.02)
 
 
-def test_a_search_refuses_a_universe_that_is_held_to_another(tmp_path: Path) -> None:
+def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: Path) -> None:
     relation = {
         "name": "heads",
-        "left": [{"where": {"marital": ["married"]}}],
+        "left": [{"times": 40}],
         "sign": ">=",
         "right": [{"universe": "dwellings", "where": {"size": ["large"]}}],
     }
+    (tmp_path / "input").mkdir()
+    generate_country(tmp_path / "input")
     census = tomllib.loads(COUNTRY)["census"]
     census["universes"]["persons"]["relations"] = [relation]
-    with pytest.raises(InputRefused, match="persons cannot be measured alone"):
-        declared(tmp_path, census=census)
+    settings = declared(tmp_path, census=census)
+    choice = next(iter(settings.choices.values()))
+    tried = TRIALS.measuring_only(choice, "persons")
+    assert tried.run.universes == ("dwellings", "persons")
+    assert TRIALS.measuring_only(choice, "dwellings").run.universes == ("dwellings",)
+    TRIALS.read_input(tried, tmp_path / "dataset")
+    TRIALS.lay_out(tmp_path / "dataset", tried, tmp_path / "layout")
+    figures = TRIALS.replicate(tmp_path / "layout", tried, 1, tmp_path / "run")
+    assert set(figures.errors["universe"]) == {"persons"}
+    released, n_areas = RunDirectory(tmp_path / "run" / "estimated"), 384
+    persons, dwellings = (
+        area_estimates(released, name, tried.schema_of(name).n_cells, n_areas)
+        for name in ("persons", "dwellings")
+    )
+    large = tried.schema_of("dwellings").cells_where({"size": (2,)})
+    assert (40 * persons.sum(axis=1) >= dwellings @ large.astype(int)).all()
 
 
 def under_exact_accounting(tmp_path: Path) -> TopdownSettings:

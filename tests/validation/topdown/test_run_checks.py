@@ -133,7 +133,7 @@ def test_spine_rules_one_by_one(right_runs):
     assert "another state" in texts(block_geocode=moved)
     twice = spine.ancestors[-1].copy()
     twice[0] = twice[1]
-    assert "is not one block" in texts(ancestors=(*spine.ancestors[:-1], twice))
+    assert "is not one area of its own" in texts(ancestors=(*spine.ancestors[:-1], twice))
 
 
 @pytest.mark.parametrize(

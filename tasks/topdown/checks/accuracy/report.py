@@ -56,6 +56,11 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
     errors = _labelled(runs, [run.figures.errors for run in runs])
     quantities = list(dict.fromkeys(zip(errors["universe"], errors["quantity"], strict=True)))
+    settings = runs[0].settings
+    areas = f"{settings.area_word}s".capitalize()
+    exact = "totals of the states, housing units, and the types of group quarters that a block has"
+    if settings.is_declared:
+        exact = "totals, what no area can have, and structural zeros"
     meanings = {q.name: q.meaning for q in runs[0].settings.compiled_census.quantities}
     return Document(
         title,
@@ -63,18 +68,17 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
             "An error is a released count less the true one. Beside the errors stands what the "
             "budget implies: the standard deviation of the best linear unbiased estimate, which "
             "combines all noisy measurements by weighted least squares with what is declared "
-            "exactly (totals of the states, housing units, and the types of group quarters that "
-            "a block has). It is not rounded and can be negative. Where errors are larger, the "
-            "estimator and its post-processing add; where they are smaller, it helps that counts "
-            "are not negative.",
+            f"exactly ({exact}). It is not rounded and can be negative. Where errors are larger, "
+            "the estimator and its post-processing add; where they are smaller, it helps that "
+            "counts are not negative.",
             "The tables have the mean absolute error, also in percent of the true count, the bias "
-            "(mean error), the root mean square error, and the implied standard deviation. Blocks "
-            "that can hold nobody take no part. Entities are on the spine if they are geounits "
-            "of it.",
+            "(mean error), the root mean square error, and the implied standard deviation. "
+            f"{areas} that can hold nobody take no part. Entities are on the spine if they are "
+            "geounits of it.",
         ),
         (
             _runs(runs),
-            *_criterion(_labelled(runs, [run.figures.criterion for run in runs])),
+            *_criterion(settings, _labelled(runs, [run.figures.criterion for run in runs])),
             *(
                 _quantity(
                     errors[(errors["universe"] == universe) & (errors["quantity"] == quantity)],
@@ -128,13 +132,16 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     return Section("What is compared", tuple(blocks))
 
 
-def _criterion(frame: pd.DataFrame) -> list[Section]:
+def _criterion(settings: TopdownSettings, frame: pd.DataFrame) -> list[Section]:
     if frame.empty:
         return []
+    title = "Redistricting criterion"
+    group = "largest racial or ethnic group (Hispanic, or one of seven groups that are not)"
+    if settings.is_declared:
+        title, group = "Share of the largest group", "largest of the groups that are declared"
     blocks: list[Block] = [
-        "The share of the largest racial or ethnic group (Hispanic, or one of seven groups that "
-        "are not) must be within 5 percentage points of its true share for 95% of the entities "
-        "with a population of 500 or more."
+        f"The share of the {group} must be within 5 percentage points of its true share for 95% of "
+        "the entities with a population of 500 or more."
     ]
     frame = frame[frame["entities"] > 0]
     for population, rows in frame.groupby("population", sort=False):
@@ -161,7 +168,7 @@ def _criterion(frame: pd.DataFrame) -> list[Section]:
                 "percentage points, 95% of entities are closer",
                 "Difference of the largest group's share: 95% quantile by level",
             )
-    return [Section("Redistricting criterion", tuple(blocks))]
+    return [Section(title, tuple(blocks))]
 
 
 _UNITS = {"units": "housing units"}
@@ -363,7 +370,7 @@ def _lines(together: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
             series[name] = (sizes, line["root_mean_square_error"].tolist())
     if not series:
         return []
-    of = "blocks" if several else "entities"
+    of = f"{shown[0]}s" if several and rows["level"].isin(_LINES).any() else "entities"
     title = f"Root mean square error of {of} by size: {quantity}"
     svg = line_chart(
         series,

@@ -121,13 +121,18 @@ class Prediction:
             component
             for answer in answers
             for component, factor in enumerate(self._factors(answer))
-            if factor and not (component == 0 and self.block_totals_known)
+            if factor and not (component == 0 and self._is_constant_known)
         }
 
     @property
     def n_core(self) -> int:
         """Number of core cells."""
         return len(self._algebra.cell_type)
+
+    @property
+    def _is_constant_known(self) -> bool:
+        """Whether totals of all blocks leave nothing of the first component to be estimated."""
+        return self.block_totals_known and self.n_core == 1
 
     @cached_property
     def _classed(self) -> ClassedSpine:
@@ -139,11 +144,14 @@ class Prediction:
             code = level.plb_share_code
             kinds.append(np.where(is_measured[code], before + code, -1))
             before += len(level.plb_shares)
+        known = {} if self.known is None else dict([self.known])
+        if self.block_totals_known and not self._is_constant_known:
+            known = {self.spine.names[-1]: np.arange(self.spine.n_blocks)}
         return ClassedSpine.build(
             self.spine,
             kinds,
             self.can_have[:, self._algebra.cell_type] & self._algebra.is_possible,
-            known=None if self.known is None else dict([self.known]),
+            known=known,
             is_part=self.beside is not None,
         )
 

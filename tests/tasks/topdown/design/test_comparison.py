@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from spineflow.flows import results
 from spineflow.flows.cli import main
 from spineflow.flows.order import run_in_process
 from spineflow.tasks.products.presets import PRESETS
@@ -69,7 +70,9 @@ def test_differences_are_taken_seed_by_seed() -> None:
 
 
 @pytest.mark.slow
-def test_all_allocations_are_released_and_compared(tmp_path: Path) -> None:
+def test_all_allocations_are_released_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = load_settings(ComparisonSettings, settings_of(tmp_path), presets=PRESETS)
     from spineflow.flows.design import order
 
@@ -92,6 +95,11 @@ def test_all_allocations_are_released_and_compared(tmp_path: Path) -> None:
     again = load_settings(TopdownSettings, run.release / "settings.toml", presets=PRESETS)
     assert again.run.estimator == "full_information"
     assert "NOT PRIVATE" in run.report.read_text(encoding="utf-8")
+    # The page of the flow run has a result, though nothing was checked.
+    shown: list[str] = []
+    monkeypatch.setattr(results, "create_markdown_artifact", lambda text, **_: shown.append(text))
+    results.show_outcome(run, settings)
+    assert len(shown) == 1 and str(run.release) in shown[0]
     # Nothing is made again.
     before = {path: path.stat().st_mtime_ns for path in (run.root / "design").rglob("*.csv")}
     run_in_process(run, order(run, settings))

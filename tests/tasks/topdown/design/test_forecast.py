@@ -72,7 +72,7 @@ def test_the_page_has_every_level_and_spends_nothing(tmp_path: Path, capsys) -> 
     "override, sentence",
     [
         ("input.confidential=true", "set input.confidential = false"),
-        ("privacy.infinite=true", "discrete Gaussian noise only"),
+        ("privacy.infinite=true", "without noise there is nothing to forecast"),
     ],
 )
 @pytest.mark.usefixtures("settings")

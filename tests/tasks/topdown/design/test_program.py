@@ -121,11 +121,11 @@ def test_the_optimum_is_that_of_an_independent_solver(seed: int, states: bool) -
 def test_limits_are_held_and_cost_something() -> None:
     case = small(1)
     free = optimum(problem(case), random_allocation(1), 1e-4)
-    county = np.zeros(EVERYWHERE.shape)
-    county[NAMES.index("US")] = -1.0
+    below = np.ones(EVERYWHERE.shape)
+    below[NAMES.index("US")] = 0.0
     detailed = np.zeros(EVERYWHERE.shape)
     detailed[:, QUERIES.index("total")] = 1.0
-    limits = np.array([county.ravel(), detailed.ravel()]), np.array([-0.2, 0.3])
+    limits = np.array([below.ravel(), detailed.ravel()]), np.array([0.8, 0.3])
     held = optimum(problem(case, limits), random_allocation(1), 1e-4)
     assert held.allocation[NAMES.index("US")].sum() >= 0.2 - 1e-9
     assert held.allocation[:, QUERIES.index("total")].sum() <= 0.3 + 1e-9
@@ -135,9 +135,8 @@ def test_limits_are_held_and_cost_something() -> None:
 
 
 def test_limits_that_contradict_each_other_are_refused() -> None:
-    rows = np.zeros((1, EVERYWHERE.size))
-    rows[0, :4] = -1.0
-    program = problem(small(1), (rows, np.array([-1.1])))
+    rows = np.ones((1, EVERYWHERE.size))
+    program = problem(small(1), (rows, np.array([0.9])))
     with pytest.raises(LimitsContradict):
         optimum(program, random_allocation(1), 1e-3)
 

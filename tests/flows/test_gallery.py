@@ -1,0 +1,78 @@
+"""The declarations of the gallery run as they stand on its page, from small tables to a release."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from spineflow.flows.cli import main
+from spineflow.tasks.runs.directory import RunDirectory
+
+from tests.flows.gallery import DECLARATIONS, GALLERY
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_process")]
+
+PUBLIC = ["--set", "input.confidential=false"]
+
+
+@pytest.fixture(params=list(zip(GALLERY, DECLARATIONS, strict=True)), ids=list(GALLERY))
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A declaration of the page beside tables that it fits."""
+    name, text = request.param
+    assert text.count("\n") < 100
+    GALLERY[name](tmp_path)
+    file = tmp_path / "settings.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_declaration_of_the_gallery_runs_to_a_release(settings: Path, capsys) -> None:
+    run = RunDirectory(settings.parent / "run")
+    for command in (
+        ["check", "topdown", str(settings), *PUBLIC],
+        ["budget", "topdown", str(settings), "--forecast", str(settings.parent / "f.html")],
+        ["run", "topdown", str(settings), "--run-dir", str(run.root), *PUBLIC],
+    ):
+        assert main(command) == 0, capsys.readouterr().err
+    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    assert len(checks) > 10 and all(check["passed"] for check in checks)
+    solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
+    assert not solves["relaxed"].any()
+    declared = tomllib.loads(settings.read_text(encoding="utf-8"))["census"]["tables"]
+    assert len(declared) >= 2
+    for table in declared:
+        counts = pd.read_parquet(run.release / "tables" / f"{table['name']}.parquet")["count"]
+        assert counts.sum() > 0
+
+
+MISTAKES = {
+    "schools": [
+        ("at_most = 900", "at_most = 40", "must meet the bound stage of school per schools"),
+        ("records_per_person = 2", "records_per_person = 1", "a person may have at most 1 records"),
+        ('"grade * sex" = "1/3"', '"grade * age" = "1/3"', "'age' is no attribute of the schema"),
+        ('["P"], lower', '["X"], lower', "must have a level of the attribute stage"),
+    ],
+    "register": [
+        ("records_per_row = 12", "records_per_row = 2", "dwellings"),
+        ('"67-79", "80-110"] }\n', '"67-79"] }\n', "leaves out the level '80-110'"),
+    ],
+    "households": [
+        ('sign = "="', 'sign = "<="\nright_ = []', "unknown setting"),
+        ('geolevels = ["country", "province"', 'geolevels = ["country", "provinz"', "provinz"),
+    ],
+}
+
+
+def test_check_names_what_is_wrong_with_a_declaration(settings: Path, capsys) -> None:
+    """Each mistake of those that the page speaks of, one at a time."""
+    text = settings.read_text(encoding="utf-8")
+    (name,) = (name for name, own in zip(GALLERY, DECLARATIONS, strict=True) if own == text)
+    for old, new, sentence in MISTAKES[name]:
+        assert old in text
+        settings.write_text(text.replace(old, new, 1), encoding="utf-8")
+        capsys.readouterr()
+        assert main(["check", "topdown", str(settings), *PUBLIC]) == 2
+        assert sentence in capsys.readouterr().err
