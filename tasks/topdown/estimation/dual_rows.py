@@ -14,12 +14,70 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from .dual_newton import Rows
-from .problem import NO_BOUND, LinearRows
+from .dual_newton import DualProblem, Rows
+from .elimination import n_own_pins
+from .problem import NO_BOUND, LinearRows, SiblingProblem
+from .quadratic import Constraints
 
 RAKING_CYCLES = 3
 LEAST_ANSWER = 0.5
 """What a noisy answer below it counts as in raking, in records."""
+
+
+def dual_problem(
+    problem: SiblingProblem,
+    answers: np.ndarray,
+    asked: Sequence[tuple[np.ndarray, np.ndarray]],
+    constraints: Constraints,
+    scale: np.ndarray,
+) -> DualProblem:
+    """A pass as `dual_newton` takes it.
+
+    answers : (c, n) of all queries side by side; `asked` has of each query the column that counts
+    each cell (k,), and the children's precisions (c,). scale : (c,) see `DualProblem`.
+    """
+    c, k = answers.shape[0], problem.cells.size
+    stacked, everyone = StackedRows(c), np.arange(k)
+    margins = []
+    for label, precision in asked:
+        first, stop = int(label.min()), int(label.max()) + 1
+        margins.append((label - first, answers[:, first:stop]))
+        stacked.measure(*margins[-1], precision)
+    for label in constraints.pin_rows:
+        first, stop = int(label.min()), int(label.max()) + 1
+        held = constraints.targets[:, first:stop]
+        entries = (everyone, label - first, np.ones(k))
+        stacked.hold(entries, constraints.group_of_child, held, held)
+    lower, upper = constraints.lower, constraints.upper
+    most = np.full(lower.shape[1], NO_BOUND)
+    if problem.parent_counts is not None:
+        most = np.bincount(problem.type_of_cell, problem.parent_counts, lower.shape[1])
+    stacked.hold(
+        (everyone, problem.type_of_cell, np.ones(k)),
+        np.arange(c),
+        np.where(lower > 0.0, lower, -np.inf),
+        np.where(upper >= most, np.inf, upper),
+    )
+    for rows in problem.rows:
+        _hold_linear_rows(stacked, rows)
+    allowed = np.ascontiguousarray(constraints.allowed.T)
+    totals = _totals(constraints, margins)
+    fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
+    return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, scale)
+
+
+def _totals(
+    constraints: Constraints, margins: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """The children's totals (c,): held ones, else those of the query with the fewest answers."""
+    c = constraints.allowed.shape[0]
+    if n_own_pins(constraints):
+        label = constraints.pin_rows[0]
+        held = constraints.targets[:, label.min() : label.max() + 1].sum(axis=1)
+        return np.asarray(held[constraints.group_of_child])
+    if not margins:
+        return np.ones(c)
+    return np.asarray(min((answers for _, answers in margins), key=np.size).sum(axis=1))
 
 
 class StackedRows:
@@ -112,8 +170,8 @@ class StackedRows:
         )
 
 
-def add_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
-    """Add weighted rows, each scaled so that its largest weight is one."""
+def _hold_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
+    """Hold weighted rows, each scaled so that its largest weight is one."""
     matrix = rows.matrix.tocoo()
     largest = np.maximum(abs(rows.matrix).max(axis=1).toarray().ravel(), 1e-300)
     stacked.hold(

@@ -26,7 +26,7 @@ from ...solvers import highs
 from ...solvers.highs import LinearProgram, SolveStatus
 from . import active_set, admm, dual_newton, interior_point
 from .dual_newton import DualProblem
-from .dual_rows import StackedRows, add_linear_rows, proportional_fill
+from .dual_rows import dual_problem
 from .exact_weights import ExactWeights
 from .inverse_covariance import InverseCovariance
 from .problem import (
@@ -329,54 +329,23 @@ class PassProblem:
         """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""
         found = dual_newton.solve(self._by_rows())
         status = SolveStatus.OPTIMAL if found.converged else SolveStatus.LIMIT
-        objective = self.objective(found.x)
         record = PassRecord(
             "dual newton",
             status,
             found.iterations,
             self.violation(found.x),
             found.dual,
-            found.gap / (1.0 + objective),
+            found.gap / (1.0 + found.objective),
         )
         is_met = record.primal <= TOLERANCE + ROUNDING * self._size
         return (found.x if is_met and record.gap <= NEARLY else None), record
 
     def _by_rows(self) -> DualProblem:
         """The pass as `dual_newton` takes it."""
-        c, k = self.shape
-        problem, stacked, everyone = self.problem, StackedRows(self.shape[0]), np.arange(k)
-        margins = []
-        for q, label in enumerate(self.labels):
-            first, stop = int(label.min()), int(label.max()) + 1
-            answers = self.answers[:, first:stop]
-            stacked.measure(label - first, answers, self.scale * self.weights[self.profile, q])
-            margins.append((label - first, answers))
-        for label in self.pin_rows:
-            first, stop = int(label.min()), int(label.max()) + 1
-            held = self.targets[:, first:stop]
-            stacked.hold((everyone, label - first, np.ones(k)), self.group_of_child, held, held)
-        lower, upper = self._constraints.lower, self._constraints.upper
-        most = np.full(lower.shape[1], NO_BOUND)
-        if problem.parent_counts is not None:
-            most = np.bincount(problem.type_of_cell, problem.parent_counts, lower.shape[1])
-        stacked.hold(
-            (everyone, problem.type_of_cell, np.ones(k)),
-            np.arange(c),
-            np.where(lower > 0.0, lower, -np.inf),
-            np.where(upper >= most, np.inf, upper),
-        )
-        for rows in problem.rows:
-            add_linear_rows(stacked, rows)
-        allowed = np.ascontiguousarray(self._allowed.T)
-        coarsest = min(margins, key=lambda margin: margin[1].shape[1], default=None)
-        totals = np.ones(c) if coarsest is None else coarsest[1].sum(axis=1)
-        if self.is_pinned:
-            label = self.pin_rows[0]
-            totals = self.targets[:, label.min() : label.max() + 1].sum(axis=1)
-        elif self.targets.shape[0] == c and self.targets.shape[1]:
-            totals = self.targets[self.group_of_child, 0]
-        fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
-        return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, self.scale)
+        precisions = self.scale * self.weights[self.profile].T
+        asked = list(zip(self.labels, precisions, strict=True))
+        constraints = self._constraints
+        return dual_problem(self.problem, self.answers, asked, constraints, self.scale)
 
     def _solve_with_rows(self) -> tuple[np.ndarray | None, PassRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the

@@ -1,0 +1,301 @@
+"""The compiled loops of `dual_newton`, whose docstring has the terms.
+
+Everywhere start (k + 1,), row, weight, place (r, c) are those of `dual_newton.Rows`: the rows that
+count each cell, and the multiplier of each row and child. `ease` (k, c) is 1 / g.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_of_rows(
+    start: np.ndarray, row: np.ndarray, weight: np.ndarray, dense: np.ndarray, out: np.ndarray
+) -> None:
+    """Add R' times `dense` (r, c) to `out` (k, c)."""
+    for j in range(start.size - 1):
+        for e in range(start[j], start[j + 1]):
+            for i in range(out.shape[1]):
+                out[j, i] += weight[e] * dense[row[e], i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_to_rows(
+    start: np.ndarray, row: np.ndarray, weight: np.ndarray, x: np.ndarray, out: np.ndarray
+) -> None:
+    """Add R times the cells `x` (k, c) to `out` (r, c)."""
+    for j in range(start.size - 1):
+        for e in range(start[j], start[j + 1]):
+            for i in range(x.shape[1]):
+                out[row[e], i] += weight[e] * x[j, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def cells_at(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    dense: np.ndarray,
+    centre: np.ndarray,
+    ease: np.ndarray,
+    allowed: np.ndarray,
+    parent: np.ndarray,
+    x: np.ndarray,
+    sums: np.ndarray,
+) -> float:
+    """Write the cells (k, c) at multipliers `dense` (r, c), and their sums by row (r, c).
+
+    Returns what they contribute to the dual function: their distance to the centre, less R'y x.
+    `ease` is 1 / g.
+    """
+    k, c = centre.shape
+    sums[:] = 0.0
+    value = 0.0
+    slope, wish = np.empty(c), np.empty(c)
+    free = np.empty(c, dtype=np.int64)
+    for j in range(k):
+        slope[:] = 0.0
+        for e in range(start[j], start[j + 1]):
+            for i in range(c):
+                slope[i] += weight[e] * dense[row[e], i]
+        n = 0
+        for i in range(c):
+            x[j, i] = 0.0
+            wish[i] = centre[j, i] + slope[i] * ease[j, i]
+            if allowed[j, i]:
+                free[n] = i
+                n += 1
+        shift = 0.0
+        is_settled = parent.size == 0 or n == 0
+        # Michelot's projection: children whom the common shift makes negative leave, until none do.
+        while not is_settled:
+            total, eases = 0.0, 0.0
+            for f in range(n):
+                total += wish[free[f]]
+                eases += ease[j, free[f]]
+            shift = (parent[j] - total) / eases
+            m = 0
+            for f in range(n):
+                if wish[free[f]] + shift * ease[j, free[f]] > 0.0:
+                    free[m] = free[f]
+                    m += 1
+            is_settled = m == n or m == 0
+            n = max(m, 1)
+        for f in range(n):
+            i = free[f]
+            x[j, i] = max(0.0, wish[i] + shift * ease[j, i])
+        for i in range(c):
+            if allowed[j, i]:
+                moved = x[j, i] - centre[j, i]
+                value += 0.5 * moved * moved / ease[j, i] - slope[i] * x[j, i]
+        for e in range(start[j], start[j + 1]):
+            for i in range(c):
+                sums[row[e], i] += weight[e] * x[j, i]
+    return value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def positive_cells(
+    x: np.ndarray, ease: np.ndarray, has_parent: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cells that a step can move: starts (k + 1,), child (f,) of each, and H's diagonal (f,).
+
+    They are positive; an only one of its cell cannot move where the children's sum is fixed.
+    """
+    k, c = x.shape
+    starts = np.zeros(k + 1, dtype=np.int64)
+    most = 0
+    for j in range(k):
+        for i in range(c):
+            most += x[j, i] > 0.0
+    child, h = np.empty(most, dtype=np.int64), np.empty(most)
+    n = 0
+    for j in range(k):
+        first, eases = n, 0.0
+        for i in range(c):
+            if x[j, i] > 0.0:
+                child[n] = i
+                eases += ease[j, i]
+                n += 1
+        if has_parent and n - first < 2:
+            n = first
+        for f in range(first, n):
+            own = ease[j, child[f]]
+            h[f] = own * (1.0 - own / eases) if has_parent else own
+        starts[j + 1] = n
+    return starts, child[:n], h[:n]
+
+
+@njit(cache=True, nogil=True)
+def counted_rows(start: np.ndarray, row: np.ndarray, cells: np.ndarray, n_rows: int) -> np.ndarray:
+    """Whether each row (r,) counts one of some cells."""
+    found = np.zeros(n_rows, dtype=np.bool_)
+    for j in cells:
+        for e in range(start[j], start[j + 1]):
+            found[row[e]] = True
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_block(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    cells: np.ndarray,
+    h: np.ndarray,
+    number: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Add R H R' of one child's positive cells (f,) to `out`, rows by their `number` (r,)."""
+    for f in range(cells.size):
+        j = cells[f]
+        for e in range(start[j], start[j + 1]):
+            a = number[row[e]]
+            for d in range(start[j], start[j + 1]):
+                b = number[row[d]]
+                if a >= 0 and b >= 0:
+                    out[a, b] += weight[e] * weight[d] * h[f]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_diagonal(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    place: np.ndarray,
+    cell: np.ndarray,
+    child: np.ndarray,
+    h: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Add the diagonal of R H R' to `out` (n,)."""
+    for f in range(cell.size):
+        for e in range(start[cell[f]], start[cell[f] + 1]):
+            p = place[row[e], child[f]]
+            if p >= 0:
+                out[p] += weight[e] * weight[e] * h[f]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _times(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    place: np.ndarray,
+    starts: np.ndarray,
+    child: np.ndarray,
+    ease: np.ndarray,
+    has_parent: bool,
+    diagonal: np.ndarray,
+    y: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write (R H R' + diagonal) y to `out` (n,)."""
+    for p in range(y.size):
+        out[p] = diagonal[p] * y[p]
+    slope = np.empty(ease.shape[1])
+    for j in range(start.size - 1):
+        first, last = starts[j], starts[j + 1]
+        if first == last:
+            continue
+        total, eases = 0.0, 0.0
+        for f in range(first, last):
+            i = child[f]
+            s = 0.0
+            for e in range(start[j], start[j + 1]):
+                p = place[row[e], i]
+                if p >= 0:
+                    s += weight[e] * y[p]
+            slope[f - first] = s
+            total += s * ease[j, i]
+            eases += ease[j, i]
+        mean = total / eases if has_parent else 0.0
+        for f in range(first, last):
+            i = child[f]
+            moved = (slope[f - first] - mean) * ease[j, i]
+            for e in range(start[j], start[j + 1]):
+                p = place[row[e], i]
+                if p >= 0:
+                    out[p] += weight[e] * moved
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _preconditioned(
+    blocks: np.ndarray,
+    places: np.ndarray,
+    alone: np.ndarray,
+    common: np.ndarray,
+    of_common: np.ndarray,
+    right: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write the preconditioner of `dual_newton._Inverses` times `right` (n,) to `out`."""
+    for p in range(right.size):
+        out[p] = alone[p] * right[p]
+    own = np.zeros(places.shape[1])
+    for i in range(places.shape[0]):
+        for a in range(own.size):
+            own[a] = right[places[i, a]] if places[i, a] >= 0 else 0.0
+        moved = np.dot(blocks[i], own)
+        for a in range(own.size):
+            if places[i, a] >= 0:
+                out[places[i, a]] += moved[a]
+    for q in range(common.shape[0]):
+        total = 0.0
+        for i in range(common.shape[1]):
+            total += right[common[q, i]]
+        total *= of_common[q]
+        for i in range(common.shape[1]):
+            out[common[q, i]] += total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def conjugate_gradients(
+    start: np.ndarray,
+    row: np.ndarray,
+    weight: np.ndarray,
+    place: np.ndarray,
+    starts: np.ndarray,
+    child: np.ndarray,
+    ease: np.ndarray,
+    has_parent: bool,
+    diagonal: np.ndarray,
+    blocks: np.ndarray,
+    places: np.ndarray,
+    alone: np.ndarray,
+    common: np.ndarray,
+    of_common: np.ndarray,
+    right: np.ndarray,
+    forcing: float,
+    iterations: int,
+) -> tuple[np.ndarray, int]:
+    """Solve (R H R' + diagonal) y = right to within `forcing` of its largest entry; and how long
+    that took. A direction in which rounding errors leave no curvature ends it."""
+    n = right.size
+    y, remainder = np.zeros(n), right.copy()
+    direction, moved, better = np.empty(n), np.empty(n), np.empty(n)
+    _preconditioned(blocks, places, alone, common, of_common, remainder, better)
+    direction[:] = better
+    product = np.dot(remainder, better)
+    limit = forcing * np.abs(right).max()
+    for number in range(1, iterations + 1):
+        _times(
+            start, row, weight, place, starts, child, ease, has_parent, diagonal, direction, moved
+        )
+        curvature = np.dot(direction, moved)
+        if not curvature > 0.0:
+            return y, number
+        length = product / curvature
+        for p in range(n):
+            y[p] += length * direction[p]
+            remainder[p] -= length * moved[p]
+        if np.abs(remainder).max() <= limit:
+            return y, number
+        _preconditioned(blocks, places, alone, common, of_common, remainder, better)
+        new = np.dot(remainder, better)
+        for p in range(n):
+            direction[p] = better[p] + new / product * direction[p]
+        product = new
+    return y, iterations
