@@ -25,9 +25,10 @@ test: $(INSTALLED)
 quick: $(INSTALLED)
 	$(PYTEST) -m "not slow and not soak"
 
-# Every replicate study and kill test.
+# Every replicate study and kill test, and a table of what becomes of damaged runs.
 soak: $(INSTALLED)
 	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
+	$(BIN)/python -m tests.flows.faults
 
 # What can be said of the sources without running them.
 check: $(INSTALLED)

@@ -202,7 +202,7 @@ def _design(options: argparse.Namespace) -> int:
 
 def _ledger(options: argparse.Namespace) -> int:
     from ..tasks.ledger.listed import forget_ledger, listed_ledgers
-    from ..tasks.ledger.store import open_ledger
+    from ..tasks.ledger.store import open_ledger, refuse_unreachable
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
     from .ledger import init_ledger, join_ledgers, move_run, set_caps
@@ -222,6 +222,7 @@ def _ledger(options: argparse.Namespace) -> int:
         forget_ledger(Path(options.name).absolute())
         return 0
     file = Path(options.ledger)
+    refuse_unreachable(file)
     if options.action == "init":
         ledger = init_ledger(file, options.cap, options.delta_cap)
     elif not file.exists():

@@ -32,9 +32,11 @@ from ..tasks.products.registry import product as product_named
 from ..tasks.products.spent import stated_sentence
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.files import read_record
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
+from ..validation.outcome import CHECKS_FILE
 
 WIDTH_WHEN_PIPED = 160
 
@@ -151,7 +153,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
         for block in asked.summary(run, settings):
             print_block(block)
         return
-    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
+    checks = read_record(run.checks / CHECKS_FILE)["checks"]
     if not settings.is_private:
         print(f"*** {settings.stamp} ***")
     for block in asked.summary(run, settings):

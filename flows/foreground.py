@@ -22,9 +22,13 @@ from .servers import Server
 
 
 def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
-    """A run that has been started: its directory, its product and its frozen settings."""
+    """A run that has been started: its directory, its product and its frozen settings.
+
+    Raises InputRefused where there is none, or its settings were edited.
+    """
     run = RunDirectory(Path(folder).resolve())
     asked = product_of(run)
+    run.refuse_edited_settings()
     return run, asked, frozen_settings(asked.settings, run.settings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from ..tasks.products.order import LEDGER, Aside, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.runs.conditions import hash_ahead
+from ..tasks.runs.damage import mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
     refuse_other_folders,
@@ -121,9 +123,16 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
             raise explained(error, str(run.root), settings.run) from None
+        _mend(run)
     if has_measured_much(run):
         hash_ahead(run)
     return run
+
+
+def _mend(run: RunDirectory) -> None:
+    """Have what is damaged of a run made again, and say so; raises as `mend`."""
+    for sentence in mend(run):
+        print(f"note: {sentence}.", file=sys.stderr)
 
 
 def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
@@ -139,6 +148,7 @@ def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
     """Whether a run of these settings, on whatever runner, has been started in a directory."""
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
+    run.refuse_edited_settings()
     return have_same_release(frozen_settings(type(settings), run.settings), settings)
 
 
@@ -152,6 +162,10 @@ def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> b
     parts = list(parts_of(run, settings))
     if product.order is None and len(parts) == 1:
         return False
+    for part, _ in parts[1:]:
+        if part.manifest.exists():
+            with part.locked():
+                _mend(part)
     if not all(_stands(part) for part, _ in parts):
         return False
     return all(_is_verified(product_named(own.PRODUCT), part, own) for part, own in parts)
@@ -317,6 +331,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             raise
         # Workers may have been lost on the way.
         remove_unfinished(run)
+        record_files(run)
         run.update_manifest(status="complete", reason="", warnings=list(warnings_of(run)))
 
 
