@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
 
+from .log_lines import FORMATS, TEXT
 from .registry import DEMOS, MODULES, REPLICATED
 
 EPILOG = """\
@@ -64,6 +65,16 @@ def parser(commands: Mapping[str, Callable[[argparse.Namespace], int]]) -> argpa
     ):
         add_some(add)
     return parser
+
+
+def _with_log(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--log",
+        choices=FORMATS,
+        default=TEXT,
+        help="what is said on standard error: text, or json, one object a line for the log of a "
+        "service (default: %(default)s)",
+    )
 
 
 def _with_overrides(sub: argparse.ArgumentParser, help: str) -> None:
@@ -125,6 +136,7 @@ def _add_runs(add: Add) -> None:
         "and noise that has been drawn is never drawn again.",
     )
     _with_settings(run)
+    _with_log(run)
     run.add_argument(
         "--run-dir",
         metavar="D",
@@ -141,6 +153,7 @@ def _add_runs(add: Add) -> None:
     )
     resume.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
     _with_overrides(resume, "change run.runner, run.workers or run.dask_address")
+    _with_log(resume)
 
     report = add(
         "report",
@@ -360,6 +373,7 @@ def _add_servers(add: Add) -> None:
         "Register the flows with the Prefect server at PREFECT_API_URL, and run what is started "
         "from its UI on this machine until interrupted.",
     )
+    _with_log(serve)
     deploy = add(
         "deploy",
         "register the flows with a Prefect server, for the workers of a work pool",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
+import httpx
 from prefect import serve as serve_deployments
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
@@ -66,7 +67,10 @@ class KeptDeployment(RunnerDeployment):
 def serve(names: Sequence[str]) -> None:
     """Register flows, by default all, and run them in children of this process until it ends."""
     _refuse_without_server()
-    serve_deployments(*_deployments(_known(names)), print_starting_message=True)
+    names = _known(names)
+    with _answering_server():
+        registered = _deployments(names)
+    serve_deployments(*registered, print_starting_message=True)
 
 
 def deploy(names: Sequence[str], work_pool: str) -> list[str]:
@@ -77,17 +81,24 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
     """
     _refuse_without_server()
     names = _known(names)
-    try:
+    with _answering_server():
         _make_pool(work_pool)
         registered = _deployments(names, work_pool)
         for deployment in registered:
             deployment.apply()
-    except (OSError, RuntimeError) as error:
+    return [deployment.full_name for deployment in registered]
+
+
+@contextmanager
+def _answering_server() -> Iterator[None]:
+    """In the block, a server that does not answer is told of with where its address is set."""
+    try:
+        yield
+    except (OSError, RuntimeError, httpx.HTTPError) as error:
         raise SpineflowError(
             f"The Prefect server at {PREFECT_API_URL.value()} did not answer "
-            f"({type(error).__name__}); start it, or set PREFECT_API_URL."
+            f"({type(error).__name__}); start it, or set PREFECT_API_URL to the one that runs."
         ) from None
-    return [deployment.full_name for deployment in registered]
 
 
 def _known(names: Sequence[str]) -> Sequence[str]:

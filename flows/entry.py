@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 from prefect import Flow
 from prefect.runtime import flow_run
+from pydantic import Field
 
 from ..tasks.products.order import LEDGER, Aside, Wave
 from ..tasks.products.product import END, Product
@@ -25,6 +27,9 @@ from .running import (
     tracker_of,
 )
 
+FullPath = Annotated[str, Field(pattern="^(/.*)?$")]
+"""A full path, or nothing: a server cannot tell from where a worker would take another."""
+
 
 def settings_flow(
     module: str, product: Product, form: SettingsForm, description: str
@@ -37,8 +42,8 @@ def settings_flow(
     """
 
     def run(
-        settings_file: str = "",
-        run_directory: str = "",
+        settings_file: FullPath = "",
+        run_directory: FullPath = "",
         overrides: tuple[str, ...] = (),
         settings: SettingsForm = form,
     ) -> str:
@@ -47,9 +52,10 @@ def settings_flow(
         Args:
             settings_file: Full path of the TOML settings, as the worker sees it; left out, all
                 settings are those below.
-            run_directory: Folder of the run; a started run with the same settings is continued.
-                Left out, it is named after the dataset and the settings, in runs/ beside the
-                settings file or, without one, beside the ledger; what has neither needs it.
+            run_directory: Full path of the folder of the run; a started run with the same settings
+                is continued. Left out, it is named after the dataset and the settings, in runs/
+                beside the settings file or, without one, beside the ledger; what has neither needs
+                it.
             overrides: Settings that win over the file and the form, each written as
                 section.key=value.
             settings: Settings that win over the file; what is left empty is as the file, its preset

@@ -214,6 +214,11 @@ class Picture:
             update_markdown(self._artifact, text)
         self._shown = monotonic()
 
+    def end(self) -> None:
+        """Show what was drawn, without what was told of the rest."""
+        self._told = None
+        self.show()
+
 
 _pictures: dict[str, Picture] = {}
 
@@ -221,6 +226,13 @@ _pictures: dict[str, Picture] = {}
 def _picture() -> Picture:
     """The picture of the flow run that asks."""
     return _pictures.setdefault(str(flow_run.id), Picture())
+
+
+def end_picture() -> None:
+    """Show for the last time how far the stages of this flow run are: nothing is left of it."""
+    picture = _pictures.pop(str(flow_run.id), None)
+    if picture is not None:
+        picture.end()
 
 
 def update_markdown(artifact: UUID, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from prefect import tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.states import Cancelled, Crashed
 
 from ..tasks.products.gate import warnings_of
 from ..tasks.products.order import LEDGER, Aside, call
@@ -41,11 +42,12 @@ from ..tasks.runs.steps import copy_checked_release
 from .cancelling import (
     NO_ANSWER,
     RunCancelled,
-    mark_cancelled,
+    mark_ended,
     was_cancelled,
     watched,
 )
 from .endings import Interrupted, explained
+from .interruption import going_on
 from .kernels import compile_beside
 from .order import (
     announced,
@@ -56,11 +58,11 @@ from .order import (
     record,
     run_in_process,
 )
-from .progress import begin_run, run_id
+from .progress import begin_run, end_picture, run_id
 from .registry import stages_of
 from .results import show_failed_rules
 from .runners import dead_scheduler, task_runner
-from .servers import server_for_runs
+from .servers import is_embedded, server_for_runs
 from .tracking import Described, Tracker
 
 PUBLICATION = "publication"
@@ -221,7 +223,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
                 runner = task_runner(settings.run, stages.fn.__module__)
                 return stages.with_options(task_runner=runner)(str(run.root))
         except RunCancelled:
-            mark_cancelled(run_id(str(run.root)))
+            mark_ended(run_id(str(run.root)), Cancelled())
             raise
         except Exception as error:
             raise explained(error, str(run.root), settings.run) from None
@@ -271,7 +273,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
         try:
             # Task runs bear no tags: before each that does, Prefect asks for concurrency limits,
             # and now and then waits two seconds for the answer.
-            with TagsContext(current_tags=set()), watched(flow_run.id):
+            with TagsContext(current_tags=set()), watched(flow_run.id), _picture_ended():
                 yield run, settings
                 if settings.published_to is not None:
                     finish(run, {PUBLICATION: [copy_checked_release.submit(str(run.root))]})
@@ -280,6 +282,16 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
             with suppress(*NO_ANSWER):
                 show_failed_rules(run)
             raise
+
+
+@contextmanager
+def _picture_ended() -> Iterator[None]:
+    """After the block, the page of the flow run tells of no time that is left."""
+    try:
+        yield
+    finally:
+        with suppress(*NO_ANSWER):
+            end_picture()
 
 
 def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
@@ -316,6 +328,8 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             and have_same_release(settings, in_force)
         ):
             settings = in_force
+        here = copy_context()
+        going_on(run_directory, lambda: here.run(_end_at_once, run))
         try:
             yield run, settings
         except Exception as error:
@@ -333,6 +347,13 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
         remove_unfinished(run)
         record_files(run)
         run.update_manifest(status="complete", reason="", warnings=list(warnings_of(run)))
+
+
+def _end_at_once(run: RunDirectory) -> None:
+    """Tell of a run whose process ends without waiting for what is being worked on."""
+    _record_end(run, "interrupted")
+    if not is_embedded():
+        mark_ended(run_id(str(run.root)), Crashed(message="The command was interrupted."))
 
 
 def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:

@@ -17,10 +17,16 @@ from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_type_hints
+from urllib.error import HTTPError
 
 import pytest
 import yaml
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.exceptions import ParameterTypeError
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
 from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
@@ -173,6 +179,7 @@ def test_a_worker_runs_a_deployment_on_postgresql(server, tmp_path: Path) -> Non
     artifacts = asked(f"{server['PREFECT_API_URL']}/artifacts/filter", {})
     keys = {artifact["key"] for artifact in artifacts}
     assert {"checks", "progress", "result"} <= keys
+    assert not [artifact for artifact in artifacts if "left of the run" in str(artifact["data"])]
 
 
 @pytest.mark.slow
@@ -204,6 +211,29 @@ def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> Non
     run = run_deployment(server, "topdown", {"settings_file": str(missing)})
     assert run["state_type"] == "FAILED"
     assert "no such settings file" in run["state"]["message"]
+    with pytest.raises(HTTPError, match="409"):
+        run_deployment(server, "topdown", {"settings_file": "settings.toml"})
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_form_takes_full_paths_alone(name: str) -> None:
+    """A worker would look for others where nobody expects it."""
+    flow = flow_of(name)
+    flow.validate_parameters({"settings_file": "/data/settings.toml", "run_directory": ""})
+    for parameter in ("settings_file", "run_directory"):
+        assert flow.parameters.properties[parameter]["pattern"] == "^(/.*)?$"
+        with pytest.raises(ParameterTypeError, match=parameter):
+            flow.validate_parameters({parameter: "settings.toml"})
+
+
+@pytest.mark.parametrize("command", ["deploy", "serve"])
+def test_a_server_that_is_silent_is_told_of_with_its_setting(command: str, capsys) -> None:
+    address = f"http://127.0.0.1:{free_port()}/api"
+    with temporary_settings({PREFECT_API_URL: address, PREFECT_CLIENT_MAX_RETRIES: 0}):
+        assert main([command, "topdown"]) == 1
+    error = capsys.readouterr().err
+    assert f"The Prefect server at {address} did not answer" in error
+    assert "PREFECT_API_URL" in error and error.count("\n") == 1
 
 
 def test_prefect_yaml_names_every_flow() -> None:
