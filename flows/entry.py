@@ -14,6 +14,7 @@ from ..tasks.products.order import LEDGER, Aside, Wave
 from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
+from .events import tell_near_cap
 from .form import SettingsForm
 from .order import announced, submitted
 from .results import show_notes, show_outcome, show_result, show_table
@@ -109,6 +110,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
         if LEDGER in wave:
             about = "What is about to be spent without gain"
             show_notes(notes(), key="redundant-spending", description=about)
+            tell_near_cap(run, settings)
         if not isinstance(wave, Aside):
             _show(product, run, settings, tuple(wave))
     _show(product, run, settings, END)

@@ -29,7 +29,7 @@ from ..tasks.runs.directory import (
     settings_digest,
     start_run,
 )
-from ..tasks.runs.errors import InputRefused, SpineflowError
+from ..tasks.runs.errors import CheckFailed, InputRefused, SpineflowError
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import (
     ProductSettings,
@@ -47,6 +47,7 @@ from .cancelling import (
     watched,
 )
 from .endings import Interrupted, explained
+from .events import tell_failed_check, tell_published
 from .interruption import going_on
 from .kernels import compile_beside
 from .order import (
@@ -270,6 +271,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
     """Hold a prepared run while a flow runs its stages; raises as `held`."""
     with held(run_directory, model) as (run, settings):
         begin_run(run_directory, flow_run.id)
+        was_released = run.release.exists()
         try:
             # Task runs bear no tags: before each that does, Prefect asks for concurrency limits,
             # and now and then waits two seconds for the answer.
@@ -277,6 +279,11 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
                 yield run, settings
                 if settings.published_to is not None:
                     finish(run, {PUBLICATION: [copy_checked_release.submit(str(run.root))]})
+            if not was_released:
+                tell_published(run, settings)
+        except CheckFailed as error:
+            tell_failed_check(run, settings, error)
+            raise
         except InputRefused:
             # The refusal stands whether or not the server can show more of it.
             with suppress(*NO_ANSWER):

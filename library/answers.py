@@ -130,7 +130,7 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
         if kinds:
             labels = list(dict.fromkeys(label for kind in kinds for label in kind.categories))
-            dtype = pd.CategoricalDtype(labels)
+            dtype = pd.CategoricalDtype(labels, ordered=all(kind.ordered for kind in kinds))
             parts = [part.astype(dtype) for part in parts]
         whole[name] = pd.concat(parts, ignore_index=True)
     return pd.DataFrame(whole)
@@ -144,7 +144,7 @@ def _exploded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _labelled(labels: Sequence[str], codes: np.ndarray) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes, categories=list(labels))
+    return pd.Categorical.from_codes(codes, categories=list(labels), ordered=True)
 
 
 def _universes(run: RunDirectory, settings: Any) -> Sequence[str]:

@@ -205,6 +205,12 @@ def caps_of(connection: sqlite3.Connection, dataset: str) -> Caps:
     return Caps(*(None if text is None else parsed(text, "a cap") for text in found))
 
 
+def spending(ledger: Ledger, dataset: str) -> tuple[Guarantee, Caps]:
+    """What all draws from a dataset compose to, and its caps."""
+    with reading(ledger) as connection:
+        return compose(_guarantees(connection, dataset)), caps_of(connection, dataset)
+
+
 def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
     """The native guarantee of a row; raises Damaged if the row contradicts itself."""
     name = f"draw {row['name']!r} of run {row['run_id']}"

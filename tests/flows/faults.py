@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 import random
 import shutil
 import sys
@@ -267,6 +268,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of all faults, by chance")
     parser.add_argument("--seed", default="0", help="which faults are chosen")
     options = parser.parse_args()
+    os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
     counts: Counter[tuple[str, str, str]] = Counter()
     with tempfile.TemporaryDirectory(prefix="spineflow-faults-") as folder:
         for fault, outcome in tried(options.products, options.share, options.seed, Path(folder)):

@@ -33,6 +33,8 @@ from spineflow.flows.demo import SETTINGS
 from spineflow.flows.form import SettingsForm, TopdownForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
@@ -188,12 +190,15 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     settings = tmp_path / "settings.toml"
     text = SETTINGS.replace("input/", f"{county}/") + "[release]\nmargins = false\n"
     settings.write_text(text, encoding="utf-8")
+    api = server["PREFECT_API_URL"]
+    ledger = open_ledger(tmp_path / "ledger.db")
+    set_default_cap(ledger, NEARLY_SPENT)
+    asked(f"{api}/automations/", near_cap_automation())
     run = run_deployment(server, "topdown", {"settings_file": str(settings)})
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
     releases = list((tmp_path / "runs").glob("demo-county-topdown-*/release/mdf_persons.parquet"))
     assert len(releases) == 1
 
-    api = server["PREFECT_API_URL"]
     artifacts = asked(f"{api}/artifacts/filter", {})
     keys = {artifact["key"] for artifact in artifacts}
     assert {"budget-persons", "geounits-units", "solver-outcomes", "checks", "progress"} <= keys
@@ -202,6 +207,38 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     assert "mean absolute error" in results[0]["data"]
     stages = asked(f"{api}/flow_runs/filter", {"flows": {"name": {"any_": ["topdown-stages"]}}})
     assert {"demo-county", "topdown", "threads"} == set(stages[0]["tags"])
+    expected = {"spineflow.release.published", "spineflow.ledger.near-cap", FIRED}
+    wait_until(lambda: expected <= events_of(api), "the events of the run and its automation")
+
+
+NEARLY_SPENT = Fraction("2.7")
+"""A cap of which the run of the demonstration spends more than nine tenths."""
+
+FIRED = "prefect.automation.action.executed"
+"""The event with which the server tells that an automation has acted."""
+
+
+def near_cap_automation() -> dict[str, Any]:
+    """The automation of the pages, with an action that needs nobody to be told."""
+    page = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+    text = page.partition("--from-file near-cap.yaml\n")[2].partition("```")[0]
+    automation = yaml.safe_load(text)
+    return automation | {"actions": [{"type": "do-nothing"}]}
+
+
+def events_of(api: str) -> set[str]:
+    """The names of the events that a server has kept."""
+    found = asked(
+        f"{api}/events/filter",
+        {
+            "limit": 50,
+            "filter": {
+                "event": {"prefix": ["spineflow.", "prefect.automation."]},
+                "occurred": {"since": "2020-01-01T00:00:00Z"},
+            },
+        },
+    )
+    return {event["event"] for event in found["events"]} if found else set()
 
 
 @pytest.mark.slow
