@@ -24,6 +24,7 @@ from ..tasks.runs.conditions import hash_ahead
 from ..tasks.runs.damage import mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
+    refuse_odd_name,
     refuse_other_folders,
     remove_unfinished,
     settings_digest,
@@ -112,6 +113,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
     What a run that goes on is held against is begun to be hashed.
     """
     run = RunDirectory(Path(run_directory).resolve())
+    refuse_odd_name(run)
     _refuse_dead_scheduler(settings.run)
     # Before the lock, which leaves a file; it also tells what is wrong with a disk.
     with suppress(OSError):

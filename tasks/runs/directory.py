@@ -232,6 +232,17 @@ def _owner(lock: BinaryIO) -> str:
         return "another process"
 
 
+def refuse_odd_name(run: RunDirectory) -> None:
+    """Raise InputRefused for a folder whose name is no UTF-8: it could not be written of."""
+    try:
+        str(run.root).encode()
+    except UnicodeEncodeError:
+        raise InputRefused(
+            f"The name of the run directory {ascii(str(run.root))} is not UTF-8; rename it, or "
+            "choose another --run-dir."
+        ) from None
+
+
 def refuse_other_folders(run: RunDirectory) -> None:
     """Raise InputRefused for a folder that holds something, but no run."""
     if run.manifest.exists() or not run.root.is_dir():

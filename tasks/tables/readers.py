@@ -155,9 +155,23 @@ def _read_parquet(
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
                 for name in columns:
                     _check_utf8(file, name, batch.column(name))
-                yield {name: batch.column(name) for name in columns}
+                yield {name: _as_integers(file, name, batch.column(name)) for name in columns}
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
+
+
+def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
+    """Decimals, in which databases write numbers, as the integers that they are."""
+    if not pa.types.is_decimal(column.type):
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:  # Whose text quotes the value.
+        raise file.unreadable(
+            f"the column {name} holds decimals that are no whole numbers of up to 18 digits",
+            "write it as integers",
+            column=name,
+        ) from None
 
 
 def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
@@ -178,6 +192,7 @@ def _is_supported(kind: pa.DataType) -> bool:
     return (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
         or pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
         or pa.types.is_string_view(kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -82,6 +83,18 @@ def test_resume_changes_the_runner_alone(file: Path) -> None:
     assert (changed.run.workers, changed.run.runner) == (1, "processes")
     assert have_same_release(settings, changed) and changed != settings
     assert with_runner_overrides(settings, []) is settings
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_name_that_is_not_utf8_is_refused(file: Path, command: str, capsys) -> None:
+    folder = os.fsdecode(os.fsencode(file.parent) + b"/r\xfcn")
+    arguments = [folder]
+    if command == "run":
+        arguments = ["topdown", str(file), "--run-dir", folder]
+    assert main([command, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "r\\udcfcn' is not UTF-8; rename it" in error and error.count("\n") == 1
+    assert not Path(folder).exists()
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,10 @@ def test_files_that_cannot_be_read_or_are_missing_are_refused(export, changed, t
     assert "Parquet" in refusal(export, copy) and name in refusal(export, copy)
     shutil.rmtree(copy / PERSONS / "Block.parquet")
     assert "persons at Block" in refusal(export, copy)
+    shutil.rmtree(copy / PERSONS / "US.parquet")
+    words = f"{PERSONS} has no US.parquet: the measurements of the geolevel US"
+    with pytest.raises(InputRefused, match=words):
+        export.settings(copy)
     with pytest.raises(InputRefused, match="is no folder"):
         export.settings(tmp_path / "nothing")
 
