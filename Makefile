@@ -1,4 +1,8 @@
-PYTHON ?= python3.11
+# The newest Python that is here and can make environments, unless one is named.
+ifndef PYTHON
+PYTHON := $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import ensurepip, venv' 2>/dev/null && echo $$name && break; done)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -51,6 +55,8 @@ site: $(INSTALLED)
 	$(BIN)/python -m mkdocs build
 
 $(INSTALLED): pyproject.toml constraints.txt
+	$(if $(PYTHON),,$(error There is no Python 3.11 to 3.14 here; install one, or name it: make PYTHON=...))
+	@echo "Installing into $(VENV) with $$($(PYTHON) --version) ($(PYTHON))"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
