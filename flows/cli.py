@@ -32,7 +32,8 @@ def _ended(options: argparse.Namespace) -> int:
     """The exit code of a command, whose errors are told in a sentence."""
     try:
         code = options.command(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # Who starts a command may have closed it.
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # Who read the output, such as 'head', has seen enough; Python flushes it once more.

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from spineflow.flows.cli import main
 from spineflow.flows.log_lines import JsonLines, logged
 from spineflow.tasks.runs.directory import RunDirectory
 
@@ -90,6 +91,11 @@ def test_who_has_read_enough_ends_a_command_quietly(tmp_path: Path) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["completion", "bash"]) == 0
 
 
 def test_lines_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
