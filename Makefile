@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 # says of it, these are compiled once.
 test quick soak: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test quick soak check types map site recompile clean
+.PHONY: demo test newest quick soak check types map site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -24,6 +24,13 @@ demo: $(INSTALLED)
 # Everything but the replicate studies and kill tests, of which a random tenth runs.
 test: $(INSTALLED)
 	$(PYTEST)
+
+# The tests of the flows with the newest versions that pyproject.toml allows, Prefect's among them,
+# in an environment of their own; the other targets have those of constraints.txt.
+newest:
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	build/newest/bin/python -m pytest -m "not soak" tests/flows
 
 # What a change should pass before it is committed: a few minutes.
 quick: $(INSTALLED)

@@ -35,14 +35,17 @@ class KeptDeployment(RunnerDeployment):
     at the server by what the code says of them, which is nothing.
     """
 
+    # Prefect 3.9 also says whether schedules are kept, as they always are here.
     def _update_sync(
-        self, deployment_id: UUID, client: SyncPrefectClient, version_info: Any
+        self, deployment_id: UUID, client: SyncPrefectClient, version_info: Any, **_: Any
     ) -> UUID:
         found = client.read_deployment(deployment_id)
         client.update_deployment(deployment_id, self._changes(found))
         return deployment_id
 
-    async def _update(self, deployment_id: UUID, client: PrefectClient, version_info: Any) -> UUID:
+    async def _update(
+        self, deployment_id: UUID, client: PrefectClient, version_info: Any, **_: Any
+    ) -> UUID:
         found = await client.read_deployment(deployment_id)
         await client.update_deployment(deployment_id, self._changes(found))
         return deployment_id

@@ -21,7 +21,7 @@ from ..tasks.products.order import LEDGER, Aside, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.runs.conditions import hash_ahead
-from ..tasks.runs.damage import mend, record_files
+from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
     refuse_odd_name,
@@ -187,6 +187,7 @@ def _stands(run: RunDirectory) -> bool:
         for path in stage["digests"]
         if name != PUBLICATION
     }
+    made |= {run.root / path for path in manifest.get("beside", {}) if is_needed(path)}
     unchecked = {path for path in made if path.is_relative_to(run.unchecked_release)}
     released = {run.release / path.relative_to(run.unchecked_release) for path in unchecked}
     return all(path.exists() for path in {run.report, *released, *made} - unchecked)

@@ -104,6 +104,11 @@ def mend(run: RunDirectory) -> list[str]:
     return told
 
 
+def is_needed(name: str) -> bool:
+    """Whether a finished run wants a public file back that it does not have."""
+    return not name.startswith("validation/") and name != CHARGED
+
+
 def damaged(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
     """The files with a digest that a run does not have, or no longer has as they were."""
     other = UNCHECKED if run.release.exists() else RELEASE

@@ -154,6 +154,12 @@ def test_what_was_altered_and_can_be_made_again_is(run: RunDirectory, capsys, na
         assert path.read_bytes() == made
 
 
+def test_a_missing_file_beside_those_of_the_steps_is_made_again(run, started) -> None:
+    (run.root / "estimates" / "groups" / "nation" / "00000.parquet").unlink()
+    main(["resume", str(run.root)])
+    assert started == [run.root]
+
+
 def test_another_version_does_not_make_again_what_a_release_rests_on(
     run: RunDirectory, started, capsys
 ) -> None:
