@@ -18,7 +18,7 @@ from typing import Any
 from .conditions import CHARGED, digests_if_there, digests_of, refuse_altered
 from .directory import DERIVED, RunDirectory, code_version
 from .errors import BudgetRefused, InputRefused, SpineflowError
-from .files import TEMPORARY_SUFFIX
+from .files import NOT_PRIVATE, TEMPORARY_SUFFIX
 
 RELEASE, UNCHECKED, MEASUREMENTS = "release", "release-unchecked", "measurements"
 CHECKS = "validation/checks.json"
@@ -93,14 +93,16 @@ def mend(run: RunDirectory) -> list[str]:
         (run.root / CHARGED).unlink(missing_ok=True)
         told.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
     refuse_altered(run)
-    for damage in damaged(run, recorded):
-        if _decides_nothing(run, damage):
-            told.append(f"{damage}; put it back if anybody is to read it")
-        elif _can_be_made_again(run, damage):
-            _remove_for(run, damage, is_handed_on=damage.name in _handed_on(manifest))
-            told.append(f"{damage}, and is made again")
-        else:
+    found = [damage for damage in damaged(run, recorded) if not _is_left_to_ledger(run, damage)]
+    aside = [damage for damage in found if _decides_nothing(damage)]
+    told += [f"{damage}; put it back if anybody is to read it" for damage in aside]
+    again = [damage for damage in found if damage not in aside]
+    for damage in again:
+        if not _can_be_made_again(run, damage):
             _refuse(run, damage, manifest)
+    for damage in again:
+        _remove_for(run, damage, is_handed_on=damage.name in _handed_on(manifest))
+        told.append(f"{damage}, and is made again")
     return told
 
 
@@ -138,7 +140,18 @@ def _files(run: RunDirectory) -> Iterator[str]:
                 yield path.relative_to(run.root).as_posix()
 
 
-def _decides_nothing(run: RunDirectory, damage: Damage) -> bool:
+def _is_noise(damage: Damage) -> bool:
+    """Whether a file has noisy measurements; the constraints beside them are exact."""
+    return damage.within[0] == MEASUREMENTS and "constraints" not in damage.within
+
+
+def _is_left_to_ledger(run: RunDirectory, damage: Damage) -> bool:
+    """Whether the step that looks for a file asks the ledger whether it was published."""
+    is_private = run.read_manifest()["privacy"] != NOT_PRIVATE
+    return is_private and damage.is_missing and _is_noise(damage)
+
+
+def _decides_nothing(damage: Damage) -> bool:
     """Whether a file is there for people alone, and cannot be made again."""
     return damage.within[0] == "validation" and damage.name != CHECKS
 
@@ -147,15 +160,18 @@ def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
     """Whether continuing the run makes a file that is not there, without drawing noise.
 
     A finished run is left as it is by another version of the code, which might make another file.
-    What is missing is looked for by the steps themselves, measurements among it.
+    Measurements that others have published are read again, and those of a run that is not private
+    are as they were: a seed fixes their noise, or they have none.
     """
     first = damage.within[0]
+    if _is_noise(damage):
+        return damage.is_missing or run.read_manifest()["product"] == "estimate"
     if run.release.exists():
         is_same_code = run.read_manifest()["code_version"] == code_version()
         if damage.name == CHECKS or first == RELEASE or not (first == "report" or is_same_code):
             return False
     is_charged = (run.root / CHARGED).exists()
-    if damage.is_missing and (first == MEASUREMENTS or not is_charged):
+    if damage.is_missing and not is_charged:
         return True
     is_beside = bool({"constraints", "summary"} & {*damage.within})
     return first in DERIVED or damage.name == CHECKS or is_beside

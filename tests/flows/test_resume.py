@@ -217,3 +217,25 @@ def test_a_copy_without_the_measurements_cannot_become_the_run(run: RunDirectory
         assert f"lacks 1 of the {len(files)} files of measurements" in capsys.readouterr().err
     files[0].write_bytes(content)
     assert main(["ledger", "move", str(run.root)]) == 0
+
+
+@pytest.mark.parametrize("seed", ["", "seed = 3\n"])
+def test_noise_that_no_seed_fixes_is_not_drawn_again(seed: str, tmp_path: Path, capsys) -> None:
+    file = write_dataset(tmp_path, census_like(groups=400, counties=4, states=2, largest=8))
+    text = file.read_text()
+    assert "confidential = false" in text
+    lines = [line for line in text.splitlines() if not line.startswith("seed")]
+    file.write_text("\n".join([*lines, seed]))
+    run = RunDirectory(tmp_path / "run")
+    with stages_in_process():
+        assert main(["run", "group-sizes", str(file), "--run-dir", str(run.root)]) == 0
+        path = next((run.root / "measurements").rglob("*.parquet"))
+        content = path.read_bytes()
+        path.unlink()
+        capsys.readouterr()
+        code = main(["resume", str(run.root)])
+    if seed:
+        assert code == 0 and path.read_bytes() == content
+    else:
+        assert code == 3 and not path.exists()
+        assert "is never drawn again" in capsys.readouterr().err
