@@ -1,4 +1,9 @@
-PYTHON ?= python3.11
+# Python 3.11, with which everything is tested, or else the newest that is here and can make
+# environments, unless one is named.
+ifndef PYTHON
+PYTHON := $(shell for name in python3.11 python3.14 python3.13 python3.12; do \
+	$$name -c 'import ensurepip, venv' 2>/dev/null && echo $$name && break; done)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -10,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 # says of it, these are compiled once.
 test quick soak: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test quick soak check types map site recompile clean
+.PHONY: demo test newest quick soak check types map site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -21,13 +26,21 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(PYTEST)
 
+# The tests of the flows with the newest versions that pyproject.toml allows, Prefect's among them,
+# in an environment of their own; the other targets have those of constraints.txt.
+newest:
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	build/newest/bin/python -m pytest -m "not soak" tests/flows
+
 # What a change should pass before it is committed: a few minutes.
 quick: $(INSTALLED)
 	$(PYTEST) -m "not slow and not soak"
 
-# Every replicate study and kill test.
+# Every replicate study and kill test, and a table of what becomes of damaged runs.
 soak: $(INSTALLED)
 	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
+	$(BIN)/python -m tests.flows.faults
 
 # What can be said of the sources without running them.
 check: $(INSTALLED)
@@ -50,6 +63,8 @@ site: $(INSTALLED)
 	$(BIN)/python -m mkdocs build
 
 $(INSTALLED): pyproject.toml constraints.txt
+	$(if $(PYTHON),,$(error There is no Python 3.11 to 3.14 here; install one, or name it: make PYTHON=...))
+	@echo "Installing into $(VENV) with $$($(PYTHON) --version) ($(PYTHON))"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@

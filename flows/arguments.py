@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
+from typing import NoReturn
 
+from ..tasks.runs.spelling import did_you_mean
+from .log_lines import FORMATS, TEXT
 from .registry import DEMOS, MODULES, REPLICATED
 
 EPILOG = """\
@@ -22,6 +26,8 @@ it prints, point it at your own tables, make a ledger with caps ('spineflow ledg
 and use 'spineflow check' and 'spineflow run'.
 """
 
+SHELLS = ("bash", "zsh", "tcsh")
+
 RUN_DIR = (
     "folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/ beside the "
     "settings file"
@@ -32,14 +38,33 @@ Add = Callable[..., argparse.ArgumentParser]
 """Adds a command: its name, help and description."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses a command that is none with what was meant: a flow is named after 'run'."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong, and end with exit code 2."""
+        named = re.match(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        if named is None:
+            super().error(message)
+        name = named[1]
+        if name.replace("_", "-") in MODULES:
+            hint = f"it is a flow, which 'spineflow run {name}' runs"
+        else:
+            hint = "see 'spineflow --help'" + did_you_mean(name, self.commands)
+        self.exit(2, f"spineflow: There is no command {name!r}; {hint}.\n")
+
+    commands: Collection[str] = ()
+
+
 def parser(commands: Mapping[str, Callable[[argparse.Namespace], int]]) -> argparse.ArgumentParser:
     """The command line's arguments; `commands` is what each command does, by name."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="spineflow",
         description="Release census-like data under differential privacy.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.commands = commands.keys()
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('spineflow')}")
     added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -64,6 +89,16 @@ def parser(commands: Mapping[str, Callable[[argparse.Namespace], int]]) -> argpa
     ):
         add_some(add)
     return parser
+
+
+def _with_log(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--log",
+        choices=FORMATS,
+        default=TEXT,
+        help="what is said on standard error: text, or json, one object a line for the log of a "
+        "service (default: %(default)s)",
+    )
 
 
 def _with_overrides(sub: argparse.ArgumentParser, help: str) -> None:
@@ -125,6 +160,7 @@ def _add_runs(add: Add) -> None:
         "and noise that has been drawn is never drawn again.",
     )
     _with_settings(run)
+    _with_log(run)
     run.add_argument(
         "--run-dir",
         metavar="D",
@@ -141,6 +177,7 @@ def _add_runs(add: Add) -> None:
     )
     resume.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
     _with_overrides(resume, "change run.runner, run.workers or run.dask_address")
+    _with_log(resume)
 
     report = add(
         "report",
@@ -163,7 +200,14 @@ def _add_simulate(add: Add) -> None:
         "work.jsonl, and runs nothing.",
     )
     sub.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
-    sub.add_argument("--workers", type=_positive, nargs="+", default=[1, 2, 4, 8, 32, 128])
+    sub.add_argument(
+        "--workers",
+        type=_positive,
+        nargs="+",
+        default=[1, 2, 4, 8, 32, 128],
+        metavar="N",
+        help="numbers of workers (default: 1 2 4 8 32 128)",
+    )
     sub.add_argument(
         "--cores", type=_positive, metavar="N", help="processors (default: one for each worker)"
     )
@@ -263,16 +307,25 @@ def _add_measurements(add: Add) -> None:
         "has published its own, with the state totals and what was asked beside them. 'spineflow "
         "run estimate' reads them. Nothing confidential is read, and nothing spent.",
     )
-    measurements.add_argument("action", choices=("export",), help="export")
+    measurements.add_argument("action", choices=("export",), help="export: write them")
     measurements.add_argument("run_directory", metavar="RUN_DIR", help=RUN_DIR)
     measurements.add_argument("directory", metavar="DIR", help="a new folder")
 
 
 def _add_budgets(add: Add) -> None:
-    check = add("check", "validate settings and inputs; draw no noise, spend nothing")
+    check = add(
+        "check",
+        "validate settings and inputs; draw no noise, spend nothing",
+        "Check that settings are in order, and the input against every rule. Nothing is spent.",
+    )
     _with_settings(check)
 
-    budget = add("budget", "show what a run would cost: rho, epsilon, sigma of every query")
+    budget = add(
+        "budget",
+        "show what a run would cost: rho, epsilon, sigma of every query",
+        "Show what a run would cost and how wide its noise would be. Reads nothing confidential, "
+        "and spends nothing.",
+    )
     _with_settings(budget)
     budget.add_argument("--json", action="store_true", help="print JSON")
     budget.add_argument(
@@ -369,6 +422,7 @@ def _add_servers(add: Add) -> None:
         "Register the flows with the Prefect server at PREFECT_API_URL, and run what is started "
         "from its UI on this machine until interrupted.",
     )
+    _with_log(serve)
     deploy = add(
         "deploy",
         "register the flows with a Prefect server, for the workers of a work pool",
@@ -398,6 +452,12 @@ def _add_installation(add: Add) -> None:
         "~/.local/share/bash-completion/completions/spineflow. For zsh, into a folder of $fpath: "
         "spineflow completion zsh > ~/.zfunc/_spineflow.",
     )
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL")
-    compiling = add("compile", "Compile the kernels of long runs, once per installation.")
-    compiling.add_argument("--processes", type=int, help="how many at once (default: processors)")
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    compiling = add(
+        "compile",
+        "compile the kernels of long runs, once per installation",
+        "Compile the kernels of long runs, which otherwise the first of these runs does.",
+    )
+    compiling.add_argument(
+        "--processes", type=int, metavar="N", help="how many at once (default: processors)"
+    )

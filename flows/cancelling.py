@@ -16,9 +16,8 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import PrefectException
-from prefect.states import Cancelled
 
 from ..tasks.runs.errors import SpineflowError
 from .servers import is_embedded
@@ -88,12 +87,12 @@ def was_cancelled() -> bool:
     return False
 
 
-def mark_cancelled(flow_run_id: str | None) -> None:
-    """Tell the server that a flow run has ended as cancelled; Prefect has called it failed."""
+def mark_ended(flow_run_id: str | None, state: State) -> None:
+    """Tell the server how a flow run has ended where Prefect says otherwise, or cannot say it."""
     if flow_run_id is None:
         return
     with suppress(*NO_ANSWER), get_client(sync_client=True) as client:
-        client.set_flow_run_state(UUID(flow_run_id), Cancelled(), force=True)
+        client.set_flow_run_state(UUID(flow_run_id), state, force=True)
 
 
 def _watch(flow_run_id: UUID, ended: threading.Event) -> None:

@@ -7,11 +7,14 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from .arguments import parser
+from .interruption import answered
+from .log_lines import JSON, TEXT, as_json_lines, logged
 from .simulation import simulate
 
 
@@ -19,10 +22,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = parser(COMMANDS).parse_args(arguments)
     _quieten("INFO" if options.debug else "CRITICAL")
+    if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
+        return _ended(options)
+    with logged(getattr(options, "log", TEXT)):
+        return answered(lambda: _ended(options))
+
+
+def _ended(options: argparse.Namespace) -> int:
+    """The exit code of a command, whose errors are told in a sentence."""
     try:
-        return options.command(options)
-    except KeyboardInterrupt:
-        print("spineflow: interrupted", file=sys.stderr)
+        code = options.command(options)
+        if sys.stdout is not None:  # Who starts a command may have closed it.
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Who read the output, such as 'head', has seen enough; Python flushes it once more.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except SpineflowError as error:
         if options.debug:
@@ -202,7 +218,7 @@ def _design(options: argparse.Namespace) -> int:
 
 def _ledger(options: argparse.Namespace) -> int:
     from ..tasks.ledger.listed import forget_ledger, listed_ledgers
-    from ..tasks.ledger.store import open_ledger
+    from ..tasks.ledger.store import open_ledger, refuse_unreachable
     from ..tasks.ledger.summary import summary
     from .console import print_ledger
     from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_caps
@@ -222,6 +238,7 @@ def _ledger(options: argparse.Namespace) -> int:
         forget_ledger(Path(options.name).absolute())
         return 0
     file = Path(options.ledger)
+    refuse_unreachable(file)
     caps = WrittenCaps(options.cap, options.delta_cap, options.epsilon_cap, options.planned)
     if options.action == "init":
         ledger = init_ledger(file, caps)
@@ -246,6 +263,8 @@ def _ledger(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from .deployments import serve
 
+    if options.log == JSON:
+        as_json_lines()
     serve(options.flows)
     return 0
 

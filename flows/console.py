@@ -6,7 +6,8 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -32,6 +33,7 @@ from ..tasks.products.registry import product as product_named
 from ..tasks.products.spent import epsilon_cap_words, stated_sentence
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.files import read_record
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
@@ -48,14 +50,15 @@ def page() -> Console:
 
 @contextmanager
 def shown_progress(is_compiling: bool) -> Iterator[None]:
-    """A line per stage on a terminal, and one on kernels; nothing when standard error is piped."""
+    """A bar per stage on a terminal, and a line on kernels; elsewhere a line per finished stage."""
     # Prefect is slow to import, and only runs need it.
     from .kernels import ANNOUNCEMENT
     from .progress import listening, sentence_of_rest
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield
+        with listening(_line_by_line()):
+            yield
         return
     if is_compiling:
         console.print(f"{ANNOUNCEMENT}: meanwhile the run goes on until they are needed.")
@@ -90,6 +93,25 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
                 yield
             finally:
                 progress.remove_task(rest)
+
+
+def _line_by_line() -> Callable[[str, int, int], None]:
+    """A listener to progress that prints a line, with the time, for every stage that has ended."""
+    from .progress import sentence_of
+
+    begun: dict[str, float] = {}
+
+    def listener(stage: str, done: int, planned: int) -> None:
+        now = time.monotonic()
+        said = stage
+        if planned:
+            began = begun.setdefault(stage, now)
+            if done < planned:
+                return
+            said = sentence_of(stage, planned, now - began)
+        print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {said}", file=sys.stderr, flush=True)
+
+    return listener
 
 
 def print_block(block: Block | Section) -> None:
@@ -152,7 +174,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
         for block in asked.summary(run, settings):
             print_block(block)
         return
-    checks = json.loads((run.checks / CHECKS_FILE).read_text(encoding="utf-8"))["checks"]
+    checks = read_record(run.checks / CHECKS_FILE)["checks"]
     if not settings.is_private:
         print(f"*** {settings.stamp} ***")
     for block in asked.summary(run, settings):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
+import httpx
 from prefect import serve as serve_deployments
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
@@ -34,14 +35,17 @@ class KeptDeployment(RunnerDeployment):
     at the server by what the code says of them, which is nothing.
     """
 
+    # Prefect 3.9 also says whether schedules are kept, as they always are here.
     def _update_sync(
-        self, deployment_id: UUID, client: SyncPrefectClient, version_info: Any
+        self, deployment_id: UUID, client: SyncPrefectClient, version_info: Any, **_: Any
     ) -> UUID:
         found = client.read_deployment(deployment_id)
         client.update_deployment(deployment_id, self._changes(found))
         return deployment_id
 
-    async def _update(self, deployment_id: UUID, client: PrefectClient, version_info: Any) -> UUID:
+    async def _update(
+        self, deployment_id: UUID, client: PrefectClient, version_info: Any, **_: Any
+    ) -> UUID:
         found = await client.read_deployment(deployment_id)
         await client.update_deployment(deployment_id, self._changes(found))
         return deployment_id
@@ -66,7 +70,10 @@ class KeptDeployment(RunnerDeployment):
 def serve(names: Sequence[str]) -> None:
     """Register flows, by default all, and run them in children of this process until it ends."""
     _refuse_without_server()
-    serve_deployments(*_deployments(_known(names)), print_starting_message=True)
+    names = _known(names)
+    with _answering_server():
+        registered = _deployments(names)
+    serve_deployments(*registered, print_starting_message=True)
 
 
 def deploy(names: Sequence[str], work_pool: str) -> list[str]:
@@ -77,17 +84,24 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
     """
     _refuse_without_server()
     names = _known(names)
-    try:
+    with _answering_server():
         _make_pool(work_pool)
         registered = _deployments(names, work_pool)
         for deployment in registered:
             deployment.apply()
-    except (OSError, RuntimeError) as error:
+    return [deployment.full_name for deployment in registered]
+
+
+@contextmanager
+def _answering_server() -> Iterator[None]:
+    """In the block, a server that does not answer is told of with where its address is set."""
+    try:
+        yield
+    except (OSError, RuntimeError, httpx.HTTPError) as error:
         raise SpineflowError(
             f"The Prefect server at {PREFECT_API_URL.value()} did not answer "
-            f"({type(error).__name__}); start it, or set PREFECT_API_URL."
+            f"({type(error).__name__}); start it, or set PREFECT_API_URL to the one that runs."
         ) from None
-    return [deployment.full_name for deployment in registered]
 
 
 def _known(names: Sequence[str]) -> Sequence[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 from prefect import Flow
 from prefect.runtime import flow_run
+from pydantic import Field
 
 from ..tasks.products.order import LEDGER, Aside, Wave
 from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
+from .events import tell_near_cap
 from .form import SettingsForm
 from .order import announced, submitted
 from .results import show_notes, show_outcome, show_result, show_table
@@ -25,6 +28,9 @@ from .running import (
     tracker_of,
 )
 
+FullPath = Annotated[str, Field(pattern="^(/.*)?$")]
+"""A full path, or nothing: a server cannot tell from where a worker would take another."""
+
 
 def settings_flow(
     module: str, product: Product, form: SettingsForm, description: str
@@ -37,8 +43,8 @@ def settings_flow(
     """
 
     def run(
-        settings_file: str = "",
-        run_directory: str = "",
+        settings_file: FullPath = "",
+        run_directory: FullPath = "",
         overrides: tuple[str, ...] = (),
         settings: SettingsForm = form,
     ) -> str:
@@ -47,9 +53,10 @@ def settings_flow(
         Args:
             settings_file: Full path of the TOML settings, as the worker sees it; left out, all
                 settings are those below.
-            run_directory: Folder of the run; a started run with the same settings is continued.
-                Left out, it is named after the dataset and the settings, in runs/ beside the
-                settings file or, without one, beside the ledger; what has neither needs it.
+            run_directory: Full path of the folder of the run; a started run with the same settings
+                is continued. Left out, it is named after the dataset and the settings, in runs/
+                beside the settings file or, without one, beside the ledger; what has neither needs
+                it.
             overrides: Settings that win over the file and the form, each written as
                 section.key=value.
             settings: Settings that win over the file; what is left empty is as the file, its preset
@@ -103,6 +110,7 @@ def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> N
         if LEDGER in wave:
             about = "What is about to be spent without gain"
             show_notes(notes(), key="redundant-spending", description=about)
+            tell_near_cap(run, settings)
         if not isinstance(wave, Aside):
             _show(product, run, settings, tuple(wave))
     _show(product, run, settings, END)

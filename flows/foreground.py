@@ -9,7 +9,7 @@ import httpx
 
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product_of
-from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.directory import RunDirectory, refuse_odd_name
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
 from ..validation.expectations import import_great_expectations
@@ -22,9 +22,14 @@ from .servers import Server
 
 
 def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
-    """A run that has been started: its directory, its product and its frozen settings."""
+    """A run that has been started: its directory, its product and its frozen settings.
+
+    Raises InputRefused where there is none, or its settings were edited.
+    """
     run = RunDirectory(Path(folder).resolve())
+    refuse_odd_name(run)
     asked = product_of(run)
+    run.refuse_edited_settings()
     return run, asked, frozen_settings(asked.settings, run.settings)
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
 from ..tasks.ledger.caps import Caps, EpsilonCap, set_cap, set_default_cap
-from ..tasks.ledger.claims import move
+from ..tasks.ledger.claims import move, published_files
 from ..tasks.ledger.joining import join
 from ..tasks.ledger.listed import forget_ledger, list_ledger
 from ..tasks.ledger.store import Ledger, open_ledger
 from ..tasks.products.registry import product
+from ..tasks.runs.conditions import digest_of
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
+from ..tasks.runs.names import below
 from ..tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
 from ..tasks.runs.settings_files import frozen_settings
+from ..tasks.runs.writing import name_recorded
 
 Parsed = TypeVar("Parsed")
 
@@ -84,7 +87,11 @@ def set_caps(ledger: Ledger, dataset: str | None, rho: str | None, written: Writ
 
 
 def move_run(folder: Path) -> Path:
-    """Make a folder the one in which its run draws from now on; returns it."""
+    """Make a folder the one in which its run draws from now on; returns it.
+
+    Raises InputRefused for a run that no ledger knows, BudgetRefused for one that is not charged,
+    and for a folder without all measurements that the run has published.
+    """
     run = RunDirectory(folder.resolve())
     manifest = run.read_manifest()
     settings = frozen_settings(product(manifest["product"]).settings, run.settings)
@@ -93,8 +100,28 @@ def move_run(folder: Path) -> Path:
     with run.locked():
         make_identity(run)
         ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+        _refuse_incomplete(run, published_files(ledger, manifest["run_id"]))
         move(ledger, manifest["run_id"], identity_of(run), str(run.root))
     return run.root
+
+
+def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
+    """Raise BudgetRefused for a folder without some file that its run has published.
+
+    The run could not go on there, and where the file is it would be refused from now on.
+    """
+    lacking = [name for name, digest in published.items() if not _holds(run, name, digest)]
+    if lacking:
+        raise BudgetRefused(
+            f"{run.root} lacks {len(lacking)} of the {len(published)} files of measurements that "
+            f"its run has published, such as {lacking[0]}; move the folder that has all of them, "
+            "or restore them here, since none is drawn again"
+        )
+
+
+def _holds(run: RunDirectory, name: str, digest: str) -> bool:
+    path = below(run.root, *name.split("/"))
+    return name_recorded(path, digest, run.unrecorded(path)) and digest_of(path) == digest
 
 
 def _set(ledger: Ledger, caps: Sequence[tuple[str | None, Caps]]) -> None:

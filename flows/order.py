@@ -15,6 +15,7 @@ from prefect.futures import PrefectFuture
 
 from ..tasks.ledger.charging import warnings_of
 from ..tasks.products.order import INGEST, LEDGER, Aside, Call, Wave
+from ..tasks.runs.damage import record_files
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact, found
 from ..tasks.runs.opening import artifact_of
@@ -208,6 +209,7 @@ def finish(run: RunDirectory, stages: Mapping[str, Sequence[PrefectFuture]]) -> 
 def record(run: RunDirectory, stages: Mapping[str, Sequence[Artifact]]) -> None:
     """Enter finished stages in the manifest, with the digests of an input that was read."""
     run.record_stages(stages)
+    record_files(run)
     for artifact in stages.get(INGEST, ()):
         if artifact.facts:
             run.update_manifest(input_digests=dict(artifact.facts))

@@ -214,6 +214,11 @@ class Picture:
             update_markdown(self._artifact, text)
         self._shown = monotonic()
 
+    def end(self) -> None:
+        """Show what was drawn, without what was told of the rest."""
+        self._told = None
+        self.show()
+
 
 _pictures: dict[str, Picture] = {}
 
@@ -221,6 +226,13 @@ _pictures: dict[str, Picture] = {}
 def _picture() -> Picture:
     """The picture of the flow run that asks."""
     return _pictures.setdefault(str(flow_run.id), Picture())
+
+
+def end_picture() -> None:
+    """Show for the last time how far the stages of this flow run are: nothing is left of it."""
+    picture = _pictures.pop(str(flow_run.id), None)
+    if picture is not None:
+        picture.end()
 
 
 def update_markdown(artifact: UUID, text: str) -> None:
@@ -272,9 +284,11 @@ SENTENCES = (
     (r"(.+) spine summary", r"The spine of \1 was summarised"),
     (r"(.+) prediction", r"What the budget implies for errors of \1 was worked out"),
     (r"(.+) measure (.+)", r"\1 were measured at \2"),
+    (r"measure", "Noisy measurements were made"),
     (r"measure (.+)", r"\1 was measured"),
     (r"(.+) combine (.+)", r"Measurements of \1 were combined at \2"),
     (r"(.+) estimate (.+)", r"\1 were estimated at \2"),
+    (r"estimate", "Estimates were made"),
     (r"estimate (.+)", r"\1 was estimated"),
     (r"(.+) microdata", r"Microdata of \1 were written"),
     (r"tables", "Tables were written"),

@@ -14,6 +14,7 @@ from ..tasks.pages.document import Document, Section, Table
 from ..tasks.products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ..tasks.products.gate import warnings_of
 from ..tasks.products.product import Product
+from ..tasks.runs.damage import record_anew
 from ..tasks.runs.directory import RunDirectory, secure_confidential
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
@@ -35,6 +36,7 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
         _refuse_altered(run, settings)
         product.rewritten(run, settings)
         path = product.report(run, settings)
+        _record_anew(run, settings)
         run.update_manifest(warnings=list(warnings_of(run)))
     return path
 
@@ -58,7 +60,9 @@ def write_expected_errors(
     _refuse_unfinished(run)
     with run.locked(), tempfile.TemporaryDirectory() as folder:
         _refuse_altered(run, settings)
-        return simulate(run, settings, replicates, Path(folder))
+        page = simulate(run, settings, replicates, Path(folder))
+        _record_anew(run, settings)
+    return page
 
 
 def _simulate(
@@ -100,7 +104,16 @@ def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSett
             stack.enter_context(RunDirectory(root).locked())
         for run, _, settings in existing:
             _refuse_altered(run, settings)
-        return first.write_comparison([(run, settings) for run, _, settings in existing])
+        page = first.write_comparison([(run, settings) for run, _, settings in existing])
+        for run, _, settings in existing:
+            _record_anew(run, settings)
+    return page
+
+
+def _record_anew(run: RunDirectory, settings: ProductSettings) -> None:
+    """Enter the pages of a run's report, and of its parts, as they are now."""
+    for part, _ in parts_of(run, settings):
+        record_anew(part, run.report.parent.name)
 
 
 def _refuse_unfinished(run: RunDirectory) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import logging
 import multiprocessing
 import os
+import signal
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -82,6 +83,8 @@ def begin_worker(
     does so again where the server does not answer yet.
     """
     end_with_parent()
+    # Ctrl-C reaches every process of the terminal; this one ends with its parent, without a word.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
     know_digests(digests)
     os.environ.update(environment)

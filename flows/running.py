@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,20 +14,23 @@ from prefect import tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.states import Cancelled, Crashed
 
 from ..tasks.products.gate import warnings_of
 from ..tasks.products.order import LEDGER, Aside, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.runs.conditions import hash_ahead
+from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
     RunDirectory,
+    refuse_odd_name,
     refuse_other_folders,
     remove_unfinished,
     settings_digest,
     start_run,
 )
-from ..tasks.runs.errors import InputRefused, SpineflowError
+from ..tasks.runs.errors import CheckFailed, InputRefused, SpineflowError
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import (
     ProductSettings,
@@ -39,11 +43,13 @@ from ..tasks.runs.steps import copy_checked_release
 from .cancelling import (
     NO_ANSWER,
     RunCancelled,
-    mark_cancelled,
+    mark_ended,
     was_cancelled,
     watched,
 )
 from .endings import Interrupted, explained
+from .events import tell_failed_check, tell_published
+from .interruption import going_on
 from .kernels import compile_beside
 from .order import (
     announced,
@@ -54,11 +60,11 @@ from .order import (
     record,
     run_in_process,
 )
-from .progress import begin_run, run_id
+from .progress import begin_run, end_picture, run_id
 from .registry import stages_of
 from .results import show_failed_rules
 from .runners import dead_scheduler, task_runner
-from .servers import server_for_runs
+from .servers import is_embedded, server_for_runs
 from .tracking import Described, Tracker
 
 PUBLICATION = "publication"
@@ -107,6 +113,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
     What a run that goes on is held against is begun to be hashed.
     """
     run = RunDirectory(Path(run_directory).resolve())
+    refuse_odd_name(run)
     _refuse_dead_scheduler(settings.run)
     # Before the lock, which leaves a file; it also tells what is wrong with a disk.
     with suppress(OSError):
@@ -121,9 +128,16 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
             raise explained(error, str(run.root), settings.run) from None
+        _mend(run)
     if has_measured_much(run):
         hash_ahead(run)
     return run
+
+
+def _mend(run: RunDirectory) -> None:
+    """Have what is damaged of a run made again, and say so; raises as `mend`."""
+    for sentence in mend(run):
+        print(f"note: {sentence}.", file=sys.stderr)
 
 
 def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
@@ -139,6 +153,7 @@ def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
     """Whether a run of these settings, on whatever runner, has been started in a directory."""
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
+    run.refuse_edited_settings()
     return have_same_release(frozen_settings(type(settings), run.settings), settings)
 
 
@@ -152,6 +167,10 @@ def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> b
     parts = list(parts_of(run, settings))
     if product.order is None and len(parts) == 1:
         return False
+    for part, _ in parts[1:]:
+        if part.manifest.exists():
+            with part.locked():
+                _mend(part)
     if not all(_stands(part) for part, _ in parts):
         return False
     return all(_is_verified(product_named(own.PRODUCT), part, own) for part, own in parts)
@@ -168,6 +187,7 @@ def _stands(run: RunDirectory) -> bool:
         for path in stage["digests"]
         if name != PUBLICATION
     }
+    made |= {run.root / path for path in manifest.get("beside", {}) if is_needed(path)}
     unchecked = {path for path in made if path.is_relative_to(run.unchecked_release)}
     released = {run.release / path.relative_to(run.unchecked_release) for path in unchecked}
     return all(path.exists() for path in {run.report, *released, *made} - unchecked)
@@ -207,7 +227,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
                 runner = task_runner(settings.run, stages.fn.__module__)
                 return stages.with_options(task_runner=runner)(str(run.root))
         except RunCancelled:
-            mark_cancelled(run_id(str(run.root)))
+            mark_ended(run_id(str(run.root)), Cancelled())
             raise
         except Exception as error:
             raise explained(error, str(run.root), settings.run) from None
@@ -254,18 +274,34 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
     """Hold a prepared run while a flow runs its stages; raises as `held`."""
     with held(run_directory, model) as (run, settings):
         begin_run(run_directory, flow_run.id)
+        was_released = run.release.exists()
         try:
             # Task runs bear no tags: before each that does, Prefect asks for concurrency limits,
             # and now and then waits two seconds for the answer.
-            with TagsContext(current_tags=set()), watched(flow_run.id):
+            with TagsContext(current_tags=set()), watched(flow_run.id), _picture_ended():
                 yield run, settings
                 if settings.published_to is not None:
                     finish(run, {PUBLICATION: [copy_checked_release.submit(str(run.root))]})
+            if not was_released:
+                tell_published(run, settings)
+        except CheckFailed as error:
+            tell_failed_check(run, settings, error)
+            raise
         except InputRefused:
             # The refusal stands whether or not the server can show more of it.
             with suppress(*NO_ANSWER):
                 show_failed_rules(run)
             raise
+
+
+@contextmanager
+def _picture_ended() -> Iterator[None]:
+    """After the block, the page of the flow run tells of no time that is left."""
+    try:
+        yield
+    finally:
+        with suppress(*NO_ANSWER):
+            end_picture()
 
 
 def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
@@ -302,6 +338,8 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             and have_same_release(settings, in_force)
         ):
             settings = in_force
+        here = copy_context()
+        going_on(run_directory, lambda: here.run(_end_at_once, run))
         try:
             yield run, settings
         except Exception as error:
@@ -317,7 +355,15 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             raise
         # Workers may have been lost on the way.
         remove_unfinished(run)
+        record_files(run)
         run.update_manifest(status="complete", reason="", warnings=list(warnings_of(run)))
+
+
+def _end_at_once(run: RunDirectory) -> None:
+    """Tell of a run whose process ends without waiting for what is being worked on."""
+    _record_end(run, "interrupted")
+    if not is_embedded():
+        mark_ended(run_id(str(run.root)), Crashed(message="The command was interrupted."))
 
 
 def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:

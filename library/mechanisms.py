@@ -33,7 +33,15 @@ INGEST = "ingest"
 """The stage that reads the input."""
 
 
-def topdown(tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path) -> Run:
+def topdown(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release microdata and tables of a census by the TopDown Algorithm.
 
     Args:
@@ -44,8 +52,10 @@ def topdown(tables: Tables, settings: Source, run_dir: str | Path, **privacy: st
             Losses are exact fractions in quotes. `[input]` needs no paths of the frames.
         run_dir: The run directory. The same call continues or returns the run that is there, and
             draws nothing twice; another table needs another directory.
-        privacy: Keys of `[privacy]`: `dataset`, the name under which the ledger adds up what is
-            drawn from these people, and `ledger`, the ledger's path.
+        dataset: The name under which the ledger adds up what is drawn from these people; by default
+            what the settings say.
+        ledger: The ledger's path; likewise.
+        privacy: Further keys of `[privacy]`, such as `seed` for input that may be disclosed.
 
     Returns:
         The run, once its release is out.
@@ -57,38 +67,58 @@ def topdown(tables: Tables, settings: Source, run_dir: str | Path, **privacy: st
     Example: `spineflow.topdown({"residents": frame, "areas": areas}, settings, "release-1",
     dataset="town", ledger="ledger.db")`.
     """
-    return _run("topdown", tables, settings, run_dir, privacy)
+    return _run("topdown", tables, settings, run_dir, dataset, ledger, privacy)
 
 
 def detailed_groups(
-    tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
 ) -> Run:
     """Release adaptive tables of detailed race and ethnicity groups, by SafeTab-P.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout; the settings
     name the folder of parameters. Otherwise as `topdown`.
     """
-    return _run("detailed-groups", tables, settings, run_dir, privacy)
+    return _run("detailed-groups", tables, settings, run_dir, dataset, ledger, privacy)
 
 
 def group_sizes(
-    tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
 ) -> Run:
     """Release how many groups of each size there are in every region, consistently.
 
     `tables` has `sizes` (region, size, count) or `records`, and `regions` (level, region, parent);
     or the census tables. Otherwise as `topdown`.
     """
-    return _run("group-sizes", tables, settings, run_dir, privacy)
+    return _run("group-sizes", tables, settings, run_dir, dataset, ledger, privacy)
 
 
-def trips(tables: Tables, settings: Source, run_dir: str | Path, **privacy: str | Path) -> Run:
+def trips(
+    tables: Tables,
+    settings: Source,
+    run_dir: str | Path,
+    *,
+    dataset: str | None = None,
+    ledger: str | Path | None = None,
+    **privacy: Any,
+) -> Run:
     """Release a table of origins and destinations, or any table that forms a tree, by InfTDA.
 
     `tables` has `trips` and `areas`, or `table`; the settings name their columns. Otherwise as
     `topdown`.
     """
-    return _run("trips", tables, settings, run_dir, privacy)
+    return _run("trips", tables, settings, run_dir, dataset, ledger, privacy)
 
 
 def _run(
@@ -96,28 +126,30 @@ def _run(
     tables: Tables,
     settings: Source,
     run_dir: str | Path,
-    privacy: Mapping[str, str | Path],
+    dataset: str | None,
+    ledger: str | Path | None,
+    privacy: Mapping[str, Any],
 ) -> Run:
     from spineflow.flows.running import is_done, prepare, run_stages_here
 
     arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}
     run = RunDirectory(Path(run_dir).resolve())
     files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
-    if "ledger" in privacy:
-        privacy = {**privacy, "ledger": Path(privacy["ledger"]).resolve()}
+    own = {"dataset": dataset, "ledger": None if ledger is None else Path(ledger).resolve()}
+    privacy = {key: value for key, value in own.items() if value is not None} | dict(privacy)
     given: dict[str, Any] = {f"input.{key}": str(file) for key, file in files.items()}
     given |= {
         f"privacy.{key}": value if isinstance(value, bool | int) else str(value)
         for key, value in privacy.items()
     }
     asked = product(name)
-    own = asked.load(settings, [f"{key}={json.dumps(value)}" for key, value in given.items()])
-    prepare(own, run.root)
+    loaded = asked.load(settings, [f"{key}={json.dumps(value)}" for key, value in given.items()])
+    prepare(loaded, run.root)
     with run.locked():
         for key, table in arrow.items():
             _hand_over(run, files[key], table)
-    if not is_done(asked, run, own):
-        run_stages_here(asked, run, own)
+    if not is_done(asked, run, loaded):
+        run_stages_here(asked, run, loaded)
     return open_run(run.root)
 
 

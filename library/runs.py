@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from spineflow.stamped import read_table
 from spineflow.tasks.products.registry import OF_ONE_INPUT, known
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import frozen_settings, settings_tree
 from spineflow.tasks.runs.spelling import did_you_mean
 
@@ -256,6 +258,24 @@ class Run:
     def report(self) -> Path:
         """The public report, a page."""
         return self._directory.report
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a run: what it is of, its state, and where its report is."""
+        rows = {
+            "product": self.product,
+            "dataset": self.dataset,
+            "run": self.run_id,
+            "status": self.status,
+            "noise": "private" if self.is_private else NOT_PRIVATE,
+            "folder": str(self.path),
+        }
+        if self.report.exists():
+            rows["report"] = str(self.report)
+        cells = (
+            f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>"
+            for key, value in rows.items()
+        )
+        return f"<table>{''.join(cells)}</table>"
 
     def plot_budget(self, ax: Axes | None = None) -> Axes:
         """`spineflow.plot_budget` of this run."""

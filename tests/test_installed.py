@@ -170,3 +170,32 @@ def test_a_notebook_imports_beside_decoys(python: Path, elsewhere: Path) -> None
     told, file = run(python, "notebook.py", folder=elsewhere).split()
     assert told == version("spineflow")
     assert Path(file).is_relative_to(python.parents[1])
+
+
+def found_by_make(path: Path) -> str:
+    """The Python with which make would install, where only a folder has programs."""
+    repository = Path(__file__).resolve().parents[1]
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("needs make")
+    shell = Path("/bin/sh").resolve()
+    (path / "sh").symlink_to(shell)
+    done = subprocess.run(
+        [make, "--dry-run", "--always-make", "--no-print-directory", ".venv/.installed"],
+        cwd=repository,
+        env={"PATH": str(path), "SHELL": str(path / "sh")},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_make_takes_the_newest_python_that_works(tmp_path: Path) -> None:
+    for name, code in {"python3.11": 0, "python3.12": 0, "python3.13": 127}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    assert "python3.12 -m venv .venv" in found_by_make(tmp_path)
+
+
+def test_make_without_a_python_says_which_it_needs(tmp_path: Path) -> None:
+    assert "There is no Python 3.11 to 3.14 here; install one" in found_by_make(tmp_path)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing
+from ..runs.files import read_record, replacing
 from .workload.regions import REGION_TYPES
 
 MEASURED = "detailed_groups"
@@ -87,7 +87,7 @@ def write_shards(run: RunDirectory, shards: Iterable[Shard]) -> None:
 
 def read_shards(run: RunDirectory) -> list[Shard]:
     """The shards of a run, highest summary level first."""
-    return [Shard(**item) for item in json.loads(shards_file(run).read_text(encoding="utf-8"))]
+    return [Shard(**item) for item in read_record(shards_file(run))]
 
 
 def _folder(run: RunDirectory, kind: str, region_type: str, level: int) -> Path:

@@ -35,9 +35,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..runs.errors import BudgetRefused, InputRefused
-from .accounting import rho_from_epsilon_tight
+from .accounting import Guarantee, rho_from_epsilon_tight
 from .spending import Spending, SpentDraw, parsed, spending_of
-from .store import Damaged, Ledger, writing
+from .store import Damaged, Ledger, reading, writing
 
 MOST_DELTA = Fraction(1)
 """A composed delta of this or more rules out nothing, whatever the caps are."""
@@ -124,6 +124,12 @@ def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
         None if delta is None else parsed(delta, "a cap"),
         None if epsilon is None else epsilon_cap(epsilon),
     )
+
+
+def spent_and_caps(ledger: Ledger, dataset: str) -> tuple[Guarantee, Caps]:
+    """What all draws from a dataset compose to by rho, and its caps."""
+    with reading(ledger) as connection:
+        return spending_of(connection, dataset).total, caps_of(connection, dataset)
 
 
 def epsilon_cap(text: str) -> EpsilonCap:

@@ -237,6 +237,12 @@ def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) 
         )
 
 
+def published_files(ledger: Ledger, run_id: str) -> dict[str, str]:
+    """Digests of all files that a run has published, by name."""
+    with reading(ledger) as connection:
+        return _published(connection, run_id)
+
+
 def uncharged(ledger: Ledger, run_id: str) -> str:
     """What is wrong with measurements that the ledger does not count."""
     return (
@@ -290,7 +296,8 @@ def _check_directory(connection: sqlite3.Connection, run_id: str, identity: str)
     known = _directory(connection, run_id)
     if known != identity:
         raise BudgetRefused(
-            f"run {run_id} draws in another directory than this one, which is a copy of it, or was "
-            "restored or moved to another disk; resume it where it was, or, if this is to be the "
-            "only one from now on, say so with 'spineflow ledger move RUN_DIR'"
+            f"run {run_id} draws in another directory than this one, by the file .identity: this "
+            "is a copy of it, or was restored or moved to another disk; resume it where it was, "
+            "or, if this is to be the only one from now on, say so with 'spineflow ledger move "
+            "RUN_DIR'"
         )

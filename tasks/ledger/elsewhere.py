@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused
-from ..runs.files import replacing
+from ..runs.files import read_record, replacing
 from ..runs.settings import ProductSettings
 from .charges import datasets_of
 from .digests import InputDigest, digest_of_table
@@ -54,7 +54,7 @@ def digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str,
     with.
     """
     try:
-        stored = json.loads((run.confidential / DIGESTS_ELSEWHERE).read_text(encoding="utf-8"))
+        stored = read_record(run.confidential / DIGESTS_ELSEWHERE)
     except FileNotFoundError:
         # Versions that knew of no other ledger stored none.
         return {read_key(ledger.key_path).fingerprint: own}

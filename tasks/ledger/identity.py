@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from ..runs.files import replacing
+from ..runs.files import read_record, replacing
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
 from .digests import INPUT_DIGESTS, InputDigest, digest_of_table
@@ -43,7 +43,7 @@ def store_identity(
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
     """The keyed digests that the ingest of this run stored; empty if there are none."""
     try:
-        stored = json.loads((run.confidential / INPUT_DIGESTS).read_text(encoding="utf-8"))
+        stored = read_record(run.confidential / INPUT_DIGESTS)
     except FileNotFoundError:
         return {}
     return {kind: digest_of_table(digest) for kind, digest in stored.items()}
@@ -78,21 +78,22 @@ def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
     Files are compared by size and time of modification; inputs that are gone, and those on object
     stores, cannot be compared and count as unchanged. A file that was not there is a change.
     """
-    try:
-        known = json.loads((run.confidential / INPUT_FILES).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    file = run.confidential / INPUT_FILES
+    if not file.exists():
         return
+    known = read_record(file, "remove it and resume the run, if its input is the one that it read")
     now = local_files(settings)
+    record = file.relative_to(run.root)
     for path, seen in known.items():
         if now.get(path, seen) != seen:
             raise InputRefused(
-                f"{Path(path).name} has changed since this run read it; put the old file back, or "
-                "start a new run with another --run-dir."
+                f"{Path(path).name} has changed since this run read it, by {record}; put the old "
+                "file back, or start a new run with another --run-dir."
             )
     for path in now.keys() - known.keys() if known else ():
         raise InputRefused(
-            f"{Path(path).name} is new among the files of the input since this run read them; take "
-            "it out, or start a new run with another --run-dir."
+            f"{Path(path).name} is new among the files of the input since this run read them, "
+            f"by {record}; take it out, or start a new run with another --run-dir."
         )
 
 

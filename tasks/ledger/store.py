@@ -210,6 +210,7 @@ def ledger_at(path: Path) -> Ledger:
     Of one that was joined to another it is that other. Raises BudgetRefused where that is missing,
     or the joining did not end.
     """
+    refuse_unreachable(path)
     ledger = Ledger(Path(path).absolute())
     seen = {ledger.path}
     while is_joined(ledger):
@@ -235,6 +236,19 @@ def ledger_at(path: Path) -> Ledger:
         seen.add(target.path)
         ledger = target
     return ledger
+
+
+def refuse_unreachable(path: Path) -> None:
+    """Raise BudgetRefused where nobody can tell whether there is a ledger at a path."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise BudgetRefused(
+            f"the ledger {path} cannot be reached ({error.strerror}); see that its folder can be "
+            "entered by the account that runs this"
+        ) from None
 
 
 def is_joined(ledger: Ledger) -> bool:

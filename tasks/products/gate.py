@@ -11,7 +11,7 @@ from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError
-from ..runs.files import NOT_PRIVATE, replacing
+from ..runs.files import NOT_PRIVATE, read_record, replacing
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings
 
@@ -84,7 +84,7 @@ def warnings_of(run: RunDirectory) -> tuple[str, ...]:
     path = run.checks / WARNINGS_FILE
     if not path.exists():
         return ()
-    return tuple(json.loads(path.read_text(encoding="utf-8"))["warnings"])
+    return tuple(read_record(path)["warnings"])
 
 
 def release_checked(run: RunDirectory) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from ..pages.document import (
 )
 from ..pages.figures import bar_chart, strip_chart
 from ..runs.directory import RunDirectory
+from ..runs.files import read_record
 from ..runs.settings import ProductSettings
 from .gate import CERTIFICATE, warnings_of
 
@@ -171,7 +171,7 @@ def checks_table(run: RunDirectory) -> Table:
 
 
 def _checks(run: RunDirectory) -> list[dict]:
-    return json.loads((run.checks / CHECKS_FILE).read_text(encoding="utf-8"))["checks"]
+    return read_record(run.checks / CHECKS_FILE)["checks"]
 
 
 def checks_section(run: RunDirectory) -> Section:

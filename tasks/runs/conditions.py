@@ -25,6 +25,9 @@ from .errors import InputRefused
 from .files import FileState, replacing, sha256_of_file, state_of_file
 from .names import below
 
+CHARGED = "spine/charged.json"
+"""File of a run that has the digests that it was charged with."""
+
 Digest = TypeVar("Digest", str, str | None)
 _known: dict[Path, tuple[FileState, str]] = {}
 """Digests of files, and the states that they had."""
@@ -96,6 +99,11 @@ def know_digests(known: Mapping[Path, tuple[FileState, str]]) -> None:
     _known.update(known)
 
 
+def digests_if_there(paths: Sequence[Path]) -> list[str | None]:
+    """The same, None of what is not there."""
+    return _of_each(_digest_if_there, paths)
+
+
 def _digest_if_there(path: Path) -> str | None:
     try:
         return digest_of(path)
@@ -117,7 +125,7 @@ def refuse_altered(run: RunDirectory, conditions: Mapping[str, str] | None = Non
     """
     charged = _charged(run) if conditions is None else conditions
     paths = [_path_of(run, name) for name in charged]
-    found = _of_each(_digest_if_there, paths)
+    found = digests_if_there(paths)
     for path, digest, wanted in zip(paths, found, charged.values(), strict=True):
         if digest is None:
             raise InputRefused(
@@ -161,4 +169,4 @@ def _charged(run: RunDirectory) -> dict[str, str]:
 
 
 def _charged_file(run: RunDirectory) -> Path:
-    return run.root / "spine" / "charged.json"
+    return run.root / CHARGED

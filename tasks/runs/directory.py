@@ -50,6 +50,9 @@ LOCK = ".lock"
 IDENTITY = ".identity"
 """File that tells a run's directory from its copies; written once, and never touched again."""
 
+OWN_DIGEST = "digest"
+"""Key of a manifest with the digest of all the rest."""
+
 _FIRST_ENTRIES = (LOCK, IDENTITY, "confidential", "settings.toml", STAMP_FILE)
 """What a run that was killed before its manifest may have left."""
 
@@ -117,8 +120,14 @@ class RunDirectory:
 
     def refuse_edited_settings(self) -> None:
         """Raise InputRefused if the frozen settings have been edited since the run began."""
-        text = self.settings.read_text(encoding="utf-8")
-        if settings_digest(text) != self.read_manifest()["settings_digest"]:
+        wanted = self.read_manifest()["settings_digest"]
+        try:
+            digest = hashlib.sha256(self.settings.read_bytes()).hexdigest()
+        except FileNotFoundError:
+            raise InputRefused(
+                f"{self.settings} is missing; put it back, or start a new run."
+            ) from None
+        if digest != wanted:
             raise InputRefused(
                 f"{self.settings} has been edited since the run began; put it back, or start a "
                 "new run."
@@ -129,8 +138,10 @@ class RunDirectory:
         try:
             return json.loads(self.manifest.read_text(encoding="utf-8"))
         except FileNotFoundError:
+            was_begun = (self.root / IDENTITY).exists()
+            remedy = "restore it, or start a new run" if was_begun else "check the path"
             raise InputRefused(
-                f"{self.root} holds no run (there is no manifest.json); check the path."
+                f"{self.root} holds no run (there is no manifest.json); {remedy}."
             ) from None
         except (json.JSONDecodeError, UnicodeDecodeError, OSError):
             raise InputRefused(
@@ -139,8 +150,15 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest in one step."""
+        facts = {**manifest, OWN_DIGEST: _digest_of_facts(manifest)}
         with replacing(self.manifest) as part:
-            part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+            part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+    def refuse_altered_manifest(self) -> None:
+        """Raise InputRefused for a manifest that is not as it was written."""
+        manifest = self.read_manifest()
+        if manifest.get(OWN_DIGEST, found := _digest_of_facts(manifest)) != found:
+            raise InputRefused(f"{self.manifest} was altered; restore it, or start a new run.")
 
     def update_manifest(self, **facts: Any) -> None:
         """Set top-level facts; only the process that holds the lock calls this."""
@@ -214,6 +232,17 @@ def _owner(lock: BinaryIO) -> str:
         return "another process"
 
 
+def refuse_odd_name(run: RunDirectory) -> None:
+    """Raise InputRefused for a folder whose name is no UTF-8: it could not be written of."""
+    try:
+        str(run.root).encode()
+    except UnicodeEncodeError:
+        raise InputRefused(
+            f"The name of the run directory {ascii(str(run.root))} is not UTF-8; rename it, or "
+            "choose another --run-dir."
+        ) from None
+
+
 def refuse_other_folders(run: RunDirectory) -> None:
     """Raise InputRefused for a folder that holds something, but no run."""
     if run.manifest.exists() or not run.root.is_dir():
@@ -234,6 +263,7 @@ def start_run(
     """
     digest = settings_digest(settings_text)
     if run.manifest.exists():
+        run.refuse_altered_manifest()
         manifest = run.read_manifest()
         if manifest["settings_digest"] != digest or manifest["product"] != product:
             raise InputRefused(
@@ -364,6 +394,11 @@ def _not_derived(stages: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[s
             Path(path).is_relative_to(derived) for path in stage["digests"] for derived in DERIVED
         )
     }
+
+
+def _digest_of_facts(manifest: Mapping[str, Any]) -> str:
+    facts = {name: fact for name, fact in manifest.items() if name != OWN_DIGEST}
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def settings_digest(text: str) -> str:

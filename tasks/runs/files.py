@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ..pages.document import Document, to_html
+from .errors import InputRefused
 
 NOT_PRIVATE = "NOT PRIVATE"
 """Stamp on the files of a run whose noise protects nobody."""
@@ -68,6 +70,14 @@ def while_unchanged(
         return reader
 
     return decorated
+
+
+def read_record(path: Path, remedy: str = "put it back, or start a new run") -> Any:
+    """What a JSON file of a run holds; raises InputRefused, with a remedy, for a damaged one."""
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError:
+        raise InputRefused(f"{path} cannot be read, since it is damaged; {remedy}.") from None
 
 
 @contextmanager

@@ -163,7 +163,10 @@ def _read_parquet(
                 for name, column in found.items():
                     _check_utf8(file, name, column)
                 told = file.format
-                yield found if told is None else told.cleaned(found, told.decimal_beside(None))
+                if told is None:
+                    yield {name: _as_integers(file, name, found[name]) for name in columns}
+                else:
+                    yield told.cleaned(found, told.decimal_beside(None))
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
 
@@ -171,6 +174,20 @@ def _read_parquet(
 def _as_texts(column: pa.Array) -> pa.Array:
     """A column of days as texts such as 2021-03-21; any other column as it is."""
     return column.cast(pa.string()) if pa.types.is_date32(column.type) else column
+
+
+def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
+    """Decimals, in which databases write numbers, as the integers that they are."""
+    if not pa.types.is_decimal(column.type):
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:  # Whose text quotes the value.
+        raise file.unreadable(
+            f"the column {name} holds decimals that are no whole numbers of up to 18 digits",
+            "write it as integers",
+            column=name,
+        ) from None
 
 
 def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
@@ -191,6 +208,7 @@ def _is_supported(kind: pa.DataType) -> bool:
     return (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
         or pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
         or pa.types.is_string_view(kind)

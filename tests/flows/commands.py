@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,9 @@ RUNS = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv
 
 NO_CAP = ("warning: there is no ledger", "warning: nothing caps")
 """How the sentences begin that tell, when a run is charged, that nothing caps what it spends."""
+
+STAGE_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:]{8}Z .*\n", re.MULTILINE)
+"""What is said of a finished stage, and where a run can be watched, off a terminal."""
 
 DEADLY = """
 import importlib, os, signal, sys
@@ -112,7 +116,11 @@ class Command:
         except subprocess.TimeoutExpired:
             self.kill()
             raise
-        return self.exit_code(), self.output.read_text(), self.errors.read_text()
+        return self.exit_code(), self.output.read_text(), self._said()
+
+    def _said(self) -> str:
+        """Its errors, without the lines that tell of finished stages."""
+        return re.sub(STAGE_LINE, "", self.errors.read_text())
 
     def wait_for(self, path: Path) -> None:
         """Return as soon as `path` exists, or the command has ended: some exist for a moment."""
@@ -125,7 +133,7 @@ class Command:
     def first_error(self) -> str:
         """The first line of its errors, as soon as it is there."""
         deadline = time.monotonic() + PATIENCE
-        while "\n" not in (told := self.errors.read_text()):
+        while "\n" not in (told := self._said()):
             assert self.exit_code() is None and time.monotonic() < deadline, told
             time.sleep(0.05)
         return told.partition("\n")[0] + "\n"

@@ -225,7 +225,17 @@ class World:
         return {DONE if fits else UNUSABLE}
 
     def expected_of_move(self, directory: Directory) -> set[int]:
-        return {DONE if self.is_charged(directory) and self.is_usable() else UNUSABLE}
+        is_known = self.is_charged(directory) and self.is_usable()
+        return {DONE if is_known and self.has_all(directory) else UNUSABLE}
+
+    def has_all(self, directory: Directory) -> bool:
+        """Whether a directory has every file that its run has published, named or not."""
+        found = {name: digest_of(path) for name, path in measurement_names(directory.root).items()}
+        held = unfinished_digests(directory.root)
+        known = self.view.published_by(directory.run_id)
+        return all(
+            found.get(name) == d or (name not in found and d in held) for name, d in known.items()
+        )
 
     def expected_of_report(self, directory: Directory) -> set[int]:
         if not directory.run.release.exists():
@@ -248,7 +258,7 @@ class World:
         is_released = directory.run.release.exists()
         is_whole = known.keys() <= found.keys()
         if is_released and is_whole:
-            return {DONE}
+            return {DONE if all(found[name] == d for name, d in known.items()) else UNUSABLE}
         if not self.is_usable():
             return {UNUSABLE}
         held = unfinished_digests(directory.root)
@@ -322,7 +332,7 @@ class World:
             here = self.view.directories.get(run_id)
             owners = [d for d in copies if identity_of(d.run) == here]
             if not owners:
-                owners = copies[:1]
+                owners = [d for d in copies if self.has_all(d)] or copies[:1]
                 self.command("move", owners[0])
                 self.observe()
             self.command("resume", owners[0])

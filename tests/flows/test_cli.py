@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 from fractions import Fraction
@@ -10,7 +11,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from spineflow.flows.cli import main
+from spineflow.flows.arguments import parser
+from spineflow.flows.cli import COMMANDS, main
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 
 SETTINGS = """\
@@ -263,3 +265,39 @@ def test_a_shell_completes_commands(tmp_path: Path, capsys, typed: str, complete
     )
     done = subprocess.run(["bash", "-c", bash], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == [completed], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("tune", "it is a flow, which 'spineflow run tune' runs"),
+        ("group_sizes", "'spineflow run group_sizes' runs"),
+        ("ledgr", "(did you mean 'ledger'?)"),
+        ("nothing-like-it", "see 'spineflow --help'"),
+    ],
+)
+def test_a_command_that_is_none_is_refused_with_what_was_meant(
+    command: str, words: str, capsys
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([command, "settings.toml"])
+    error = capsys.readouterr().err
+    assert f"There is no command {command!r}; " in error
+    assert words in error and error.count("\n") == 1
+
+
+def every_parser() -> dict[str, argparse.ArgumentParser]:
+    whole = parser(COMMANDS)
+    (commands,) = (action for action in whole._actions if action.metavar == "COMMAND")
+    return dict(commands.choices)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_tells_of_every_argument_in_one_style(name: str) -> None:
+    """What is said of an argument is no sentence; a description is."""
+    own = every_parser()[name]
+    assert own.description[0].isupper() or own.description[0] == "'"
+    assert own.description.endswith(".")
+    for action in own._actions:
+        assert action.help, f"{name} {action.dest} is not told of"
+        assert not action.help.endswith("."), f"{name} {action.dest}"

@@ -20,13 +20,20 @@ from typing import Any, get_type_hints
 
 import pytest
 import yaml
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.exceptions import ParameterTypeError
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
 from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import SETTINGS
 from spineflow.flows.form import SettingsForm, TopdownForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
@@ -173,6 +180,7 @@ def test_a_worker_runs_a_deployment_on_postgresql(server, tmp_path: Path) -> Non
     artifacts = asked(f"{server['PREFECT_API_URL']}/artifacts/filter", {})
     keys = {artifact["key"] for artifact in artifacts}
     assert {"checks", "progress", "result"} <= keys
+    assert not [artifact for artifact in artifacts if "left of the run" in str(artifact["data"])]
 
 
 @pytest.mark.slow
@@ -181,12 +189,15 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     settings = tmp_path / "settings.toml"
     text = SETTINGS.replace("input/", f"{county}/") + "[release]\nmargins = false\n"
     settings.write_text(text, encoding="utf-8")
+    api = server["PREFECT_API_URL"]
+    ledger = open_ledger(tmp_path / "ledger.db")
+    set_default_cap(ledger, NEARLY_SPENT)
+    asked(f"{api}/automations/", near_cap_automation())
     run = run_deployment(server, "topdown", {"settings_file": str(settings)})
     assert run["state_type"] == "COMPLETED", run["state"]["message"]
     releases = list((tmp_path / "runs").glob("demo-county-topdown-*/release/mdf_persons.parquet"))
     assert len(releases) == 1
 
-    api = server["PREFECT_API_URL"]
     artifacts = asked(f"{api}/artifacts/filter", {})
     keys = {artifact["key"] for artifact in artifacts}
     assert {"budget-persons", "geounits-units", "solver-outcomes", "checks", "progress"} <= keys
@@ -195,6 +206,38 @@ def test_a_worker_runs_a_deployment_to_its_release(server, county: Path, tmp_pat
     assert "mean absolute error" in results[0]["data"]
     stages = asked(f"{api}/flow_runs/filter", {"flows": {"name": {"any_": ["topdown-stages"]}}})
     assert {"demo-county", "topdown", "threads"} == set(stages[0]["tags"])
+    expected = {"spineflow.release.published", "spineflow.ledger.near-cap", FIRED}
+    wait_until(lambda: expected <= events_of(api), "the events of the run and its automation")
+
+
+NEARLY_SPENT = Fraction("2.7")
+"""A cap of which the run of the demonstration spends more than nine tenths."""
+
+FIRED = "prefect.automation.action.executed"
+"""The event with which the server tells that an automation has acted."""
+
+
+def near_cap_automation() -> dict[str, Any]:
+    """The automation of the pages, with an action that needs nobody to be told."""
+    page = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+    text = page.partition("--from-file near-cap.yaml\n")[2].partition("```")[0]
+    automation = yaml.safe_load(text)
+    return automation | {"actions": [{"type": "do-nothing"}]}
+
+
+def events_of(api: str) -> set[str]:
+    """The names of the events that a server has kept."""
+    found = asked(
+        f"{api}/events/filter",
+        {
+            "limit": 50,
+            "filter": {
+                "event": {"prefix": ["spineflow.", "prefect.automation."]},
+                "occurred": {"since": "2020-01-01T00:00:00Z"},
+            },
+        },
+    )
+    return {event["event"] for event in found["events"]} if found else set()
 
 
 @pytest.mark.slow
@@ -204,6 +247,31 @@ def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> Non
     run = run_deployment(server, "topdown", {"settings_file": str(missing)})
     assert run["state_type"] == "FAILED"
     assert "no such settings file" in run["state"]["message"]
+    api, title = server["PREFECT_API_URL"], urllib.parse.quote(TITLES["topdown"])
+    deployment = asked(f"{api}/deployments/name/topdown/{title}")
+    relative = {"parameters": {"settings_file": "settings.toml"}}
+    assert asked(f"{api}/deployments/{deployment['id']}/create_flow_run", relative) is None
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_form_takes_full_paths_alone(name: str) -> None:
+    """A worker would look for others where nobody expects it."""
+    flow = flow_of(name)
+    flow.validate_parameters({"settings_file": "/data/settings.toml", "run_directory": ""})
+    for parameter in ("settings_file", "run_directory"):
+        assert flow.parameters.properties[parameter]["pattern"] == "^(/.*)?$"
+        with pytest.raises(ParameterTypeError, match=parameter):
+            flow.validate_parameters({parameter: "settings.toml"})
+
+
+@pytest.mark.parametrize("command", ["deploy", "serve"])
+def test_a_server_that_is_silent_is_told_of_with_its_setting(command: str, capsys) -> None:
+    address = f"http://127.0.0.1:{free_port()}/api"
+    with temporary_settings({PREFECT_API_URL: address, PREFECT_CLIENT_MAX_RETRIES: 0}):
+        assert main([command, "topdown"]) == 1
+    error = capsys.readouterr().err
+    assert f"The Prefect server at {address} did not answer" in error
+    assert "PREFECT_API_URL" in error and error.count("\n") == 1
 
 
 def test_prefect_yaml_names_every_flow() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -60,6 +62,25 @@ def test_a_ledger_is_made_once_and_where_its_folder_is(ledger, tmp_path: Path, c
     assert "is there already" in capsys.readouterr().err
     assert main(["ledger", "init", "--ledger", str(tmp_path / "none" / "ledger.db")]) == 3
     assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    """A folder that this account cannot enter; root becomes another account for that."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o700)
+    is_root = os.geteuid() == 0
+    os.seteuid(65534) if is_root else folder.chmod(0)
+    yield folder
+    os.seteuid(0) if is_root else folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("action", [["show"], ["set-cap", "town", "2"], ["init"]])
+def test_a_ledger_that_cannot_be_reached_is_unusable(
+    action: list[str], closed: Path, capsys
+) -> None:
+    assert main(["ledger", *action, "--ledger", str(closed / "ledger.db")]) == 3
+    assert "ledger.db cannot be reached (Permission denied); see that" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

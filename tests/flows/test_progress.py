@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from prefect import flow, task
-from spineflow.flows.progress import finish_stage, listening
+from prefect.artifacts import Artifact
+from spineflow.flows.progress import end_picture, finish_stage, listening
 from spineflow.tasks.runs.errors import SpineflowError
 
 
@@ -36,3 +37,23 @@ def test_the_error_is_that_of_the_task_that_failed(prefect_server) -> None:
         two_stages()
     assert told[:2] == [("second", 0, 2), ("first", 0, 1)]
     assert told[-1][1] == told[-1][2]
+
+
+@flow
+def told_of_the_rest() -> None:
+    finish_stage({"first": [follows.submit()]}, left=lambda: 15.0)
+    assert "left of the run" in shown_progress()
+    end_picture()
+    assert "left of the run" not in shown_progress()
+    assert "| first |" in shown_progress()
+
+
+def shown_progress() -> str:
+    found = Artifact.get("progress")
+    assert found is not None
+    return found.data
+
+
+@pytest.mark.slow
+def test_a_run_that_has_ended_has_no_time_left(prefect_server) -> None:
+    told_of_the_rest()

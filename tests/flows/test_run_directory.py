@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import tomllib
 from pathlib import Path
@@ -98,6 +99,18 @@ def test_settings_are_compared_by_themselves_and_not_by_what_follows_from_them()
     assert one.compiled_census.universes["people"].relations[0].own.size > 1
     assert other.compiled_census is not one.compiled_census and have_same_release(one, other)
     assert not have_same_release(one, other.model_copy(update={"preset": "x"}))
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_name_that_is_not_utf8_is_refused(file: Path, command: str, capsys) -> None:
+    folder = os.fsdecode(os.fsencode(file.parent) + b"/r\xfcn")
+    arguments = [folder]
+    if command == "run":
+        arguments = ["topdown", str(file), "--run-dir", folder]
+    assert main([command, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "r\\udcfcn' is not UTF-8; rename it" in error and error.count("\n") == 1
+    assert not Path(folder).exists()
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,11 @@ def test_what_a_product_is_needs_no_prefect() -> None:
         "assert 'prefect' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["topdown", "detailed_groups", "group_sizes", "trips"])
+def test_what_a_ledger_needs_is_in_the_signature(name: str) -> None:
+    parameters = inspect.signature(getattr(spineflow, name)).parameters
+    for keyword in ("dataset", "ledger"):
+        assert parameters[keyword].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[keyword].default is None

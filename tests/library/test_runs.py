@@ -44,6 +44,20 @@ def test_measurements_count_what_their_labels_say(exact_town: spineflow.Run) -> 
     assert (found["variance"] == 0).all()
 
 
+def test_labels_have_the_order_of_their_levels(exact_town: spineflow.Run) -> None:
+    frame = exact_town.estimates()
+    labelled = [
+        name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)
+    ]
+    assert labelled and all(frame[name].cat.ordered for name in labelled)
+
+
+def test_a_notebook_shows_what_a_run_is(exact_town: spineflow.Run) -> None:
+    shown = exact_town._repr_html_()
+    assert f"<td>{exact_town.run_id}</td>" in shown and "<td>complete</td>" in shown
+    assert str(exact_town.report) in shown
+
+
 def test_measurements_of_all_queries_stand_below_each_other(exact_town: spineflow.Run) -> None:
     found = exact_town.measurements()
     assert found.groupby("geolevel", sort=False).size().to_dict() == {

@@ -138,6 +138,13 @@ def size_rules(smallest: int, largest: int, *, is_top_coded: bool = False) -> tu
             ),
             between=(0, None),
         ),
+        _never(
+            "sizes",
+            "region",
+            "size_of_region_stands_once",
+            "region and size must stand together in one row alone",
+            "keep one row of each, or add up what belongs together before",
+        ),
     )
 
 

@@ -60,7 +60,7 @@ def _stage(
 ) -> Made:
     files = pass_files(run, run_parameters(run, settings), region_pass)
     folder = files.derived / stage
-    if run.release.exists() or files.are_there(stage):
+    if files.are_there(stage):
         return found(folder)
     postprocess(run, settings, region_pass, stage)
     return made(folder)

@@ -54,18 +54,22 @@ def count_sizes(
 ) -> sparse.csr_array:
     """Counts (n_regions, n_sizes) of a table with columns region, size, count.
 
-    Rows of the same region and size add up. Rows that break a rule are tallied and left out. With
-    a top code the largest size counts all above it too. Raises UnreadableInput for a file that
-    cannot be read.
+    A second row of a region and a size is tallied, though counted: a table that was put together
+    twice would tell of twice the groups. Rows that break another rule are tallied and left out.
+    With a top code the largest size counts all above it too. Raises UnreadableInput for a file
+    that cannot be read.
     """
-    known, valid_size, valid_count = size_rules(*sizes, is_top_coded=is_top_coded)
+    known, valid_size, valid_count, once = size_rules(*sizes, is_top_coded=is_top_coded)
     index = KeyIndex(pa.array(regions, pa.string()))
     smallest, largest = sizes
     counts = sparse.csr_array((len(regions), largest - smallest + 1), dtype=np.int64)
     file = InputFile("sizes", path, name, SIZES_LAYOUT)
+    pairs = []
     for batch in read_batches(file, Selection(SIZES_LAYOUT.names)):
         region = _positions(index, batch["region"])
         size, count = _numbers(batch, "size", SIZES_LAYOUT), _numbers(batch, "count", SIZES_LAYOUT)
+        is_pair = (region >= 0) & (size != NOT_A_NUMBER)
+        pairs.append(pd.DataFrame({"region": region[is_pair], "size": size[is_pair]}))
         if is_top_coded:
             size = np.minimum(size, largest)
         is_size = (size >= smallest) & (size <= largest)
@@ -78,6 +82,7 @@ def count_sizes(
         entries = (count[good], (region[good], size[good] - smallest))
         counts += sparse.csr_array(entries, shape=counts.shape)
     counts.sum_duplicates()
+    tally.add(once, int(pd.concat(pairs).duplicated().sum()) if pairs else 0)
     return counts
 
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tomli_w
 
+from ....geography.levels import Spine
 from ...census.invariants import read_state_totals
 from ...census.queries import marginal_query
 from ...census.schema import Schema
@@ -35,6 +36,7 @@ from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from ..spine.shards import read_shards
+from .codes import CodeIndex
 from .geounits import query_of
 from .layout import (
     CONSTRAINTS,
@@ -49,6 +51,7 @@ from .layout import (
     query_factors,
 )
 from .settings import MEASURED_FILE, told_by
+from .widths import published_geocodes
 
 FILE = "part-00000.parquet"
 TOTALS_CSV = "state_totals.csv"
@@ -126,6 +129,7 @@ def _write_universe(
     states = spine.geolevel("State").geocode.tolist() if "State" in spine.names else []
     digits = len(states[0]) if states else 0
     stamp = None if settings.is_private else NOT_PRIVATE
+    codes = published_geocodes(spine)
     for level in own.universes[universe]:
         state_digits = 0 if level.geolevel == "US" else digits
         at = target / f"{level.geolevel}.parquet"
@@ -134,12 +138,32 @@ def _write_universe(
             (CONSTRAINTS, level.constraints, lambda name: name != STATE_TOTAL),
         ):
             layout = _Layout.of(schema, kind)
+            renamed = _Renamed.of(spine, level.geolevel, codes[level.geolevel])
             with _Partitions(at / kind, state_digits, layout.schema(stamp)) as partitions:
                 for table in _tables(files, layout, is_written):
-                    partitions.write(table)
+                    partitions.write(renamed.of_table(table))
             # Readers list a state's folder even where all its geounits were bypassed.
             for state in states if state_digits else ():
                 (at / kind / partition_name(state)).mkdir(parents=True, exist_ok=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Renamed:
+    """The published geocodes of a geolevel, found by those of the spine."""
+
+    index: CodeIndex
+    published: pa.Array
+
+    @classmethod
+    def of(cls, spine: Spine, geolevel: str, published: np.ndarray) -> _Renamed:
+        codes = pa.array(published.tolist(), pa.binary()).cast(pa.string())
+        return cls(CodeIndex.of(np.asarray(spine.geolevel(geolevel).geocode)), codes)
+
+    def of_table(self, table: pa.Table) -> pa.Table:
+        """A table with published geocodes in place of the spine's."""
+        own = table["geocode"].to_numpy()
+        codes = self.published.take(pa.array(self.index.find(own.astype("S"))))
+        return table.set_column(table.column_names.index("geocode"), "geocode", codes)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ UNIVERSE_FOLDERS = {"persons": "Person_PL_PROD", "units": "Unit_PL_PROD"}
 PRODUCTS = ("US", "PR")
 """What the folders of a published product begin with: the nation, and Puerto Rico."""
 
+ROOTS = {"US": "US", "PR": "State"}
+"""The geolevel at which the spines of a published product begin."""
+
 MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"
 PARTITION = "State"
 """Column by which the published files are partitioned."""
@@ -143,7 +146,8 @@ def open_folder(path: str | Path, product: str | None = None) -> MeasurementFold
     `product` chooses between the nation and Puerto Rico where a folder has both; without it the
     nation wins. A run's directory stands for the folder `measurements/` in it.
 
-    Raises InputRefused for a folder that is not there, or holds neither layout.
+    Raises InputRefused for a folder that is not there, that holds neither layout, or that lacks the
+    geolevel at which the published spines begin.
     """
     root = Path(path)
     if not root.is_dir():
@@ -155,7 +159,7 @@ def open_folder(path: str | Path, product: str | None = None) -> MeasurementFold
         root = root / "measurements"
     for name in PRODUCTS if product is None else (product,):
         universes = {
-            universe: _published_levels(root / f"{name}_{ending}")
+            universe: _published_levels(root / f"{name}_{ending}", ROOTS[name])
             for universe, ending in UNIVERSE_FOLDERS.items()
             if (root / f"{name}_{ending}").is_dir()
         }
@@ -174,7 +178,13 @@ def open_folder(path: str | Path, product: str | None = None) -> MeasurementFold
     return MeasurementFolder(root, None, own)
 
 
-def _published_levels(folder: Path) -> tuple[LevelFiles, ...]:
+def _published_levels(folder: Path, first: str) -> tuple[LevelFiles, ...]:
+    there = [path.name for path in folder.glob("*.parquet") if path.is_dir()]
+    if there and f"{first}.parquet" not in there:
+        raise InputRefused(
+            f"{folder} has no {first}.parquet: the measurements of the geolevel {first}, at which "
+            "its spine begins, are missing; add them."
+        )
     return tuple(
         LevelFiles(
             geolevel,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing, while_unchanged
+from ...runs.files import read_record, replacing, while_unchanged
 from ...runs.stamps import write_parquet
 from ..paths import areas_file, leaves_file, plan_file, tree_file
 from ..settings import TripsSettings
@@ -86,7 +86,7 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
 @while_unchanged(tree_file, at_most=2)
 def read_tree(run: RunDirectory) -> RunTree:
     """The tree that ingest wrote."""
-    facts = json.loads(tree_file(run).read_text(encoding="utf-8"))
+    facts = read_record(tree_file(run))
     areas = pq.read_table(areas_file(run)).to_pandas()
     dimensions = []
     for name in facts["dimensions"]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...ledger.accounting import Guarantee
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing, while_unchanged
+from ...runs.files import read_record, replacing, while_unchanged
 from ..paths import plan_file
 from ..workload.budget import LevelBudget
 from ..workload.plan import Plan
@@ -40,7 +40,7 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
 @while_unchanged(lambda run, tree: plan_file(run), at_most=4)
 def read_plan(run: RunDirectory, tree: Tree) -> Plan:
     """The plan of a run on its tree."""
-    facts = json.loads(plan_file(run).read_text(encoding="utf-8"))
+    facts = read_record(plan_file(run))
     return Plan(
         facts["mechanism"],
         tree,

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
+from ...runs.files import read_record
 from ...runs.stamps import stamp, stamped
 from ...runs.writing import Recording, write_once
 from ..paths import (
@@ -72,7 +73,7 @@ def write_cuts(
 
 def read_cuts(run: RunDirectory, level: int) -> Cuts:
     """The cuts of a level that have been published."""
-    facts = json.loads(cuts_file(run, level).read_text(encoding="utf-8"))
+    facts = read_record(cuts_file(run, level))
     return Cuts([NodeShard(**shard) for shard in facts["shards"]], facts["parents_digest"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -311,6 +312,36 @@ def test_further_parquet_columns_that_are_no_texts_are_left_out(content, tmp_pat
     selection = Selection(GEOGRAPHY_LAYOUT.names, with_others=True)
     [batch] = read_batches(InputFile("geography", str(path), "blocks"), selection)
     assert list(batch) == [*GEOGRAPHY_LAYOUT.names, "SDUNI", "AREA"]
+
+
+def as_decimals(path: Path, scale: int, *, half: bool = False) -> None:
+    """Write a table's identifiers as decimals, as databases do."""
+    table = pq.read_table(path)
+    place = table.column_names.index("MAFID")
+    kind = pa.decimal128(20, scale)
+    values = pa.array([Decimal(int(value)) for value in table["MAFID"].to_pylist()], kind)
+    if half:
+        values = pa.array([Decimal("0.5"), *values.to_pylist()[1:]], kind)
+    pq.write_table(table.set_column(place, "MAFID", values), path)
+
+
+@pytest.mark.parametrize("scale", [0, 2])
+def test_whole_decimals_are_integers(scale, content, expected, tmp_path):
+    path = tmp_path / "persons.parquet"
+    path.write_bytes(content["parquet"]["persons"])
+    as_decimals(path, scale)
+    pd.testing.assert_frame_equal(read(path), expected, check_dtype=False)
+
+
+def test_other_decimals_are_refused_without_their_value(content, tmp_path):
+    path = tmp_path / "persons.parquet"
+    path.write_bytes(content["parquet"]["persons"])
+    as_decimals(path, 2, half=True)
+    with pytest.raises(UnreadableInput) as refused:
+        read(path)
+    words = "MAFID holds decimals that are no whole numbers of up to 18 digits"
+    assert words in str(refused.value)
+    assert "0.5" not in str(refused.value)
 
 
 def test_repeated_parquet_columns(content, tmp_path):

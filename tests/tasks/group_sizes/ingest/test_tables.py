@@ -15,7 +15,7 @@ from spineflow.tasks.tables.tally import RuleTally
 
 REGIONS = np.array(["01", "02"], dtype=object)
 SIZES = pd.DataFrame(
-    {"region": ["01", "02", "01", "02"], "size": [1, 3, 1, 2], "count": [4, 2, 1, 0]}
+    {"region": ["01", "02", "01", "02"], "size": [1, 3, 2, 2], "count": [4, 2, 1, 0]}
 )
 RECORDS = pd.DataFrame(
     {
@@ -41,11 +41,24 @@ def write(frame: pd.DataFrame, folder: Path, ending: str) -> str:
 
 
 @pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
-def test_sizes_add_up_by_region_and_size(ending: str, tmp_path: Path) -> None:
+def test_sizes_are_counted_by_region_and_size(ending: str, tmp_path: Path) -> None:
     found = tally()
     counts = count_sizes(write(SIZES, tmp_path, ending), "t", REGIONS, (1, 3), found)
-    assert counts.toarray().tolist() == [[5, 0, 0], [0, 0, 2]]
+    assert counts.toarray().tolist() == [[4, 1, 0], [0, 0, 2]]
     assert found.is_clean
+
+
+@pytest.mark.parametrize("is_top_coded", [False, True])
+def test_a_second_row_of_a_region_and_size_is_refused(is_top_coded: bool, tmp_path: Path) -> None:
+    """Sizes above a top code are other sizes, though they are counted as one."""
+    above = pd.DataFrame({"region": ["01", "01"], "size": [4, 5], "count": [1, 1]})
+    frame = pd.concat([SIZES, SIZES[:3], above[: 2 * is_top_coded]])
+    found = tally()
+    path = write(frame, tmp_path, "csv")
+    count_sizes(path, "t", REGIONS, (1, 3), found, is_top_coded=is_top_coded)
+    (finding,) = found.findings()
+    assert finding.rule.startswith("region and size must stand together in one row alone")
+    assert finding.count == 3
 
 
 def test_regions_as_integers_are_the_same_regions(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.geounits import ShareReader
 from spineflow.tasks.topdown.published.layout import partition_name, partition_of
 from spineflow.tasks.topdown.published.settings import told_by
+from spineflow.tasks.topdown.published.widths import running
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 SIZES = {"hhgq": 8, "hhinstlevels": 3, "votingage": 2, "hispanic": 2, "cenrace": 63}
@@ -55,6 +56,49 @@ def test_columns_say_which_attributes_a_query_keeps(export, universe):
             assert len(lengths) == int(np.prod(shape.as_py()))
         assert path.parent.name == "DPQuery" or partition_of(path) in (35, 135)
     assert len(names) == (11 if universe == "Person" else 1)
+
+
+WIDTHS = {"US": 1, "State": 3, "County": 9, "Tract": 12, "Block_Group": 14, "Block": 30}
+"""By which readers of the published files cut geocodes."""
+
+
+@pytest.mark.parametrize("universe", ["Person", "Unit"])
+def test_geocodes_have_the_widths_by_which_others_cut_them(export, universe):
+    codes = {level: set() for level in WIDTHS}
+    for path, table in tables(export.folder, universe, "Constraint"):
+        level = path.relative_to(export.folder).parts[1].removesuffix(".parquet")
+        codes[level] |= set(table["geocode"].to_pylist())
+    for level, width in WIDTHS.items():
+        assert {len(code) for code in codes[level]} == {width}
+        names = list(WIDTHS)
+        for above in names[1 : names.index(level)]:
+            assert {code[: WIDTHS[above]] for code in codes[level]} == codes[above]
+    spine = export.run.root / "spine" / f"{universe.lower()}s"
+    own = pq.read_table(spine / "geounits.parquet").to_pandas()
+    assert {level: len(found) for level, found in codes.items()} == (
+        own.groupby("geolevel")["geocode"].nunique().to_dict()
+    )
+    blocks = pq.read_table(spine / "blocks.parquet")["block_geocode"].to_pylist()
+    assert {code[14:] for code in codes["Block"]} == set(map(str, blocks))
+    assert {code[3:5] + code[8] for code in codes["County"]} == {"101"}
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=5))
+def test_running_numbers_sort_as_they_count(sizes):
+    start = np.repeat([f"{place:03d}" for place in range(len(sizes))], sizes).astype("S")
+    if max(sizes) >= 36:
+        with pytest.raises(InputRefused, match="more geounits of County than the published"):
+            running(start, 1, "County")
+    texts = np.char.add(start, running(start, 2, "Block_Group"))
+    assert len(set(texts)) == sum(sizes) and list(texts) == sorted(texts)
+    assert {len(text) for text in texts.tolist()} == {5}
+
+
+def test_numbers_go_on_with_letters_where_digits_do_not_reach():
+    start = np.repeat(["0500100011"], 2498).astype("S")
+    found = running(start, 3, "Tract")
+    assert (found[0], found[9], found[-1]) == (b"001", b"00A", b"1XE")
+    assert list(found) == sorted(found)
 
 
 def test_constraints_are_those_of_the_published_files(export):

@@ -1,0 +1,84 @@
+"""Events of runs at a Prefect server, for its automations: what was released, refused, or is spent.
+
+They tell what anybody may know of a run: its product and dataset, the sentence with which a check
+failed, what the dataset has spent by its ledger. A command's own server has no automations, and is
+sent none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+
+from prefect.events import emit_event
+from prefect.runtime import flow_run
+
+from ..tasks.ledger.caps import spent_and_caps
+from ..tasks.ledger.store import ledger_at
+from ..tasks.products.registry import OF_ONE_INPUT
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.runs.errors import CheckFailed
+from ..tasks.runs.publication import marker_address
+from ..tasks.runs.settings import ProductSettings
+from .cancelling import NO_ANSWER
+from .servers import is_embedded
+
+PUBLISHED = "spineflow.release.published"
+CHECK_FAILED = "spineflow.check.failed"
+NEAR_CAP = "spineflow.ledger.near-cap"
+
+NEAR = Fraction(9, 10)
+"""The share of a cap from which on a dataset is near it."""
+
+
+def tell_published(run: RunDirectory, settings: ProductSettings) -> None:
+    """The release of a run stands, and was copied where the settings say."""
+    place = settings.published_to
+    copied = None if place is None else marker_address(place, settings.PRODUCT)
+    _tell(PUBLISHED, run, settings, {"release": str(run.release), "published": copied})
+
+
+def tell_failed_check(run: RunDirectory, settings: ProductSettings, error: CheckFailed) -> None:
+    """A check of the result has failed; the release is withheld."""
+    _tell(CHECK_FAILED, run, settings, {"message": str(error)})
+
+
+def tell_near_cap(run: RunDirectory, settings: ProductSettings) -> None:
+    """What the dataset has spent is `NEAR` of its cap or more, if it has one."""
+    if not settings.is_private or not settings.draws_noise:
+        return
+    spent, caps = spent_and_caps(ledger_at(Path(settings.privacy.ledger)), settings.privacy.dataset)
+    if caps.rho is not None and spent.parameter >= NEAR * caps.rho:
+        rest = caps.rho - spent.parameter
+        told = {"rho": str(spent.parameter), "cap": str(caps.rho), "remaining": str(rest)}
+        _tell(NEAR_CAP, run, settings, told)
+
+
+def _tell(
+    event: str, run: RunDirectory, settings: ProductSettings, payload: Mapping[str, str | None]
+) -> None:
+    """Send an event of a run; its resource is the dataset, its flow run and tag are related.
+
+    A run of several products is told of by these, and a search releases nothing of anybody.
+    """
+    if is_embedded() or settings.PRODUCT not in OF_ONE_INPUT:
+        return
+    dataset = settings.privacy.dataset
+    facts = {"product": settings.PRODUCT, "dataset": dataset, "run": run.read_manifest()["run_id"]}
+    related = [{"prefect.resource.id": "prefect.tag.spineflow", "prefect.resource.role": "tag"}]
+    if flow_run.id is not None:
+        id_ = f"prefect.flow-run.{flow_run.id}"
+        related.append({"prefect.resource.id": id_, "prefect.resource.role": "flow-run"})
+    with suppress(*NO_ANSWER):
+        emit_event(
+            event=event,
+            resource={
+                "prefect.resource.id": f"spineflow.dataset.{dataset}",
+                "prefect.resource.name": dataset,
+                "spineflow.product": settings.PRODUCT,
+            },
+            related=related,
+            payload={**facts, **payload},
+        )

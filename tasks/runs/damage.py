@@ -1,0 +1,211 @@
+"""What has befallen the files of a run since it made them: what can be made again is, the rest is
+named.
+
+The manifest has the digests of the public files of a run: of each stage what its steps hand on, and
+`beside` those all that they have written next to it. When a run is continued, or asked whether it
+is done, its files are held against them. Confidential files have no digests there: what is
+measured is held against the ledger.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from .conditions import CHARGED, digests_if_there, digests_of, refuse_altered
+from .directory import DERIVED, RunDirectory, code_version
+from .errors import BudgetRefused, InputRefused, SpineflowError
+from .files import NOT_PRIVATE, TEMPORARY_SUFFIX
+
+RELEASE, UNCHECKED, MEASUREMENTS = "release", "release-unchecked", "measurements"
+CHECKS = "validation/checks.json"
+
+RECORDED = (
+    *(name for name in DERIVED if name not in ("intervals", CHECKS)),
+    "validation",
+    "spine",
+    "hierarchy",
+    "parameters",
+    MEASUREMENTS,
+)
+"""The folders whose files have digests in the manifest."""
+
+
+class ReleaseAltered(SpineflowError):
+    """What a finished run has released is not what was checked."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file of a run that is not as the run made it, by its name in the run."""
+
+    name: str
+    is_missing: bool
+
+    def __str__(self) -> str:
+        what = "is missing" if self.is_missing else "was altered since the run made it"
+        return f"{self.name} {what}"
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        """The folders that it is in, and its own name."""
+        return PurePosixPath(self.name).parts
+
+
+def record_files(run: RunDirectory) -> None:
+    """Enter in the manifest the digests of the public files that no stage has handed on."""
+    manifest = run.read_manifest()
+    names = sorted(set(_files(run)) - _handed_on(manifest).keys())
+    found = digests_if_there([run.root / name for name in names])
+    beside = {name: digest for name, digest in zip(names, found, strict=True) if digest is not None}
+    if beside != manifest.get("beside"):
+        run.update_manifest(beside=beside)
+
+
+def record_anew(run: RunDirectory, folder: str) -> None:
+    """Enter the digests of the files in a folder anew, since they were written again on purpose."""
+    manifest = run.read_manifest()
+    names = [name for name in _files(run) if name.startswith(f"{folder}/")]
+    now = dict(zip(names, digests_of(run.root / name for name in names), strict=True))
+    for stage in manifest["stages"].values():
+        stage["digests"] |= {name: now.pop(name) for name in stage["digests"] if name in now}
+    run.update_manifest(stages=manifest["stages"], beside=manifest.get("beside", {}) | now)
+
+
+def mend(run: RunDirectory) -> list[str]:
+    """Remove what is damaged of what a continued run makes again; sentences that tell of it, and of
+    what is damaged and decides nothing.
+
+    Raises InputRefused for settings, a spine, a plan or parameters that are not as they were made,
+    BudgetRefused for measurements that are not those that were published, which are never drawn
+    again, and ReleaseAltered for a release that is not what was checked.
+    """
+    run.refuse_altered_manifest()
+    run.refuse_edited_settings()
+    manifest = run.read_manifest()
+    recorded = manifest.get("beside", {}) | _handed_on(manifest)
+    told = []
+    if recorded.get(CHARGED) not in (None, *digests_if_there([run.root / CHARGED])):
+        # The ledger has the same.
+        (run.root / CHARGED).unlink(missing_ok=True)
+        told.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
+    refuse_altered(run)
+    found = [damage for damage in damaged(run, recorded) if not _is_left_to_ledger(run, damage)]
+    aside = [damage for damage in found if _decides_nothing(damage)]
+    told += [f"{damage}; put it back if anybody is to read it" for damage in aside]
+    again = [damage for damage in found if damage not in aside]
+    for damage in again:
+        if not _can_be_made_again(run, damage):
+            _refuse(run, damage, manifest)
+    for damage in again:
+        _remove_for(run, damage, is_handed_on=damage.name in _handed_on(manifest))
+        told.append(f"{damage}, and is made again")
+    return told
+
+
+def is_needed(name: str) -> bool:
+    """Whether a finished run wants a public file back that it does not have."""
+    return not name.startswith("validation/") and name != CHARGED
+
+
+def damaged(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
+    """The files with a digest that a run does not have, or no longer has as they were."""
+    other = UNCHECKED if run.release.exists() else RELEASE
+    names = [name for name in recorded if not name.startswith(f"{other}/") and name != CHARGED]
+    found = digests_if_there([run.root / name for name in names])
+    return [
+        Damage(name, digest is None)
+        for name, digest in zip(names, found, strict=True)
+        if digest != recorded[name]
+    ]
+
+
+def _handed_on(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of what the steps of finished stages have handed on, by name."""
+    return {
+        name: digest
+        for stage in manifest["stages"].values()
+        for name, digest in stage["digests"].items()
+        if digest and name.startswith(tuple(f"{folder}/" for folder in RECORDED))
+    }
+
+
+def _files(run: RunDirectory) -> Iterator[str]:
+    for folder in RECORDED:
+        for path in (run.root / folder).rglob("*"):
+            if path.is_file() and path.suffix != TEMPORARY_SUFFIX:
+                yield path.relative_to(run.root).as_posix()
+
+
+def _is_noise(damage: Damage) -> bool:
+    """Whether a file has noisy measurements; the constraints beside them are exact."""
+    return damage.within[0] == MEASUREMENTS and "constraints" not in damage.within
+
+
+def _is_left_to_ledger(run: RunDirectory, damage: Damage) -> bool:
+    """Whether the step that looks for a file asks the ledger whether it was published."""
+    is_private = run.read_manifest()["privacy"] != NOT_PRIVATE
+    return is_private and damage.is_missing and _is_noise(damage)
+
+
+def _decides_nothing(damage: Damage) -> bool:
+    """Whether a file is there for people alone, and cannot be made again."""
+    return damage.within[0] == "validation" and damage.name != CHECKS
+
+
+def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
+    """Whether continuing the run makes a file that is not there, without drawing noise.
+
+    A finished run is left as it is by another version of the code, which might make another file.
+    Measurements that others have published are read again, and those of a run that is not private
+    are as they were: a seed fixes their noise, or they have none.
+    """
+    first = damage.within[0]
+    if _is_noise(damage):
+        return damage.is_missing or run.read_manifest()["product"] == "estimate"
+    if run.release.exists():
+        is_same_code = run.read_manifest()["code_version"] == code_version()
+        if damage.name == CHECKS or first == RELEASE or not (first == "report" or is_same_code):
+            return False
+    is_charged = (run.root / CHARGED).exists()
+    if damage.is_missing and not is_charged:
+        return True
+    is_beside = bool({"constraints", "summary"} & {*damage.within})
+    return first in DERIVED or damage.name == CHECKS or is_beside
+
+
+def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> None:
+    """Remove a damaged file, and what makes its step find that there is nothing to do."""
+    path, (first, *rest) = run.root / damage.name, damage.within
+    path.unlink(missing_ok=True)
+    if "summary" in rest:
+        shutil.rmtree(path.parent)
+    elif first == "solves":
+        run.root.joinpath("estimates", *rest).unlink(missing_ok=True)
+    elif first == "estimates" and not is_handed_on:
+        shutil.rmtree(run.root / first / rest[0], ignore_errors=True)
+    elif first == "report":
+        run.report.unlink(missing_ok=True)
+    elif first in DERIVED and not is_handed_on:
+        shutil.rmtree(run.root / first, ignore_errors=True)
+
+
+def _refuse(run: RunDirectory, damage: Damage, manifest: Mapping[str, Any]) -> None:
+    if damage.within[0] == MEASUREMENTS:
+        raise BudgetRefused(
+            f"{damage}; restore the measurement that run {manifest['run_id']} has published, or "
+            "start a new run, since it is never drawn again"
+        )
+    if run.release.exists() and damage.within[0] in (*DERIVED, "validation"):
+        raise ReleaseAltered(
+            f"{run.root / damage.name}{str(damage).removeprefix(damage.name)}; put it back, or "
+            f"remove {run.release} and resume the run, which makes the release again from its "
+            "measurements"
+        )
+    raise InputRefused(
+        f"{run.root / damage.name}{str(damage).removeprefix(damage.name)}; put it back, or start a "
+        "new run"
+    )

@@ -1,0 +1,283 @@
+"""Damage to the files of a run, one at a time, and what `spineflow resume` makes of it.
+
+    python -m tests.flows.faults [--share 0.1] [--seed N] [PRODUCT ...]
+
+It prints a table of the outcomes, and on standard error every fault of the program.
+
+For each product a small private run is made, and its directory is kept as it was at three moments:
+`charged`, with nothing drawn; `checked`, before the release gets its name; `complete`. Then, for
+every file of every directory that was kept, a copy is made, the file is deleted in it or one bit in
+its middle is flipped, and the run is resumed. That should end in one of these:
+
+- mended: the run is complete, and every file that is released is as it was.
+- held: it was refused in one sentence that names the file and a remedy.
+- idle: the file decides nothing; it stays as the damage left it, and the run is complete.
+
+Whatever happens, measurements that were published before the damage must not change: noise is
+drawn once. Everything else is a fault of the program, and is listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from spineflow.flows.cli import main as spineflow
+from spineflow.flows.order import called
+from spineflow.flows.running import prepare
+from spineflow.tasks.ledger.charges import set_cap
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.products.registry import product
+from spineflow.tasks.runs.directory import RunDirectory
+
+from tests.flows.in_process import stages_in_process
+from tests.flows.schedules import PEOPLE
+from tests.flows.small_runs import settings_files
+
+CHARGED, CHECKED, COMPLETE = "charged", "checked", "complete"
+DAMAGES = ("deleted", "flipped")
+MENDED, HELD, IDLE, FAULT = "mended", "held", "idle", "fault"
+PRODUCTS = ("topdown", "detailed-groups", "group-sizes", "trips")
+
+IDLE_FILES = (
+    ".lock",
+    "work.jsonl",
+    "spine/charged.json",  # The ledger has the same.
+    "validation/data_docs/",
+    "validation/rules.json",
+    "confidential/data_docs/",
+    "confidential/findings.json",
+    "confidential/input_",
+    "confidential/detailed_groups/persons",  # What is measured are counts of them.
+)
+"""Files that decide nothing of a run that has been charged, with the folders of such."""
+
+IDLE_ONCE_MEASURED = (".identity", "confidential/")
+"""What decides nothing more when there is nothing left to draw."""
+
+REMEDIES = ("restore", "put it back", "put them back", "start a new run", "remove", "resume")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A file of a run, relative to its directory, and what is done to it at a moment."""
+
+    product: str
+    moment: str
+    file: str
+    damage: str
+
+    def __str__(self) -> str:
+        return f"{self.product}, {self.moment}: {self.file} {self.damage}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: how it ended, and what is wrong with that; empty if nothing is."""
+
+    how: str
+    wrong: str = ""
+
+
+class Office:
+    """Runs of every product, as they were at every moment, under one ledger."""
+
+    def __init__(self, folder: Path, products: Sequence[str]) -> None:
+        self.folder = folder
+        self.world = folder / "world"
+        self.world.mkdir()
+        with contextlib.redirect_stdout(None):
+            set_cap(open_ledger(self.world / "ledger.db"), PEOPLE, Fraction(1000))
+        for name, file in settings_files(folder).items():
+            if name in products:
+                self._run(name, file)
+
+    def _run(self, name: str, file: Path) -> None:
+        """Run a product from start to end, keeping the world as it is at every moment."""
+        settings = product(name).load(file)
+        run = prepare(settings, self.world / name)
+        is_charged = is_checked = False
+        for wave in called(run, product(name).order(run, settings)):
+            if "ledger" in wave and not is_charged:
+                is_charged = True
+                self._keep(name, CHARGED)
+            if "checks" in wave and not is_checked:
+                is_checked = True
+                self._keep(name, CHECKED)
+        shutil.rmtree(run.root)
+        self.at(name, CHECKED)
+        with told() as words:
+            assert spineflow(["resume", str(run.root)]) == 0, words.getvalue()
+        self._keep(name, COMPLETE)
+
+    def _keep(self, name: str, moment: str) -> None:
+        shutil.copytree(self.world, self.folder / "kept" / name / moment)
+
+    def kept(self, name: str, moment: str) -> Path:
+        """A run's directory as it was at a moment."""
+        return self.folder / "kept" / name / moment / name
+
+    def at(self, name: str, moment: str) -> Path:
+        """Bring the world back to a moment; the run's directory, which is the one that draws."""
+        shutil.rmtree(self.world)
+        shutil.copytree(self.folder / "kept" / name / moment, self.world)
+        root = self.world / name
+        with told() as words:
+            assert spineflow(["ledger", "move", str(root)]) == 0, words.getvalue()
+        return root
+
+    def faults(self, name: str) -> Iterator[Fault]:
+        """Every damage to every file of a run at every moment."""
+        for moment in (CHARGED, CHECKED, COMPLETE):
+            for file in files_of(self.kept(name, moment)):
+                for damage in DAMAGES:
+                    yield Fault(name, moment, file, damage)
+
+    def suffered(self, fault: Fault) -> Outcome:
+        """Damage a copy of the run as it was, resume it, and judge what becomes of it."""
+        root = self.at(fault.product, fault.moment)
+        before = measurements(root)
+        do_damage(root / fault.file, fault.damage)
+        with told() as words:
+            try:
+                code = spineflow(["resume", str(root)])
+            except BaseException as error:
+                return Outcome("raised", f"{type(error).__name__}: {error}")
+        redrawn = [
+            name
+            for name, content in measurements(root).items()
+            if before.get(name, content) != content and name != fault.file
+        ]
+        if redrawn:
+            return Outcome("redrawn", f"{redrawn[0]} has changed")
+        if code:
+            return Outcome(HELD, wrong_with(words.getvalue(), fault.file))
+        return self._judged(root, fault, before)
+
+    def _judged(self, root: Path, fault: Fault, before: dict[str, bytes]) -> Outcome:
+        """What a run is like that was resumed to its end."""
+        was = self.kept(fault.product, fault.moment) / fault.file
+        file = root / fault.file.replace("release-unchecked/", "release/")
+        if fault.file in before and (not file.exists() or file.read_bytes() != before[fault.file]):
+            return Outcome("done", "a published measurement is not as it was")
+        if RunDirectory(root).read_manifest()["status"] != "complete":
+            return Outcome("done", "the run is not complete")
+        if fault.moment != CHARGED:
+            other = different(root, self.kept(fault.product, COMPLETE))
+            if other:
+                return Outcome("done", f"{other[0]} is not as it was")
+        is_whole = fault.file.startswith("release-unchecked/") or file.exists()
+        if is_whole and (fault.damage == "deleted" or file.read_bytes() == was.read_bytes()):
+            return Outcome(MENDED)
+        idle = IDLE_FILES + (() if fault.moment == CHARGED else IDLE_ONCE_MEASURED)
+        return Outcome(IDLE, "" if fault.file.startswith(idle) else "the damage stays, unsaid")
+
+
+def files_of(root: Path) -> list[str]:
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def measurements(root: Path) -> dict[str, bytes]:
+    """The noisy measurements of a run by name; constraints beside them have no noise."""
+    names = [name for name in files_of(root) if name.startswith("measurements/")]
+    return {name: (root / name).read_bytes() for name in names if "/constraints/" not in name}
+
+
+def different(root: Path, other: Path) -> list[str]:
+    """Released files that two runs do not have alike, but for the certificates, which tell what
+    the dataset has spent so far, and when."""
+    one, two = (
+        {
+            name: (run / name).read_bytes()
+            for name in files_of(run)
+            if name.startswith("release/") and "certificate" not in name
+        }
+        for run in (root, other)
+    )
+    return [name for name in sorted({*one, *two}) if one.get(name) != two.get(name)]
+
+
+def do_damage(file: Path, damage: str) -> None:
+    """Delete a file, or flip a bit in its middle; of an empty file there is no bit to flip."""
+    if damage == "deleted":
+        file.unlink()
+        return
+    content = bytearray(file.read_bytes() or b" ")
+    content[len(content) // 2] ^= 1
+    file.chmod(0o600)
+    file.write_bytes(content)
+
+
+def wrong_with(words: str, file: str) -> str:
+    """What is wrong with a refusal, which should be one sentence with the file and a remedy."""
+    lines = [said for said in words.splitlines() if not said.startswith(("warning: ", "note: "))]
+    if len(lines) != 1 or not lines[0].startswith("spineflow: "):
+        return f"not one sentence: {words}"
+    if Path(file).name not in words:
+        return f"the file is not named: {words}"
+    if not any(remedy in words for remedy in REMEDIES):
+        return f"there is no remedy: {words}"
+    return ""
+
+
+@contextlib.contextmanager
+def told() -> Iterator[io.StringIO]:
+    """What is printed on standard error in the block; what goes to standard output is dropped."""
+    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(io.StringIO()) as errors:
+        yield errors
+
+
+def tried(
+    products: Sequence[str], share: float, seed: str, folder: Path
+) -> Iterator[tuple[Fault, Outcome]]:
+    """A share of all faults of some products, chosen by a seed, each with its outcome."""
+    chance = random.Random(seed)
+    with stages_in_process(judged_twice=False):
+        office = Office(folder, products)
+        for name in products:
+            for fault in office.faults(name):
+                if chance.random() < share:
+                    yield fault, office.suffered(fault)
+
+
+def table(counts: Mapping[tuple[str, str, str], int]) -> str:
+    """How often each outcome came by product and moment, as Markdown."""
+    columns = (MENDED, HELD, IDLE, FAULT)
+    lines = [f"| product | moment | tried | {' | '.join(columns)} |", "|---" * 7 + "|"]
+    for product_name, moment in dict.fromkeys(key[:2] for key in counts):
+        own = [counts.get((product_name, moment, how), 0) for how in columns]
+        cells = " | ".join(map(str, [sum(own), *own]))
+        lines.append(f"| {product_name} | {moment} | {cells} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("products", nargs="*", default=PRODUCTS, metavar="PRODUCT")
+    parser.add_argument("--share", type=float, default=1.0, help="of all faults, by chance")
+    parser.add_argument("--seed", default="0", help="which faults are chosen")
+    options = parser.parse_args()
+    os.environ["SPINEFLOW_LEDGERS"] = ""  # These are no ledgers of this machine.
+    counts: Counter[tuple[str, str, str]] = Counter()
+    with tempfile.TemporaryDirectory(prefix="spineflow-faults-") as folder:
+        for fault, outcome in tried(options.products, options.share, options.seed, Path(folder)):
+            counts[fault.product, fault.moment, FAULT if outcome.wrong else outcome.how] += 1
+            if outcome.wrong:
+                print(f"{fault}: {outcome.how}: {outcome.wrong}", file=sys.stderr, flush=True)
+    print(table(counts))
+    return int(any(how == FAULT for _, _, how in counts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

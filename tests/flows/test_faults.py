@@ -1,0 +1,24 @@
+"""A share of the faults of `tests.flows.faults`; `make soak` tries them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SESSION
+from tests.flows.faults import PRODUCTS, tried
+
+pytestmark = pytest.mark.slow
+
+SHARE = 0.1
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_damage_is_mended_or_named(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    seed = request.config.stash[SESSION]["seed"]
+    outcomes = list(tried([name], SHARE, seed, tmp_path))
+    assert outcomes
+    assert not [f"{fault}: {outcome}" for fault, outcome in outcomes if outcome.wrong]

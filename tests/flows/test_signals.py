@@ -1,0 +1,137 @@
+"""Commands that are interrupted answer within two seconds, with a word and without a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from spineflow.flows.cli import main
+from spineflow.flows.log_lines import JsonLines, logged
+from spineflow.tasks.runs.directory import RunDirectory
+
+from tests.flows.commands import STAGE_LINE
+
+SECONDS = 2.0
+"""Within which a command answers, and ends."""
+
+BUSY = """
+import hashlib, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from spineflow.flows import cli
+
+def solve():
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+
+def in_a_thread(options):
+    with ThreadPoolExecutor() as pool:
+        solved = pool.submit(solve)
+        print("begun", flush=True)
+        solved.result()
+
+def in_the_main_thread(options):
+    print("begun", flush=True)
+    solve()
+
+cli.COMMANDS["compile"] = globals()[sys.argv[1]]
+sys.exit(cli.main(["compile"]))
+"""
+"""A command that is in the middle of a solve that knows nothing of Python."""
+
+
+def busy(place: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", BUSY, place]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+@pytest.mark.parametrize("place", ["in_a_thread", "in_the_main_thread"])
+@pytest.mark.parametrize(
+    ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+)
+def test_a_signal_is_answered_in_the_middle_of_a_solve(
+    place: str, number: signal.Signals, word: str
+) -> None:
+    process = busy(place)
+    process.send_signal(number)
+    begun = time.monotonic()
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (1, f"spineflow: {word}.\n")
+    assert time.monotonic() - begun < SECONDS
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    process = busy("in_a_thread")
+    begun = time.monotonic()
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (1, "spineflow: interrupted.\n")
+    assert time.monotonic() - begun < 1.0
+
+
+def test_who_has_read_enough_ends_a_command_quietly(tmp_path: Path) -> None:
+    program = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "completion", "bash"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["completion", "bash"]) == 0
+
+
+def test_lines_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    with logged("json"):
+        assert isinstance(sys.stderr, JsonLines)
+        print("warning: nothing caps what is spent", file=sys.stderr)
+        print("spineflow: refused.", file=sys.stderr)
+        print("2026-01-01T00:00:00Z The input was read: 1 task, 0 s.", file=sys.stderr)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["level"] for line in lines] == ["warning", "error", "info"]
+    assert lines[0]["message"] == "nothing caps what is spent"
+    assert all(line["time"].endswith("Z") for line in lines)
+
+
+@pytest.mark.slow
+def test_a_run_off_a_terminal_tells_of_its_stages_and_goes_on_after_an_interruption(
+    spineflow, real_server, settings_text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "settings.toml").write_text(settings_text)
+    run = RunDirectory(tmp_path / "run")
+    arguments = ["run", "topdown", str(tmp_path / "settings.toml"), "--run-dir", str(run.root)]
+    command = spineflow(*arguments, folder=tmp_path, **real_server.environment)
+    command.wait_for(run.root / "estimates/persons/US/00000.parquet")
+    os.kill(command.process.pid, signal.SIGTERM)
+    begun = time.monotonic()
+    code, _, errors = command.ended()
+    assert time.monotonic() - begun < SECONDS + 1
+    assert code == 1
+    again = f"spineflow: terminated; continue with 'spineflow resume {run.root}'."
+    assert errors.splitlines()[-1] == again
+    assert "Traceback" not in errors
+    assert run.read_manifest()["status"] == "interrupted"
+    resumed = spineflow(
+        "resume", str(run.root), "--log", "json", folder=tmp_path, **real_server.environment
+    )
+    assert resumed.ended()[0] == 0
+    told = [json.loads(line) for line in resumed.errors.read_text().splitlines()]
+    assert any("The release stands: 1 task" in line["message"] for line in told)
+    assert STAGE_LINE.search(command.errors.read_text())
