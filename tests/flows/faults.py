@@ -36,7 +36,7 @@ from pathlib import Path
 from spineflow.flows.cli import main as spineflow
 from spineflow.flows.order import called
 from spineflow.flows.running import prepare
-from spineflow.tasks.ledger.charges import set_cap
+from spineflow.tasks.ledger.caps import set_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory

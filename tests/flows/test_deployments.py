@@ -32,7 +32,7 @@ from spineflow.flows.demo import SETTINGS
 from spineflow.flows.form import SettingsForm, TopdownForm
 from spineflow.flows.registry import MODULES, TITLES, flow_of
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.ledger.charges import set_default_cap
+from spineflow.tasks.ledger.caps import set_default_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused

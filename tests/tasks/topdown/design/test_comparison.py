@@ -18,7 +18,7 @@ from spineflow.tasks.topdown.design.comparison import ALLOCATIONS, allocations, 
 from spineflow.tasks.topdown.design.design import design_universe
 from spineflow.tasks.topdown.design.settings import ComparisonSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.ingest import addresses_of
+from spineflow.tasks.topdown.ingest.ingest import public_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 
@@ -137,7 +137,7 @@ def test_all_allocations_keep_the_same_exact_guarantee(tmp_path: Path) -> None:
     exact = 'epsilon = "8"\ndelta = "1e-6"\naccounting = "exact"'
     file.write_text(f"{file.read_text(encoding='utf-8')}[budget.persons]\n{exact}\n", "utf-8")
     settings = load_settings(ComparisonSettings, file, presets=PRESETS).settled()
-    geography, invariants = addresses_of(settings.input)
+    geography, invariants = public_tables(settings.topdown)
     designs = {"persons": design_universe(settings, "persons", geography, invariants)}
     rhos = {}
     for name, made in allocations(settings, designs).items():

@@ -176,7 +176,7 @@ def test_random_passes_are_optimal_to_their_certificate(seed):
     one, truth = drawn_pass(seed)
     x, record = one._solve_by_rows()
     assert record.status is SolveStatus.OPTIMAL, record
-    assert max(record.primal, record.dual, record.gap) <= 1e-7, record
+    assert max(record.primal, record.dual) <= 1e-7 and record.gap <= 1e-6, record
     assert one.objective(x) <= one.objective(truth.astype(float)) * (1 + 1e-9)
     of_peer = objective_by_clarabel(one)
     if of_peer is not None:
