@@ -13,7 +13,8 @@ lies above too, by an error that falls with the square of the step.
 *Lower bound.* Losses are rounded to the nearest point. The sum is then off by a sum of independent
 errors within half a step each, which Hoeffding's inequality bounds, under the tilted law below.
 
-*Arithmetic.* The law of the sum is a product of discrete Fourier transforms in doubles. Before,
+*Arithmetic.* The law of the sum is a product of discrete Fourier transforms, of small grids in
+extended precision where the machine has it and in doubles elsewhere. Before,
 each law is tilted by exp(lambda loss) such that its mean is near the epsilon that is asked for: the
 error of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
 beside the probabilities that decide. All other errors are covered by making every probability
@@ -57,6 +58,9 @@ UPPER_POINTS = 1 << 16
 
 LOWER_POINTS, MOST_POINTS = 1 << 18, 1 << 22
 """Least and most points of the grid of a lower bound, whose error falls with the step alone."""
+
+FEW_POINTS = 1 << 14
+"""Points of a grid up to which transforms are those of extended precision, where NumPy has it."""
 
 LATTICE_POINTS = 1 << 20
 """Most points of a grid that has all losses as they are."""
@@ -257,7 +261,8 @@ class Grid:
         n_counts = sum(part.n_counts for part in parts)
         base = sum(part.base for part in parts)
         first = math.floor((self.low - base) / self.step) - (1 if self.stride else n_counts + 1)
-        masses = np.roll(np.maximum(fft.irfft(spectrum, self.points), 0.0), -first)
+        found = np.maximum(fft.irfft(spectrum, self.points), 0.0).astype(np.float64)
+        masses = np.roll(found, -first)
         # A transform of 2^k points is wrong by 7 k units of its 2-norm at most; spectra are at most
         # 1, so that errors of one count reach the sum undiminished, but not larger. A product of
         # two spectra is wrong by 3 units.
@@ -279,7 +284,7 @@ class Grid:
             tilt=self.tilt,
             # Masses were tilted by losses without their base.
             log_scale=sum(part.log_scale for part in parts) + self.tilt * base,
-            error=error * 1.01 * 7 * UNIT * levels,
+            error=error * 1.01 * 7 * 0.5 * float(np.finfo(self._real).eps) * levels,
             above=wrapped,
             below=wrapped,
             infinite=n_counts * CUT,
@@ -294,8 +299,14 @@ class Grid:
             self.parts[items] = self._part([_Kind.of(count, number) for count, number in items])
         return self.parts[items]
 
+    @property
+    def _real(self) -> type[np.floating]:
+        """The numbers of the transforms, whose errors are small beside those of doubles on grids
+        that are small enough to be slow."""
+        return np.longdouble if self.points <= FEW_POINTS else np.float64
+
     def _part(self, kinds: Sequence[_Kind]) -> _Part:
-        spectrum = np.ones(self.points // 2 + 1, complex)
+        spectrum = np.ones(self.points // 2 + 1, np.result_type(self._real, np.complex64))
         base, log_scale, norm, mean_rounding = NOTHING, 0.0, 0.0, 0.0
         for kind in kinds:
             log_masses = kind.log_masses
@@ -318,7 +329,7 @@ class Grid:
                 rounding = kind.losses - self.step * place
                 mean_rounding += kind.number * float(tilted @ rounding)
             folded = np.bincount(np.mod(place, self.points).astype(np.int64), tilted, self.points)
-            spectrum *= fft.rfft(folded) ** kind.number
+            spectrum *= fft.rfft(folded.astype(self._real)) ** kind.number
             log_scale += kind.number * log_total
             norm += kind.number * _norm(folded)
         n_counts = sum(kind.number for kind in kinds)

@@ -85,8 +85,8 @@ def test_bounds_enclose_the_sum_over_all_outcomes(changed, epsilon: Fraction) ->
     upper, lower = curve.delta_upper(float(epsilon)), curve.delta_lower(float(epsilon))
     assert Decimal(lower) <= exact <= Decimal(upper)
     if math.lcm(*(count.stride.denominator for count in changed)) < 1000:
-        assert Decimal(upper) - exact < Decimal("1e-11")
-        assert exact - Decimal(lower) < Decimal("1e-11")
+        assert Decimal(upper) - exact < Decimal("1e-12")
+        assert exact - Decimal(lower) < Decimal("1e-12")
 
 
 INCOMMENSURABLE = {gaussian(Fraction(10007, 9973)): 2, gaussian(Fraction(40013, 9967)): 3}
