@@ -40,7 +40,7 @@ PER_CELL, PER_QUERY, PER_CHILD = 20.0, 10.0, 30.0
 """Numbers of eight bytes in memory for a cell, a cell and query, and a cell and child."""
 ROOT_SECONDS, SECONDS = 3e-6, 2e-5
 """For a cell, child and query: of the root, and of families whose cells siblings share."""
-DENSE_SECONDS = 1e-9
+DENSE_SECONDS = 1e-10
 """The same of the active set, for a child and a cell cubed."""
 SURE = 0.5
 """What a solve surely takes, of the memory that it is said to take."""
@@ -149,7 +149,7 @@ def largest_solve(
     """
     cells, budget = fewest_cells(settings, universe), settings.budget_of(universe)
     if settings.blocks_only:
-        last = next(reversed(budget.geolevel_shares))
+        last = list(budget.geolevel_shares)[-1]
         is_known = not settings.compiled_census.universes[universe].bounds
         return _largest_pass(settings, universe, last, cells, 1, is_known)
     families = [(_root(settings, universe), cells, 1)]
