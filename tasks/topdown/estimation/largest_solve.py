@@ -7,7 +7,7 @@ So the root's size is known and refused where it cannot fit, and those below are
 users are warned.
 
 **Memory.** With k cells, c children, q queries in the pass, all in numbers of eight bytes, a solve
-takes at most about
+takes about
 
     k (PER_CELL + PER_QUERY q) + c k PER_CHILD + the matrices of its solver,
 
@@ -122,14 +122,13 @@ def refuse_large_solves(settings: TopdownSettings) -> None:
             raise InputRefused(
                 f"{universe} cannot be estimated here. Its largest solve has {size.sentence()}, "
                 f"surely above {gigabytes(least)}; this machine has {gigabytes(memory)}. "
-                f"{remedy(universe, size)} Nothing has been read or charged."
+                f"{remedy(universe, size)} Nothing has been charged."
             )
 
 
 def remedy(universe: str, size: SolveSize) -> str:
     """What makes a universe's largest solve smaller, as a sentence."""
-    below = "interleave passes, take a spine with fewer children of one parent, "
-    below = "" if size.is_known else below
+    below = "" if size.is_known else "interleave passes, have fewer children of one parent, "
     return (
         f"Give attributes of {universe} fewer levels or leave some out, declare the cells that "
         f"nobody can be in as structural zeros, {below}or run on a machine with more memory."
@@ -208,17 +207,17 @@ def _largest_pass(
     if not measured:
         return nothing
     passes = settings.passes_of(universe, geolevel)
+    # Only passes that interleave are as many of the least squares as of the rounder.
+    chains = passes.rounder if passes.interleaved else [()] * len(passes.least_squares)
     asked = [
         ([marginal_query(schema, name) for name in names if measured.get(name)], chain)
-        for names, chain in zip(passes.least_squares, passes.rounder, strict=False)
+        for names, chain in zip(passes.least_squares, chains, strict=True)
     ]
     asked = [(queries, chain) for queries, chain in asked if queries]
     relations = settings.compiled_census.universes[universe].relations
     sizes, told = [], list[MarginalQuery]()
     for number, (queries, chain) in enumerate(asked, 1):
-        told += queries
-        if passes.interleaved:
-            told += [marginal_query(schema, name) for name in chain]
+        told += [*queries, *(marginal_query(schema, name) for name in chain)]
         k = cells if number == len(asked) else min(cells, n_classes(told))
         rows = sum(min(query.n_rows, k) for query in queries)
         solver = "admm" if passes.interleaved else _solver(queries, k, bool(relations))

@@ -95,6 +95,18 @@ def test_the_solver_is_the_one_that_a_pass_takes(
     assert largest_solve(settings_of(tmp_path, incomes, queries), "residents").solver == solver
 
 
+def test_of_several_passes_the_last_has_all_cells(tmp_path: Path) -> None:
+    settings_of(tmp_path, 60, ["total", "age", "income * sex"])
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        file.read_text() + "[workload.residents.passes.other]\n"
+        'least_squares = [["total", "age"], ["income * sex"]]\nrounder = [["income * sex"]]\n'
+    )
+    settings = load_settings(TopdownSettings, file, presets=PRESETS)
+    found = largest_solve(settings, "residents")
+    assert (found.cells, found.rows) == (6_000, 120)
+
+
 def test_classes_are_those_that_queries_tell_apart(tmp_path: Path) -> None:
     schema = settings_of(tmp_path, 7, ["total"]).schema_of("residents")
     for names in (["total"], ["age"], ["age", "sex"], ["age * sex", "income"], ["detailed", "age"]):
