@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pyarrow import parquet
 
@@ -18,7 +20,7 @@ from ..pages.document import NONE, Block, Document, Section, Table
 from ..pages.numbers import decimal, shown_delta, shown_epsilon
 from ..products.gate import compared
 from ..products.order import Order
-from ..products.product import END, Accuracy, Product, Shown, noted
+from ..products.product import END, Accuracy, Caution, Charge, Product, Shown, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from .checks.accuracy.in_brief import errors_in_brief, errors_of_totals
@@ -27,10 +29,18 @@ from .checks.accuracy.run import accuracy_report, write_comparison, write_run_ac
 from .checks.check import outcomes_of_run
 from .checks.pieces import sizes_of_pieces
 from .estimation.estimators import refuse_settings
+from .estimation.largest_solve import (
+    SolveSize,
+    gigabytes,
+    largest_solve,
+    memory_of_machine,
+    refuse_large_solves,
+    remedy,
+)
 from .ingest.earlier import held_answers
 from .ingest.ingest import check_input_of, largest_universe, refuse_large_deltas
 from .measurement.charge import charge_of, measurement_files
-from .measurement.constrain_declared import check_declared_spines
+from .measurement.constrain_declared import checked_declared_spines
 from .paths import spine_folder
 from .published.read import check_measurements, refuse_missing_folder
 from .published.settings import EstimateSettings
@@ -81,11 +91,26 @@ def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> I
     if isinstance(accepted, DeclaredInput):
         if not settings.input.awaited:
             held_answers(settings, accepted)
-        check_declared_spines(settings, accepted.areas.frame)
+        for universe, spine in checked_declared_spines(settings, accepted.areas.frame):
+            totals = accepted.totals[universe].values()
+            records = min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
+            yield from _told(universe, largest_solve(settings, universe, spine, records))
         return
     for universe in settings.run.universes:
         spine = universe_spine(settings, universe, accepted.geography, accepted.invariants)
         yield from noted(redundant_spending(settings, universe, spine))
+        yield from _told(universe, largest_solve(settings, universe, spine))
+
+
+def _told(universe: str, size: SolveSize) -> Iterator[Block]:
+    """The largest solve of a universe in words, with a warning where it may not fit."""
+    yield f"{universe}: largest solve {size.sentence()}."
+    memory = memory_of_machine()
+    if size.n_bytes > memory:
+        yield Caution(
+            f"the largest solve of {universe} may take {gigabytes(size.n_bytes)}, and this machine "
+            f"has {gigabytes(memory)}. {remedy(universe, size)}"
+        )
 
 
 def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Block]:
@@ -103,8 +128,22 @@ def _exactly(cost: Mapping[str, Any]) -> str:
     return f"{shown_epsilon(epsilon)} exactly{delta}, "
 
 
+def costs_with_sizes(settings: TopdownSettings) -> dict[str, Any]:
+    """The costs by universe, with the largest solve as far as it is known without input."""
+    return {
+        universe: cost | {"largest_solve": asdict(largest_solve(settings, universe))}
+        for universe, cost in costs(settings).items()
+    }
+
+
+def charge_within_memory(run: RunDirectory, settings: TopdownSettings) -> Charge:
+    """What a run is charged for; raises InputRefused where its estimates will not fit here."""
+    refuse_large_solves(settings)
+    return charge_of(run, settings)
+
+
 def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
-    """The costs as tables, with what an attacker learns about an attribute."""
+    """The costs as tables, with what an attacker learns about an attribute, and the first solve."""
     for universe, cost in costs(settings).items():
         first = (
             f"{cost['mechanism'].replace('_', ' ')}, "
@@ -141,6 +180,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
                 first,
                 Table((*headers, "margin, 95 %"), queries),
                 Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),
+                *_told(universe, largest_solve(settings, universe)),
             ),
         )
     yield from noted(redundant_spending_of_geography(settings))
@@ -261,7 +301,7 @@ def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:
 
 TOPDOWN: Product = Product(
     settings=TopdownSettings,
-    costs=costs,
+    costs=costs_with_sizes,
     costs_in_words=costs_in_words,
     refuse=refuse_settings,
     check_input=check_input_of,
@@ -272,7 +312,7 @@ TOPDOWN: Product = Product(
     ),
     order=order,
     sizes=sizes_of_pieces,
-    charge=charge_of,
+    charge=charge_within_memory,
     measurement_files=measurement_files,
     notes=redundant_spending_of_run,
     checks=outcomes_of_run,

@@ -204,7 +204,7 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
     try:
         schema = settings.schema_of(universe)
         for zero in settings.zeros_of(universe):
-            schema.cells_where(zero.where)
+            schema.positions(zero.where)
     except ValueError as error:
         refuse(f"workload.{universe}: {error}")
     for geolevel in settings.budget[universe].geolevels:

@@ -13,6 +13,7 @@ from ..spine.build import check_spine_settings
 from ..spine.shards import Shard
 from ..workload.sections import Estimator as EstimatorName
 from . import block_by_block, estimate, full_information
+from .largest_solve import refuse_large_solves
 from .parent import SolveRecord
 
 COMBINE, ESTIMATE = "combine", "estimate"
@@ -56,12 +57,14 @@ def estimator_of(settings: TopdownSettings) -> Estimator:
 
 
 def refuse_settings(settings: TopdownSettings) -> None:
-    """Refuse what makes no spine, what the estimator cannot estimate, and unreadable geometry.
+    """Refuse what makes no spine, what the estimator cannot estimate, solves that memory cannot
+    hold, and unreadable geometry.
 
     Raises InputRefused.
     """
     check_spine_settings(settings)
     estimator_of(settings).refuse(settings)
+    refuse_large_solves(settings)
     refuse_unfit_geometry(settings.input.geometry)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....geography.declared import declared_units
+from ....geography.levels import Spine
 from ...answers.estimates import read_estimates
 from ...answers.noisy import write_constraints
 from ...census.census import Universe
@@ -51,12 +52,15 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
         declared_resolution(read_spine(spine_folder(run, universe)), declared, units)
 
 
-def check_declared_spines(settings: TopdownSettings, areas: pd.DataFrame) -> None:
-    """Build the spines of a declared census, and refuse what they cannot hold."""
+def checked_declared_spines(
+    settings: TopdownSettings, areas: pd.DataFrame
+) -> Iterator[tuple[str, Spine]]:
+    """Build the spine of every universe of a declared census, and refuse what it cannot hold."""
     units = declared_units(areas, settings.compiled_census.areas.geolevels)
     for universe in settings.run.universes:
         spine = universe_spine(settings, universe, areas, areas)
         declared_resolution(spine, settings.compiled_census.universes[universe], units)
+        yield universe, spine
 
 
 def constrain_declared(

@@ -1,0 +1,253 @@
+"""The largest solve of a run, told before anything is charged: its memory, time and solver.
+
+Nothing here reads a record. The root has all cells that are no structural zeros, and one child.
+A family below it has at most as many cells, at most as many as its parent has records, and as many
+children as the spine says; how many records a parent has is not public, but what invariants say is.
+So the root's size is known and refused where it cannot fit, and those below are bounds, of which
+users are warned.
+
+**Memory.** With k cells, c children, q queries in the pass, all in numbers of eight bytes, a solve
+takes about
+
+    k (PER_CELL + PER_QUERY q) + c k PER_CHILD + the matrices of its solver,
+
+these being blocks of rows by rows for every child under `dual_newton`, at most BLOCK_ENTRIES in
+all, and cells by cells for every child under the active set. **Time** is of order of magnitude
+alone, since iterations depend on the noise. The constants are fitted to synthetic passes of 2,400
+to 710,400 cells and 1 to 40 children.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ....geography.levels import Spine
+from ...census.queries import MarginalQuery, marginal_query
+from ...census.schema import Schema
+from ...runs.errors import InputRefused
+from ..settings import TopdownSettings
+from ..spine.families import possible_cells
+from .dual_newton import BLOCK_ENTRIES
+from .least_squares import MANY, MANY_UNTOLD
+
+PER_CELL, PER_QUERY, PER_CHILD = 20.0, 10.0, 30.0
+"""Numbers of eight bytes in memory for a cell, a cell and query, and a cell and child."""
+ROOT_SECONDS, SECONDS = 3e-6, 2e-5
+"""For a cell, child and query: of the root, and of families whose cells siblings share."""
+DENSE_SECONDS = 1e-10
+"""The same of the active set, for a child and a cell cubed."""
+SURE = 0.5
+"""What a solve surely takes, of the memory that it is said to take."""
+MOST_MASKED = 2 * 10**7
+"""Cells above which structural zeros are not counted cell by cell."""
+CONTROL_GROUP = Path("/sys/fs/cgroup/memory.max")
+"""The limit of a container's memory, where there is one."""
+
+
+@dataclass(frozen=True)
+class SolveSize:
+    """The size of one solve.
+
+    geolevel : of the children. cells, children, rows : at most; rows are those of the queries that
+    the pass measures. is_known : whether that is what there will be, as at the root. solver : as in
+    `parent.SolveRecord`. n_bytes, seconds : roughly, at most.
+    """
+
+    geolevel: str
+    cells: int
+    children: int
+    rows: int
+    is_known: bool
+    solver: str
+    n_bytes: int
+    seconds: float
+
+    def sentence(self) -> str:
+        """The size in words.
+
+        >>> SolveSize("town", 71_040, 12, 200, False, "dual newton", 6 * 10**8, 9.6).sentence()
+        'at most 71,040 cells of 12 children at town, 200 rows of queries: up to about 0.6 GB and \
+10 s by dual newton'
+        """
+        children = "1 child" if self.children == 1 else f"{self.children:,} children"
+        most, about = ("", "about") if self.is_known else ("at most ", "up to about")
+        return (
+            f"{most}{self.cells:,} cells of {children} at {self.geolevel}, {self.rows:,} rows of "
+            f"queries: {about} {gigabytes(self.n_bytes)} and {_seconds(self.seconds)} by "
+            f"{self.solver}"
+        )
+
+
+def gigabytes(n_bytes: float) -> str:
+    """Bytes as people read them: 0.1 GB and more."""
+    size = max(n_bytes / 1e9, 0.1)
+    return f"{size:.1f} GB" if size < 10 else f"{size:,.0f} GB"
+
+
+def _seconds(seconds: float) -> str:
+    """Seconds or hours, of which one figure is known at most."""
+    if seconds >= 3 * 3600:
+        return f"{float(f'{seconds / 3600:.1g}'):,.0f} hours"
+    return f"{max(float(f'{seconds:.1g}'), 1.0):,.0f} s"
+
+
+def memory_of_machine() -> int:
+    """Bytes of memory that processes of this machine or container may have, swap left out."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = CONTROL_GROUP.read_text(encoding="ascii").strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def refuse_large_solves(settings: TopdownSettings) -> None:
+    """Raise InputRefused for a universe whose root surely exceeds this machine's memory.
+
+    On Dask's workers, which may be other machines, nothing is refused.
+    """
+    if settings.run.runner == "dask":
+        return
+    memory = memory_of_machine()
+    for universe in settings.run.universes:
+        size = largest_solve(settings, universe)
+        least = SURE * size.n_bytes
+        if size.is_known and least > memory:
+            raise InputRefused(
+                f"{universe} cannot be estimated here. Its largest solve has {size.sentence()}, "
+                f"surely above {gigabytes(least)}; this machine has {gigabytes(memory)}. "
+                f"{remedy(universe, size)} Nothing has been charged."
+            )
+
+
+def remedy(universe: str, size: SolveSize) -> str:
+    """What makes a universe's largest solve smaller, as a sentence."""
+    below = "" if size.is_known else "interleave passes, have fewer children of one parent, "
+    return (
+        f"Give attributes of {universe} fewer levels or leave some out, declare the cells that "
+        f"nobody can be in as structural zeros, {below}or run on a machine with more memory."
+    )
+
+
+def largest_solve(
+    settings: TopdownSettings,
+    universe: str,
+    spine: Spine | None = None,
+    records: int | None = None,
+) -> SolveSize:
+    """The solve of a universe that takes most memory: of the root, and of families of a spine.
+
+    Where invariants tell the universe's number of `records`, a family has at most as many cells.
+    Without a spine the first solve alone is known.
+    """
+    cells, budget = fewest_cells(settings, universe), settings.budget_of(universe)
+    if settings.blocks_only:
+        last = list(budget.geolevel_shares)[-1]
+        is_known = not settings.compiled_census.universes[universe].bounds
+        return _largest_pass(settings, universe, last, cells, 1, is_known)
+    families = [(_root(settings, universe), cells, 1)]
+    if spine is not None:
+        below = cells if records is None else min(cells, records)
+        families = [(spine.names[0], cells, len(spine.geolevels[0]))]
+        families += [(name, below, n) for name, n in _largest_families(spine) if n > 1]
+    sizes = [
+        _largest_pass(settings, universe, name, k, n, place == 0)
+        for place, (name, k, n) in enumerate(families)
+        if budget.query_shares.get(name) or place == 0
+    ]
+    return max(sizes, key=lambda size: size.n_bytes)
+
+
+def _root(settings: TopdownSettings, universe: str) -> str:
+    """Name of the root of a universe's spine, measured or not."""
+    if settings.is_declared:
+        return settings.compiled_census.areas.geolevels[0]
+    return next(iter(settings.budget_of(universe).geolevel_shares))
+
+
+def _largest_families(spine: Spine) -> Iterator[tuple[str, int]]:
+    """Every geolevel below the root, and most children that a parent has there."""
+    for level in spine.geolevels[1:]:
+        yield level.name, int(np.bincount(level.parent).max(initial=0))
+
+
+def fewest_cells(settings: TopdownSettings, universe: str) -> int:
+    """Cells that are no structural zeros; of very many, at least as many as there are."""
+    schema = settings.schema_of(universe)
+    if schema.n_cells <= MOST_MASKED:
+        return int(possible_cells(settings, universe).size)
+    return max(0, schema.n_cells - sum(_box(schema, z.where) for z in settings.zeros_of(universe)))
+
+
+def _box(schema: Schema, where: dict) -> int:
+    """Number of the cells whose attributes take given levels."""
+    chosen = schema.positions(where)
+    sizes = zip(schema.attributes, schema.shape, strict=True)
+    return math.prod(len(chosen[name]) if name in chosen else size for name, size in sizes)
+
+
+def _largest_pass(
+    settings: TopdownSettings,
+    universe: str,
+    geolevel: str,
+    cells: int,
+    children: int,
+    is_known: bool,
+) -> SolveSize:
+    """The pass of a family that takes most memory; all but the last are solved on classes."""
+    nothing = SolveSize(geolevel, cells, children, 0, is_known, "none", 0, 0.0)
+    schema = settings.schema_of(universe)
+    measured = settings.budget_of(universe).query_shares.get(geolevel)
+    if not measured:
+        return nothing
+    passes = settings.passes_of(universe, geolevel)
+    # Only passes that interleave are as many of the least squares as of the rounder.
+    chains = passes.rounder if passes.interleaved else [()] * len(passes.least_squares)
+    asked = [
+        ([marginal_query(schema, name) for name in names if measured.get(name)], chain)
+        for names, chain in zip(passes.least_squares, chains, strict=True)
+    ]
+    asked = [(queries, chain) for queries, chain in asked if queries]
+    relations = settings.compiled_census.universes[universe].relations
+    sizes, told = [], list[MarginalQuery]()
+    for number, (queries, chain) in enumerate(asked, 1):
+        told += [*queries, *(marginal_query(schema, name) for name in chain)]
+        k = cells if number == len(asked) else min(cells, n_classes(told))
+        rows = sum(min(query.n_rows, k) for query in queries)
+        solver = "admm" if passes.interleaved else _solver(queries, k, bool(relations))
+        n_bytes = _n_bytes(solver, k, children, len(queries), rows)
+        seconds = (ROOT_SECONDS if is_known else SECONDS) * k * children * len(queries)
+        if solver == "active set":
+            seconds = DENSE_SECONDS * children * k**3
+        sizes.append(
+            SolveSize(geolevel, k, children, rows, is_known, solver, n_bytes, float(seconds))
+        )
+    return max(sizes, key=lambda size: size.n_bytes, default=nothing)
+
+
+def n_classes(queries: Sequence[MarginalQuery]) -> int:
+    """Number of classes of cells that some query tells apart: a product over the attributes."""
+    of_attributes = zip(*(query.factors for query in queries), strict=True)
+    return math.prod(len(set(zip(*factors, strict=True))) for factors in of_attributes)
+
+
+def _solver(queries: Sequence[MarginalQuery], cells: int, has_rows: bool) -> str:
+    """What `least_squares.PassProblem` takes for a pass; see its `is_wide`."""
+    told = max(min(query.n_rows, cells) for query in queries)
+    is_wide = cells > MANY or (cells > MANY_UNTOLD and told < cells)
+    return "dual newton" if is_wide or has_rows else "active set"
+
+
+def _n_bytes(solver: str, cells: int, children: int, queries: int, rows: int) -> int:
+    numbers = cells * (PER_CELL + PER_QUERY * queries) + cells * children * PER_CHILD
+    if solver == "dual newton":
+        numbers += min(children * min(rows, cells) ** 2, BLOCK_ENTRIES)
+    if solver == "active set":
+        numbers += children * cells**2
+    return int(8 * numbers)
