@@ -14,6 +14,7 @@ from ..ingest.files import read_plan
 from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
+from ..workload.exact_loss import curve_of_change
 from ..workload.plan import Plan
 from ..workload.promise import promise_of
 
@@ -38,8 +39,9 @@ def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
         raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")
     if not settings.is_private:
         return None
+    plan = read_plan(run)
     return Charge(
-        [noise_plan(read_plan(run)).draw],
+        [noise_plan(plan).draw(curve_of_change(plan))],
         decided_by=[regions_file(run), plan_file(run)],
         truth=[run.histogram(UNIVERSE)],
     )
