@@ -55,7 +55,7 @@ def main() -> None:
                 saved = 1 - budget.total / exact_rho(budget, Fraction(told), delta)
                 print(
                     f"| `{preset}` | {budget.universe} | {float(budget.total):.5g} "
-                    f"| {float(delta):.0e} | {told:.3f} | {upper:.4f} | {lower:.4f} "
+                    f"| {float(delta):.0e} | {told:.3f} | {outwards(upper, math.ceil)} | {outwards(lower, math.floor)} "
                     f"| {100 * float(saved):.2f} % |",
                     flush=True,
                 )

@@ -130,7 +130,7 @@ def main() -> None:
         own = curve(charged)
         upper, lower = own.epsilon_upper(DELTA), own.epsilon_lower(DELTA)
         print(
-            f"| {what} | {kind} {float(charged):g} | {told:.4g} | {upper:.4f} | {lower:.4f} "
+            f"| {what} | {kind} {float(charged):g} | {told:.4g} | {outwards(upper, math.ceil)} | {outwards(lower, math.floor)} "
             f"| {100 * saved(curve, kind, charged, told):.2f} % |",
             flush=True,
         )

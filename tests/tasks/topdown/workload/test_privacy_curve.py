@@ -70,7 +70,7 @@ def test_without_noise_there_is_no_trade_off() -> None:
     bare = replace(BUDGET, universe="units", infinite=True)
     assert trade_offs([bare], PATHS) is None
     told_apart, suspicions, figure = trade_offs([BUDGET, bare], PATHS)
-    percent = math.ceil(100 * trade_off(BUDGET).told_apart)
+    percent = math.ceil(100 * trade_off(exact_curve(BUDGET)).told_apart)
     assert f"which of them is true: {percent} % for persons;" in told_apart
     assert "for persons" in suspicions and "by guessing" in figure.svg
 
