@@ -30,7 +30,7 @@ from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon
 from ..tasks.products.gate import warnings_of
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
-from ..tasks.products.spent import epsilon_cap_words, stated_sentence
+from ..tasks.products.spent import epsilon_cap_words, exact_epsilon_words, stated_sentence
 from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.files import read_record
@@ -243,9 +243,7 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
 def _exact_sentence(dataset: dict) -> str:
     """The epsilon by the exact curve of all draws, and the cap of epsilon, where there are such."""
     exact, cap = dataset["epsilon"]["exact"], dataset["epsilon_cap"]
-    words = []
-    if exact is not None:
-        words.append(f"{shown_epsilon(exact)} by the exact curve, of runs planned beforehand")
+    words = [] if exact is None else [exact_epsilon_words(exact)]
     if cap is not None:
         words.append(f"cap {epsilon_cap_words(cap)}")
     return "".join(f"; {some}" for some in words) + ("." if words else "")

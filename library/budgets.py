@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
+from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_deviation
 from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES
+from spineflow.tasks.products import privacy_curves
 from spineflow.tasks.products.registry import known
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import Source
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.privacy_curve import curve_points
-from spineflow.tasks.topdown.workload.privacy_curve import trade_off as budget_trade_off
 
 COVERAGE = Fraction(95, 100)
-
-Known = TypeVar("Known")
-"""What is known of a universe."""
 
 
 def budget(product: str, settings: Source) -> pd.DataFrame:
@@ -61,12 +55,13 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
     """The exact privacy curve of a run with these settings: delta at several epsilons.
 
     Columns: `universe`, `epsilon`, and the smallest delta with which (epsilon, delta)-differential
-    privacy holds for one record: at most `upper`, a rigorous bound, and at least `lower`;
-    `conversion` is the delta that follows from rho alone. No geounit is bypassed. A universe whose
-    exact curve is not known has no rows.
+    privacy holds for one record, between the product's own neighbours: at most `upper`, a rigorous
+    bound, and at least `lower`; `conversion` is the delta that follows from the rho of all counts
+    alone. No geounit is bypassed. Of detailed groups `universe` is the pass. A universe whose exact
+    curve is not known has no rows.
 
     Args:
-        product: `topdown`.
+        product: Name of a flow that has one release, such as `topdown` or `group-sizes`.
         settings: As for `budget`.
 
     Raises:
@@ -74,7 +69,8 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
 
     Example: `spineflow.privacy_curve("topdown", "settings.toml")`.
     """
-    found = _of_universes(product, settings, curve_points)
+    curves = _curves(product, settings)
+    found = {name: privacy_curves.curve_points(curve) for name, curve in curves.items()}
     frames = [
         pd.DataFrame(
             {
@@ -86,6 +82,7 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
             }
         )
         for universe, points in found.items()
+        if points is not None
     ]
     return pd.concat(frames, ignore_index=True).sort_values(
         ["universe", "epsilon"], ignore_index=True
@@ -100,35 +97,31 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
     gets below. It follows from upper bounds of the exact curve, without bypassed geounits.
     Arguments and errors as for `privacy_curve`.
     """
-    found = _of_universes(product, settings, budget_trade_off)
+    curves = _curves(product, settings)
     frames = [
         pd.DataFrame(
             {
                 "universe": universe,
-                "false_positives": FALSE_POSITIVES,
-                "false_negatives": own.false_negatives,
+                "false_positives": privacy_curves.FALSE_POSITIVES,
+                "false_negatives": privacy_curves.trade_off(curve).false_negatives,
             }
         )
-        for universe, own in found.items()
+        for universe, curve in curves.items()
     ]
     return pd.concat(frames, ignore_index=True)
 
 
-def _of_universes(
-    product: str, settings: Source, of: Callable[[Budget], Known | None]
-) -> dict[str, Known]:
-    """Something of every universe's exact curve, where it is known; refused where there is none."""
-    loaded = known(product).load(settings)
-    if not isinstance(loaded, TopdownSettings):
-        raise InputRefused("The exact curve as a table is for topdown only.")
-    budgets = {name: loaded.budget_of(name) for name in loaded.run.universes}
-    found = {name: own for name, budget in budgets.items() if (own := of(budget)) is not None}
-    if not found:
+def _curves(product: str, settings: Source) -> dict[str, PrivacyCurve]:
+    """The exact curves that are known, by universe; raises InputRefused where there is none."""
+    asked = known(product)
+    loaded = asked.load(settings)
+    curves = None if asked.curves is None else asked.curves(loaded)
+    if curves is None or not curves.known:
         raise InputRefused(
-            "No universe of these settings has an exact curve: there is none without noise, and "
-            "where a person's change may change several records."
+            f"No universe of these settings of {asked.name} has an exact curve: there is none "
+            "without noise, and where it is not known which change of one person is the worst."
         )
-    return found
+    return curves.known
 
 
 def queries_of(costs: Mapping[str, Any]) -> pd.DataFrame:

@@ -47,7 +47,9 @@ def ledger(path: str | Path) -> pd.DataFrame:
     """What every dataset of a ledger has spent, one row a dataset.
 
     Columns: `dataset`, `rho` spent, of bounded zCDP per person, `cap`, `remaining` (null without a
-    cap), and `epsilon` at `delta`. Raises SpineflowError where there is no ledger.
+    cap), and `epsilon` at `delta`, by the tight conversion, and `exact_epsilon` by the exact curve
+    of all draws, missing where it is not known or not smaller; it holds for runs that were planned
+    before the first result. Raises SpineflowError where there is no ledger.
     """
     from spineflow.tasks.ledger.store import open_ledger
     from spineflow.tasks.ledger.summary import summary
@@ -55,6 +57,7 @@ def ledger(path: str | Path) -> pd.DataFrame:
     file = Path(path)
     if not file.exists():
         raise InputRefused(f"{file}: there is no such ledger; make it with make_ledger.")
+    spent = summary(open_ledger(file, must_exist=True), is_exact=True)["datasets"]
     rows = [
         {
             "dataset": name,
@@ -62,11 +65,13 @@ def ledger(path: str | Path) -> pd.DataFrame:
             "cap": _number(own["cap"]),
             "remaining": _number(own["remaining"]),
             "epsilon": float(own["epsilon"]["tight"]),
+            "exact_epsilon": own["epsilon"]["exact"],
             "delta": float(Fraction(own["epsilon"]["delta"])),
         }
-        for name, own in summary(open_ledger(file, must_exist=True))["datasets"].items()
+        for name, own in spent.items()
     ]
-    return pd.DataFrame(rows, columns=["dataset", "rho", "cap", "remaining", "epsilon", "delta"])
+    columns = ["dataset", "rho", "cap", "remaining", "epsilon", "exact_epsilon", "delta"]
+    return pd.DataFrame(rows, columns=columns).astype({"exact_epsilon": float})
 
 
 def _number(text: str | None) -> float | None:

@@ -59,6 +59,9 @@ HALVINGS = 32
 ROUNDS = 8
 """Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
 
+NEAR = 3 / 4
+"""Part of an epsilon about which a law still tells that epsilon well."""
+
 Counts = Mapping[ChangedCount, int]
 """How many counts of each kind one record's change moves."""
 
@@ -178,6 +181,7 @@ class PrivacyCurve:
             return 0.0, 0.0
         mu = math.sqrt(2 * self.rho)
         guess = min(_limit(mu, delta), 0.9 * self.largest_loss)
+        guess = self._not_far_above(guess, delta, is_upper)
         best = (0.0, math.inf)
         for _ in range(ROUNDS):
             grid = self._grid(guess, is_upper=is_upper)
@@ -189,6 +193,20 @@ class PrivacyCurve:
         if math.isinf(best[1]):
             raise NotWorkedOut(f"a delta of {delta} is too small to be worked out")
         return best
+
+    def _not_far_above(self, guess: float, delta: float, is_upper: bool) -> float:
+        """A guess of the epsilon at delta, smaller where the law about less shows that it is.
+
+        A law about an epsilon that is much too large says nothing of smaller ones. The first guess
+        is, where much of rho is that of few counts of pure noise, whose losses end early.
+        """
+        for _ in range(ROUNDS):
+            less = NEAR * guess
+            law = self._grid(less, is_upper=is_upper).law(self._combinations[0])
+            if (law.delta_upper if is_upper else law.delta_lower)(less) > delta:
+                break
+            guess = less
+        return guess
 
     def _epsilon_on(
         self, grid: Grid, delta: float, guess: float, is_upper: bool

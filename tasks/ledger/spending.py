@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -40,7 +41,7 @@ from .accounting import (
     rho_from_epsilon_tight,
 )
 from .curves import composed, read
-from .exact_curve import PrivacyCurve
+from .exact_curve import NotWorkedOut, PrivacyCurve
 from .loss_laws import ChangedCount
 from .store import Damaged
 
@@ -108,20 +109,36 @@ class Spending:
         """Whether all draws were charged before any result, so that none can depend on one."""
         return not any(draw.after_results for draw in self.draws)
 
-    @cached_property
+    @property
     def curve(self) -> PrivacyCurve | None:
-        """The curve of the draws that have one; None if there are none, or too many choices."""
-        curves = [draw.known for draw in self.draws]
-        try:
-            known = composed(curve for curve in curves if curve is not None)
-        except ValueError:
-            return None
-        return known if known.rho else None
+        """The curve of the draws that count by theirs; None if there are none."""
+        return self._by_curve[0]
 
     @cached_property
     def unknown(self) -> Fraction:
-        """rho of the draws without a curve."""
-        return compose(draw.guarantee for draw in self.draws if draw.known is None).parameter
+        """rho of the draws that do not count by a curve."""
+        _, places = self._by_curve
+        others = (draw for place, draw in enumerate(self.draws) if place not in places)
+        return compose(draw.guarantee for draw in others).parameter
+
+    @cached_property
+    def _by_curve(self) -> tuple[PrivacyCurve | None, frozenset[int]]:
+        """The curve of the draws that count by theirs, and their places.
+
+        Those are all that have one; where they have more combinations of choices than are compared,
+        the ones of one choice, and of the others those of the largest rho that can be.
+        """
+        curves = {place: draw.known for place, draw in enumerate(self.draws)}
+        known = {place: curve for place, curve in curves.items() if curve is not None}
+        try:
+            together, places = composed(known.values()), set(known)
+        except NotWorkedOut:
+            together, places = composed([]), set()
+            for place, curve in sorted(known.items(), key=_choices_and_rho):
+                with suppress(NotWorkedOut):
+                    together = composed([together, curve])
+                    places.add(place)
+        return together if together.rho else None, frozenset(places)
 
     def epsilon(self, delta: Fraction) -> float:
         """The smaller epsilon at delta, by the curve or by rho, for runs that were planned.
@@ -167,6 +184,12 @@ class Spending:
             return 0.0, Fraction(0)
         part = own * PART
         return epsilon_tight(self.unknown, part) * ROUNDED, part
+
+
+def _choices_and_rho(item: tuple[int, PrivacyCurve]) -> tuple[bool, Fraction]:
+    """Sorts those of one choice first, and then those of the largest rho."""
+    _, curve = item
+    return any(len(choice) > 1 for choice in curve.choices), -curve.rho
 
 
 def spending_of(connection: sqlite3.Connection, dataset: str) -> Spending:

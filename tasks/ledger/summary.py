@@ -19,8 +19,9 @@ REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of the zCDP that was spent is shown; the mechanisms' own add to it."""
 
 
-def summary(ledger: Ledger, *, is_exact: bool = False) -> dict:
-    """What every dataset has spent, by product, natively and composed; fractions as strings.
+def summary(ledger: Ledger, *, is_exact: bool = False, only: str | None = None) -> dict:
+    """What every dataset has spent, or `only` one, by product, natively and composed; fractions as
+    strings.
 
     `{"ledger", "cap", "delta_cap", "epsilon_cap", "datasets": {name: {"cap", "remaining",
     "delta_cap", "remaining_delta", "epsilon_cap", "rho", "stated_rho", "delta", "epsilon":
@@ -36,7 +37,8 @@ def summary(ledger: Ledger, *, is_exact: bool = False) -> dict:
     earlier version charged it.
     """
     with reading(ledger) as connection:
-        names = sorted(row["name"] for row in connection.execute("SELECT name FROM datasets"))
+        found = sorted(row["name"] for row in connection.execute("SELECT name FROM datasets"))
+        names = [name for name in found if only in (None, name)]
         caps = {name: caps_of(connection, name) for name in names}
         default = caps_of(connection, None)
         rows = connection.execute(

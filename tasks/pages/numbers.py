@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
@@ -21,6 +22,22 @@ def shown_epsilon(value: float | str) -> str:
     return f"{value:.2f}" if value == 0 or value >= 1 else f"{value:.{SIGNIFICANT}g}"
 
 
+def shown_bound(value: Fraction | float | str) -> str:
+    """An upper bound on an epsilon in the digits of `shown_epsilon`, rounded upwards.
+
+    What is shown is thus a bound, too. The word for an infinite one is kept.
+
+    >>> shown_bound(16.4601), shown_bound(0.0123401), shown_bound("inf")
+    ('16.47', '0.0124', 'inf')
+    """
+    if isinstance(value, str):
+        return value
+    exact = Fraction(value)
+    if 0 < exact < 1:
+        return shown_epsilon(float(_rounded_up(exact)))
+    return f"{Decimal(math.ceil(100 * exact)).scaleb(-2)}"
+
+
 def shown_delta(value: Fraction | str | None) -> str:
     """A delta rounded up to three significant digits, in the style of 1e-10; 0 for none.
 
@@ -30,8 +47,7 @@ def shown_delta(value: Fraction | str | None) -> str:
     exact = Fraction(value or 0)
     if not exact:
         return "0"
-    wide = Context(prec=40, rounding=ROUND_CEILING)
-    rounded = _rounded_up(wide.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
+    rounded = _rounded_up(exact)
     if rounded >= Decimal("0.001"):
         return f"{rounded:f}"
     digits = "".join(map(str, rounded.as_tuple().digits))
@@ -56,5 +72,7 @@ def decimal(fraction: str) -> str:
     return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"
 
 
-def _rounded_up(value: Decimal) -> Decimal:
-    return Context(prec=SIGNIFICANT, rounding=ROUND_CEILING).plus(value).normalize()
+def _rounded_up(value: Fraction) -> Decimal:
+    wide = Context(prec=40, rounding=ROUND_CEILING)
+    near = wide.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return Context(prec=SIGNIFICANT, rounding=ROUND_CEILING).plus(near).normalize()

@@ -15,6 +15,7 @@ from ...validation.outcome import Failures
 from ...validation.run_files import UnusableRunFile
 from ..ledger.accounting import Guarantee, epsilon_simple, epsilon_tight
 from ..ledger.charges import Draw, NoiseTerm
+from ..ledger.exact_curve import PrivacyCurve
 from ..ledger.summary import REPORT_DELTA
 from ..noise.draws import Noise
 from ..noise.margins import loss_for_margin
@@ -82,18 +83,18 @@ class NoisePlan:
         """Rho of bounded zCDP per person, in which products add up; infinite if nothing holds."""
         return "inf" if self.guarantee is None else str(self.guarantee.bounded_rho)
 
-    @property
-    def draw(self) -> Draw:
+    def draw(self, curve: PrivacyCurve | None) -> Draw:
         """What measuring all levels is charged as: its guarantee, every noise, how many values.
 
-        Raises ValueError for a plan that guarantees nothing.
+        `curve` is that of one person's change, whatever the plan's own neighbours are; None where
+        it is not known. Raises ValueError for a plan that guarantees nothing.
         """
         noisy = [(level, level.noise) for level in self.levels if level.noise is not None]
         terms = frozenset(NoiseTerm(level.part, noise) for level, noise in noisy)
         numbers = [level.n_answers for level, _ in noisy]
         known = [number for number in numbers if number is not None]
         n_values = sum(known) if len(known) == len(numbers) else None
-        return Draw(self.universe, self.mechanism, self.promised, terms, n_values)
+        return Draw(self.universe, self.mechanism, self.promised, terms, n_values, curve)
 
     @property
     def stated(self) -> Loss:

@@ -19,7 +19,7 @@ from ..ledger.exact_curve import PrivacyCurve, known_epsilon
 from ..ledger.summary import REPORT_DELTA
 from ..pages.document import Block, Figure, Table
 from ..pages.figures import line_chart
-from ..pages.numbers import shown_delta, shown_epsilon
+from ..pages.numbers import shown_bound, shown_delta
 
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 """Values of delta at which conversions of rho are drawn."""
@@ -85,7 +85,8 @@ def exactly(report: Mapping[str, Any], delta: Fraction = REPORT_DELTA) -> tuple[
     exact = report["epsilon"]["exact"]
     if exact is None or isinstance(exact, str):
         return ()
-    return (f"exactly, by the noise itself: epsilon {exact:.4g} at delta {shown_delta(delta)}",)
+    at = f"at delta {shown_delta(delta)}"
+    return (f"exactly, by the noise itself: epsilon {shown_bound(exact)} {at}",)
 
 
 def exact_figures(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> tuple[Block, ...]:
@@ -97,7 +98,7 @@ def exact_figures(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> tupl
     for name, curve in curves.known.items() if curves is not None else ():
         epsilon = known_epsilon(curve, delta)
         if epsilon is not None:
-            rows.append((name, shown_epsilon(epsilon), shown_delta(delta)))
+            rows.append((name, shown_bound(epsilon), shown_delta(delta)))
             known[name] = curve
     if curves is None or not rows:
         return ()

@@ -10,7 +10,7 @@ from ..ledger.claims import uncharged
 from ..ledger.store import open_ledger
 from ..ledger.summary import summary
 from ..pages.document import Section, Table
-from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
 from .statement import Statement, charged
@@ -33,7 +33,8 @@ def spent_section(settings: ProductSettings, own: Mapping[str, Statement]) -> Se
     if not settings.is_private:
         return Section(TITLE, ("A run that is not private is not charged to a ledger.",))
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-    spent = summary(ledger)["datasets"].get(settings.privacy.dataset, {"products": {}})
+    name = settings.privacy.dataset
+    spent = summary(ledger, is_exact=True, only=name)["datasets"].get(name, {"products": {}})
     for run_id, statement in own.items():
         if not _holds(spent, run_id, statement):
             raise BudgetRefused(uncharged(ledger, run_id))
@@ -54,7 +55,7 @@ def spent_section(settings: ProductSettings, own: Mapping[str, Statement]) -> Se
     return Section(
         TITLE,
         (
-            f"Everything that was drawn under the name {settings.privacy.dataset} in this ledger "
+            f"Everything that was drawn under the name {name} in this ledger "
             "when the certificate was written, this release included. Later releases of the same "
             "people add to it.",
             composed_sentence(spent),
@@ -83,13 +84,19 @@ def composed_sentence(spent: dict) -> str:
     ]
     if spent["epsilon_cap"] is not None:
         caps.append(epsilon_cap_words(spent["epsilon_cap"]))
+    exact = "" if epsilon["exact"] is None else f", and {exact_epsilon_words(epsilon['exact'])}"
     capped = f"the cap is {' and '.join(caps)}" if caps else "no cap is set"
     return (
         f"Together, as bounded zCDP per person: rho {shown_rho(spent['rho'])}, the mechanisms' own "
         f"delta {shown_delta(spent['delta'])}; that is epsilon {shown_epsilon(epsilon['tight'])} "
         f"(simple conversion {shown_epsilon(epsilon['simple'])}) at delta "
-        f"{shown_delta(epsilon['delta'])}; {capped}.{stated_sentence(spent)}"
+        f"{shown_delta(epsilon['delta'])}{exact}; {capped}.{stated_sentence(spent)}"
     )
+
+
+def exact_epsilon_words(exact: float) -> str:
+    """The epsilon by the exact curve of all draws of `summary`, and for which runs it holds."""
+    return f"{shown_bound(exact)} by the exact curve, of runs planned beforehand"
 
 
 def epsilon_cap_words(cap: Mapping) -> str:

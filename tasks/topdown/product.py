@@ -17,7 +17,7 @@ from ..census.queries import spelt_like
 from ..ledger.summary import REPORT_DELTA
 from ..noise.mechanisms import noise_deviation
 from ..pages.document import NONE, Block, Document, Section, Table
-from ..pages.numbers import decimal, shown_delta, shown_epsilon
+from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon
 from ..products.gate import compared
 from ..products.order import Order
 from ..products.product import END, Accuracy, Caution, Charge, Product, Shown, noted
@@ -125,7 +125,7 @@ def _exactly(cost: Mapping[str, Any]) -> str:
     if epsilon is None:
         return ""
     delta = "" if cost["delta"] else f" at delta {shown_delta(REPORT_DELTA)}"
-    return f"{shown_epsilon(epsilon)} exactly{delta}, "
+    return f"{shown_bound(epsilon)} exactly{delta}, "
 
 
 def costs_with_sizes(settings: TopdownSettings) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             *((f"{last} within its {n}", e, cost["block_within_exact"][n]) for n, e in by_block),
         ]
         lacks = tuple(
-            (what, NONE if exact is None else shown_epsilon(exact), shown_epsilon(epsilon))
+            (what, NONE if exact is None else shown_bound(exact), shown_epsilon(epsilon))
             for what, epsilon, exact in protected
         )
         yield Section(

@@ -10,6 +10,7 @@ that `accounting = "exact"` finds for the epsilon of the conversion. Nothing is 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -52,10 +53,11 @@ def main() -> None:
             for delta in DELTAS:
                 told, curve = epsilon_tight(budget.total, delta), exact_curve(budget)
                 upper, lower = curve.epsilon_upper(delta), curve.epsilon_lower(delta)
+                most, least = math.ceil(1e4 * upper) / 1e4, math.floor(1e4 * lower) / 1e4
                 saved = 1 - budget.total / exact_rho(budget, Fraction(told), delta)
                 print(
                     f"| `{preset}` | {budget.universe} | {float(budget.total):.5g} "
-                    f"| {float(delta):.0e} | {told:.3f} | {upper:.4f} | {lower:.4f} "
+                    f"| {float(delta):.0e} | {told:.3f} | {most:.4f} | {least:.4f} "
                     f"| {100 * float(saved):.2f} % |",
                     flush=True,
                 )

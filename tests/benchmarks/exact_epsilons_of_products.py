@@ -11,6 +11,7 @@ The folder has the parameters of detailed groups, `config.json` among them. Noth
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -129,8 +130,9 @@ def main() -> None:
         told = epsilon_tight(charged, DELTA) if kind == "rho" else float(charged)
         own = curve(charged)
         upper, lower = own.epsilon_upper(DELTA), own.epsilon_lower(DELTA)
+        most, least = math.ceil(1e4 * upper) / 1e4, math.floor(1e4 * lower) / 1e4
         print(
-            f"| {what} | {kind} {float(charged):g} | {told:.4g} | {upper:.4f} | {lower:.4f} "
+            f"| {what} | {kind} {float(charged):g} | {told:.4g} | {most:.4f} | {least:.4f} "
             f"| {100 * saved(curve, kind, charged, told):.2f} % |",
             flush=True,
         )

@@ -28,6 +28,7 @@ from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.ingest.plan_file import write_plan
 from spineflow.tasks.trips.measurement import measure as measuring
+from spineflow.tasks.trips.measurement.charge import charge_of
 from spineflow.tasks.trips.measurement.files import NodeShard, read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
 from spineflow.tasks.trips.order import order, tree_to_table
@@ -42,10 +43,13 @@ from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
+from spineflow.tasks.trips.workload.exact_loss import curve_of_change
 from spineflow.tasks.trips.workload.promise import expected_of
 from spineflow.validation.outcome import CHECKS_FILE, Failures
 from spineflow.validation.trips.privacy_loss import check_noise
 from spineflow.validation.trips.run_files import read_tree as read_public_tree
+
+from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
 
 SMALL = CountrySize(regions=3, provinces=8, municipalities=40, pairs=500, commuters=60_000)
 
@@ -382,6 +386,40 @@ def test_unbounded_spending_is_entered_as_it_is(country: Path, tmp_path: Path) -
     assert (draw["definition"], draw["neighbors"]) == ("zcdp", "unbounded")
     assert Fraction(draw["parameter"]) == settings.rho
     assert Fraction(spent["rho"]) == 4 * settings.rho
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("privacy.neighbors=unbounded",),
+        ("privacy.trips_per_person=3", "privacy.total=measured"),
+        ("privacy.trips_per_person=3", "privacy.neighbors=unbounded"),
+    ],
+    ids=" ".join,
+)
+def test_the_ledger_has_the_curve_of_who_is_changed(
+    country: Path, tmp_path: Path, overrides: tuple[str, ...]
+) -> None:
+    run, settings = started(country, tmp_path, *overrides)
+    ingest_input(run, settings)
+    (draw,) = charge_of(run, settings).draws
+    check_noise_of_curve(draw)
+    check_exact_charge(
+        lambda: TRIPS.charge_run(run, settings),
+        tmp_path / "ledger.db",
+        curve_of_change(plan_of(run, settings), settings.contribution),
+    )
+
+
+def test_where_no_curve_is_known_rho_counts(country: Path, tmp_path: Path) -> None:
+    run, settings = started(country, tmp_path, "mechanism.name=stability_histogram")
+    ingest_input(run, settings)
+    (draw,) = charge_of(run, settings).draws
+    assert draw.curve is None
+    TRIPS.charge_run(run, settings)
+    (spent,) = summary(open_ledger(tmp_path / "ledger.db"), is_exact=True)["datasets"].values()
+    assert spent["epsilon"]["exact"] is None
 
 
 def test_small_shards_give_what_one_gives(country: Path, tmp_path: Path, monkeypatch) -> None:

@@ -35,6 +35,7 @@ def test_a_release_is_charged_once_and_returned_again(town_folder: Path) -> None
     before = spineflow.open_run(town_folder / "run").measurements()
     spent = spineflow.ledger(town_folder / "ledger.db").set_index("dataset").loc["town"]
     assert (spent["rho"], spent["cap"], spent["remaining"]) == (1.0, 1.5, 0.5)
+    assert 0 < spent["exact_epsilon"] < 0.97 * spent["epsilon"]
     again = released(town_folder, towns.residents())
     pd.testing.assert_frame_equal(again.measurements(), before)
     assert spineflow.ledger(town_folder / "ledger.db")["rho"].tolist() == [1.0]

@@ -34,6 +34,7 @@ from ..paths import (
     stage_1_file,
 )
 from ..settings import DetailedGroupsSettings
+from ..workload.exact_loss import curve_of_change
 from ..workload.mapping import exact_stability, stability
 from ..workload.mechanism import MechanismParameters
 from ..workload.wanted_margins import refuse_missed_margins
@@ -75,8 +76,11 @@ def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge:
     margin which is wanted of it.
     """
     parameters = run_parameters(run, settings)
+    curve = None
     if not settings.privacy.infinite:
-        refuse_missed_margins(parameters, run_specification(run))
+        specification = run_specification(run)
+        refuse_missed_margins(parameters, specification)
+        curve = curve_of_change(parameters, specification)
     levels: list[MeasuredLevel] = []
     for item in parameters.budgets:
         noise = noise_of(run, settings, parameters, item.region_type, item.level)
@@ -91,7 +95,7 @@ def charge_of(run: RunDirectory, settings: DetailedGroupsSettings) -> Charge:
     guarantee = guarantee_of(parameters)
     plan = NoisePlan(CHARGED_AS, mechanism, parameters.total, guarantee, tuple(levels))
     return Charge(
-        [plan.draw],
+        [plan.draw(curve)],
         decided_by=deciding_files(run, settings),
         truth=[counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)],
     )

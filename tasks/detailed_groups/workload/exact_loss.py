@@ -22,10 +22,12 @@ as much together are.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
-from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve
+from ...ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from .explorer import LevelBudget
 from .mapping import IterationUniverse, exact_stability, iteration_universe
@@ -46,6 +48,42 @@ def exact_curve(
 
     None where it is not known.
     """
+    return known_curve({}, _choices(parameters, specification, region_pass, 1 + is_bounded))
+
+
+def curve_of_change(
+    parameters: MechanismParameters, specification: Specification
+) -> PrivacyCurve | None:
+    """The curve of one person's change in any pass that is run, which the ledger counts.
+
+    Where there are two passes, a person leaves the groups of one of them and joins groups of the
+    same or of the other. None where it is not known.
+    """
+    if len(parameters.passes) == 1:
+        return exact_curve(parameters, specification, parameters.passes[0], is_bounded=True)
+    # Laws are most accurate about the first, and the largest loss is what is asked for.
+    passes = sorted(parameters.passes, key=parameters.total_of, reverse=True)
+    of_passes = [_choices(parameters, specification, name, 1) for name in passes]
+    if sum(math.prod(map(len, choices)) for choices in of_passes) > MOST_COMBINATIONS:
+        return None
+    ends = [_together(end) for choices in of_passes for end in product(*choices)]
+    return known_curve({}, (ends, ends))
+
+
+def _together(parts: tuple[Counts, ...]) -> Counts:
+    """The counts of all parts."""
+    found: Counter[ChangedCount] = Counter()
+    for part in parts:
+        found.update(part)
+    return found
+
+
+def _choices(
+    parameters: MechanismParameters, specification: Specification, region_pass: str, persons: int
+) -> list[list[Counts]]:
+    """The counts of a pass that one person moves who joins it, or two, by granularity and level:
+    alternatives of each.
+    """
     budgets: dict[tuple[str, int], list[LevelBudget]] = {}
     for (region_type, level), budget in level_budgets(
         parameters, specification, region_pass
@@ -55,10 +93,10 @@ def exact_curve(
     choices = []
     for (granularity, level), own in budgets.items():
         universe = iteration_universe(specification, granularity, level)
-        groups = _Groups.of(universe, parameters.max_race_codes, 2 if is_bounded else 1)
+        groups = _Groups.of(universe, parameters.max_race_codes, persons)
         compared = groups.total_only[-1:] if parameters.is_pure else groups.total_only
         choices.append([groups.moved(own, by_total) for by_total in compared])
-    return known_curve({}, choices)
+    return choices
 
 
 @dataclass(frozen=True)

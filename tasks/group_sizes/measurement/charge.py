@@ -12,6 +12,7 @@ from ..ingest.files import read_plan
 from ..paths import UNIVERSE, measurement_file, plan_file, regions_file
 from ..settings import GroupSizesSettings
 from ..workload.costs import noise_plan
+from ..workload.exact_loss import curve_of_change
 from ..workload.plan import Plan
 from ..workload.promise import promise_of
 
@@ -30,8 +31,9 @@ def charge_of(run: RunDirectory, settings: GroupSizesSettings) -> Charge | None:
     refuse_other_noise(lambda failures: check_plan(run.root, promise_of(settings), failures))
     if not settings.is_private:
         return None
+    plan = read_plan(run)
     return Charge(
-        [noise_plan(read_plan(run)).draw],
+        [noise_plan(plan).draw(curve_of_change(plan))],
         decided_by=[regions_file(run), plan_file(run)],
         truth=[run.histogram(UNIVERSE)],
     )

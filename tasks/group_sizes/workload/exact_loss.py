@@ -47,9 +47,22 @@ def exact_curve(plan: Plan) -> PrivacyCurve | None:
     ...     mechanism="hierarchical_dp",
     ... )
     >>> exact_curve(plan).largest_loss
-    1.0000000000000002
+    1.0
     """
-    return known_curve({}, [list(_alternatives(plan))]) if guarantees(plan) else None
+    return _curve(plan, is_bounded=plan.bounded)
+
+
+def curve_of_change(plan: Plan) -> PrivacyCurve | None:
+    """The curve of a person who moves between groups, which the ledger counts, whatever the plan's
+    neighbours are; None as `exact_curve`.
+
+    Who joins or leaves a group moves fewer counts, so that the curve covers this too.
+    """
+    return _curve(plan, is_bounded=True)
+
+
+def _curve(plan: Plan, *, is_bounded: bool) -> PrivacyCurve | None:
+    return known_curve({}, [list(_alternatives(plan, is_bounded))]) if guarantees(plan) else None
 
 
 def curves_of(plan: Plan) -> Curves | None:
@@ -63,12 +76,15 @@ def curves_of(plan: Plan) -> Curves | None:
     return Curves({UNIVERSE: rho}, {UNIVERSE: exact_curve(plan)}, question)
 
 
-def _alternatives(plan: Plan) -> Iterator[Counts]:
-    """The counts of all levels that a change moves, for every kind of change."""
+def _alternatives(plan: Plan, is_bounded: bool) -> Iterator[Counts]:
+    """The counts of all levels that a change moves, for every kind of change, of a person who moves
+    between groups if `is_bounded`; a plan of such neighbours has no other changes.
+    """
     n_levels = len(plan.measured_levels)
     if plan.vector != GROUP_SIZES:
-        yield _moved(plan, [{1: level.sensitivity} for level in plan.measured_levels])
-    elif not plan.bounded:
+        times = 2 if is_bounded and not plan.bounded else 1
+        yield _moved(plan, [{1: times * level.sensitivity} for level in plan.measured_levels])
+    elif not is_bounded:
         yield _moved(plan, [JOINED] * n_levels)
     else:
         for apart in range(n_levels + 1):

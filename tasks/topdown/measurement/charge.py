@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -144,7 +143,7 @@ def draw_of(budget: Budget, schema: Schema, spine: Spine) -> Draw:
                 if share * query_share
             ]
     plan = NoisePlan(budget.universe, budget.mechanism, budget.total, guarantee, tuple(levels))
-    return replace(plan.draw, curve=_curve_of(budget, spine))
+    return plan.draw(_curve_of(budget, spine))
 
 
 def _curve_of(budget: Budget, spine: Spine) -> PrivacyCurve | None:

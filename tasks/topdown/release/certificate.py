@@ -13,7 +13,7 @@ from ...ledger.accounting import compose
 from ...ledger.summary import REPORT_DELTA
 from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Section, Table
-from ...pages.numbers import shown_delta, shown_epsilon
+from ...pages.numbers import shown_bound, shown_delta, shown_epsilon
 from ...products.certificate import BLURRED, Exact, Facts
 from ...products.statement import Loss, Statement
 from ...runs.directory import RunDirectory
@@ -111,7 +111,7 @@ def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
         paths, delta = paths_of(read_spine(spine_folder(run, universe))), _delta(budget.delta)
         epsilon = exact_epsilon(budget, delta, paths)
         if epsilon is not None:
-            rows.append((universe, shown_epsilon(epsilon), shown_delta(delta), len(paths)))
+            rows.append((universe, shown_bound(epsilon), shown_delta(delta), len(paths)))
             known[universe] = paths
             parts[universe] = exact_parts(budget, schema, delta, paths)
     if not rows:
@@ -119,7 +119,7 @@ def _exact_figures(asked: _Asked) -> tuple[Block, ...]:
     headers = ("universe", "exact epsilon", "at delta", "kinds of paths")
     declared = [
         f"The rho of {universe} was chosen by this exact figure, as the largest for which it is at "
-        f"most {shown_epsilon(float(section.guarantee[0]))}."
+        f"most {shown_bound(section.guarantee[0])}."
         for universe, section in settings.budget.items()
         if section.guarantee is not None and universe in settings.run.universes
     ]
@@ -144,7 +144,7 @@ def _exact_parts(parts: Mapping[str, ExactParts]) -> tuple[Block, ...]:
 
     def rows(of: Callable[[ExactParts], Mapping[str, float | None]]) -> tuple[tuple, ...]:
         return tuple(
-            (universe, name, NONE if epsilon is None else shown_epsilon(epsilon))
+            (universe, name, NONE if epsilon is None else shown_bound(epsilon))
             for universe, own in parts.items()
             for name, epsilon in of(own).items()
         )

@@ -12,7 +12,7 @@ from ...ledger.accounting import compose
 from ...ledger.exact_curve import PrivacyCurve
 from ...pages.document import Figure
 from ...products import privacy_curves as shared
-from ...products.privacy_curves import EXACT_DELTAS, CurvePoints, Curves, TradeOff
+from ...products.privacy_curves import EXACT_DELTAS, CurvePoints, Curves
 from .budget import Budget
 from .costs import guarantee_of
 from .exact_loss import Path, exact_curve
@@ -47,14 +47,6 @@ def curve_points(
     """
     curve = exact_curve(budget, paths)
     return None if curve is None else shared.curve_points(curve, deltas)
-
-
-def trade_off(budget: Budget, paths: Sequence[Path] | None = None) -> TradeOff | None:
-    """What the best test can tell of one record by the exact upper bounds over `paths`, by default
-    one without bypass; None where there is no exact curve.
-    """
-    curve = exact_curve(budget, paths)
-    return None if curve is None else shared.trade_off(curve)
 
 
 def trade_offs(

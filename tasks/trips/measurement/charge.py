@@ -20,6 +20,7 @@ from ..paths import (
 )
 from ..settings import TripsSettings
 from ..workload.costs import noise_plan
+from ..workload.exact_loss import curve_of_change
 from ..workload.plan import Plan
 from ..workload.promise import expected_of
 from .files import read_cuts
@@ -39,7 +40,7 @@ def charge_of(run: RunDirectory, settings: TripsSettings) -> Charge | None:
     if plan.guarantee is None:
         return None
     return Charge(
-        [noise_plan(plan).draw],
+        [noise_plan(plan).draw(curve_of_change(plan, settings.contribution))],
         decided_by=[tree_file(run), areas_file(run), plan_file(run)],
         truth=[leaves_file(run)],
     )

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ...ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
@@ -50,6 +51,18 @@ def exact_curve(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
     if any(largest_leaf_counts(plan.tree, level, 1) != [1] for level in spread):
         return None
     return known_curve({}, [[_moved(plan, m, k, spread) for k in others]])
+
+
+def curve_of_change(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
+    """The curve of one person's change, which the ledger counts, whatever the plan's neighbours
+    are; None as `exact_curve`.
+
+    Where the plan is for a person who is added or removed, one who is changed may make any number
+    of trips before and after.
+    """
+    if not contribution.is_bounded:
+        contribution = replace(contribution, is_bounded=True, is_exact=False)
+    return exact_curve(plan, contribution)
 
 
 def curves_of(plan: Plan, contribution: Contribution) -> Curves | None:

@@ -133,8 +133,32 @@ def test_more_choices_than_are_compared_leave_rho() -> None:
     wide = PrivacyCurve({}, (many, many))
     spending = Spending([known(wide), known(wide)])
     assert spending.epsilon(DELTA) == epsilon_tight(2 * wide.rho, DELTA)
+    assert spending.unknown == wide.rho
     with pytest.raises(ValueError, match="combinations"):
         composed([wide, wide])
+
+
+def test_where_not_all_choices_are_compared_the_largest_draws_have_their_curve() -> None:
+    """Those of one choice cost nothing to compare, and stay; of the others the small one leaves."""
+    many = [{gaussian(str(s)): 1} for s in range(2, 80)]
+    large = PrivacyCurve({}, (many, many))
+    small = PrivacyCurve({}, ([{gaussian(str(10**6 * s)): 1} for s in range(2, 80)],))
+    spending = Spending([known(small), known(PLAIN), known(large)])
+    assert spending.curve.rho == large.rho + PLAIN.rho and spending.unknown == small.rho
+    part = DELTA * PART
+    expected = composed([PLAIN, large]).epsilon_upper(DELTA - part)
+    expected += epsilon_tight(small.rho, part)
+    assert spending.epsilon(DELTA) == pytest.approx(expected, rel=1e-9)
+    assert expected < epsilon_tight(spending.total.parameter, DELTA)
+
+
+def test_pure_noise_beside_gaussian_noise_has_the_epsilon_at_which_its_losses_end() -> None:
+    """Most of rho is of one loss of 9/7 at most, and no guess by rho is near."""
+    curve = PrivacyCurve({gaussian("161/6"): 2, laplace("3/7", 3): 1})
+    upper, lower = curve.epsilon_upper(DELTA), curve.epsilon_lower(DELTA)
+    assert lower <= upper < lower + 1e-3
+    assert upper == pytest.approx(2.90003, abs=1e-5)
+    assert upper < epsilon_tight(curve.rho, DELTA) / 3
 
 
 COUNTS = st.dictionaries(

@@ -14,7 +14,7 @@ from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.certificate import statement_of
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.pages.numbers import shown_epsilon
+from spineflow.tasks.pages.numbers import shown_bound, shown_epsilon
 from spineflow.tasks.products.certificate import write_certificate
 from spineflow.tasks.products.gate import released
 from spineflow.tasks.products.several_certificate import write_products_certificate
@@ -49,7 +49,7 @@ def read(folder: Path) -> str:
 
 def spent_of(settings) -> dict:
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-    return summary(ledger)["datasets"][settings.privacy.dataset]
+    return summary(ledger, is_exact=True)["datasets"][settings.privacy.dataset]
 
 
 @pytest.mark.slow
@@ -72,7 +72,10 @@ def test_the_ledger_command_prints_the_certificates_figures(runs, capsys) -> Non
     printed = " ".join(capsys.readouterr().out.split())
     certified = composed_sentence(spent)
     epsilon = f"epsilon {shown_epsilon(spent['epsilon']['tight'])}"
-    for figure in (epsilon, "at delta 1e-10"):
+    exact = spent["epsilon"]["exact"]
+    assert exact < spent["epsilon"]["tight"], "two runs of pure noise, each of epsilon 1"
+    by_curve = f"{shown_bound(exact)} by the exact curve, of runs planned beforehand"
+    for figure in (epsilon, "at delta 1e-10", by_curve):
         assert figure in printed and figure in certified
     assert "delta 0 spent" in printed and "own delta 0" in certified
     assert "rho 4.0000 spent" in printed and "rho 4," in certified

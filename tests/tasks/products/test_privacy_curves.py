@@ -12,6 +12,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.noise.distributions import IntegerDistribution
+from spineflow.tasks.pages.numbers import shown_bound
 from spineflow.tasks.products.privacy_curves import (
     Curves,
     curve_points,
@@ -76,7 +77,7 @@ def test_the_command_tells_and_draws_it_of_other_products(group_sizes: Path, cap
     assert 0 < epsilon["exact"] < epsilon["tight"] < epsilon["simple"]
     assert main(["budget", "group-sizes", str(group_sizes), "--curve", str(drawing)]) == 0
     shown = capsys.readouterr().out
-    assert f"exactly, by the noise itself: epsilon {epsilon['exact']:.4g} at" in shown
+    assert f"exactly, by the noise itself: epsilon {shown_bound(epsilon['exact'])} at" in shown
     assert "whether this one is in a group or in none" in shown.replace("\n", " ")
     labels = "".join(ElementTree.parse(drawing).getroot().itertext())
     assert "groups, by rho 0.5" in labels and "groups, exactly, at most" in labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -17,7 +18,7 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.ledger.summary import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
-from spineflow.tasks.pages.numbers import shown_delta, shown_epsilon, shown_rho
+from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 from spineflow.tasks.products.statement import (
     Loss,
     Statement,
@@ -53,6 +54,16 @@ def test_numbers_have_the_style_of_the_field() -> None:
         "inf",
     ]
     assert shown_rho("1/3") == "1/3 (about 0.3333)"
+
+
+@given(st.one_of(st.just(0.0), st.floats(1e-300, 1e9)))
+def test_an_upper_bound_is_shown_upwards_in_the_same_digits(epsilon: float) -> None:
+    shown = Fraction(shown_bound(epsilon))
+    digit = Fraction(1, 100)
+    if 0 < epsilon < 1:
+        digit = Fraction(10) ** (math.floor(math.log10(epsilon)) - 2)
+    assert Fraction(epsilon) <= shown < Fraction(epsilon) + digit * Fraction(1001, 1000)
+    assert abs(shown - Fraction(shown_epsilon(epsilon))) <= digit * Fraction(1001, 1000)
 
 
 def test_an_own_delta_is_told_and_added_to_that_of_the_conversion() -> None:

@@ -178,7 +178,7 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     older, whole = text_of(settings), said(facts_of_run(run, settings))
     first, told, rest = whole.partition("The epsilon above follows from rho alone.")
     assert told and older.startswith(first) and rest.endswith(older.removeprefix(first))
-    rows = re.findall(r"\| (persons|units) \| (16\.47|2\.36\d*) \| 1e-10 \| \d+ \|", rest)
+    rows = re.findall(r"\| (persons|units) \| (16\.47|2\.37) \| 1e-10 \| \d+ \|", rest)
     assert [row[0] for row in rows] == ["persons", "units"]
     assert "16.47" not in older
     assert "was chosen by this exact figure" not in whole
@@ -189,7 +189,7 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     sentence = "The rho of units was chosen by this exact figure, as the largest for which it is "
     assert f"{sentence}at most 2.47." in said(facts_of_run(run, declared))
     # On every path of the spine as without bypass, or in the worst one a little more.
-    parts = re.findall(r"\| units \| (occupancy|US|Block_Group) \| (2\.36|0\.782) \|", rest)
+    parts = re.findall(r"\| units \| (occupancy|US|Block_Group) \| (2\.3[67]|0\.782) \|", rest)
     assert [part[0] for part in parts] == ["occupancy", "US", "Block_Group"]
     told_apart = re.search(r"is true: (\d+) % for persons and (\d+) % for units", whole)
     for percent, rho in zip(map(int, told_apart.groups()), (2.55623, 0.0749437), strict=True):

@@ -14,10 +14,12 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     ingest_input,
     run_parameters,
     run_regions,
+    run_specification,
     run_universe,
     tabulate,
 )
 from spineflow.tasks.detailed_groups.measurement.charge import (
+    charge_of,
     check_loss,
     guarantee_of,
     has_stage_1,
@@ -35,12 +37,15 @@ from spineflow.tasks.detailed_groups.paths import (
 )
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.validation.outcome import Outcome
+
+from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
 
 KEY = ["region_type", "region_id", "iteration_code"]
 SMALL = ("mechanism.states=['44']", "mechanism.run_pr=false")
@@ -229,6 +234,23 @@ def test_the_run_is_charged_once_with_theorem_2(groups_input: Path, tmp_path: Pa
     assert draws[0]["neighbors"] == "unbounded"
     assert Fraction(draws[0]["parameter"]) == total
     assert Fraction(spent["rho"]) == 2 * total
+
+
+@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+@pytest.mark.parametrize("passes", [SMALL, ()], ids=["one pass", "two passes"])
+def test_the_ledger_has_the_curve_of_who_is_changed(
+    groups_input: Path, tmp_path: Path, definition: str, passes: tuple[str, ...]
+) -> None:
+    run, settings = ingested(
+        tmp_path, groups_input, *passes, f'mechanism.definition="{definition}"'
+    )
+    (draw,) = charge_of(run, settings).draws
+    check_noise_of_curve(draw)
+    check_exact_charge(
+        lambda: DETAILED_GROUPS.charge_run(run, settings),
+        Path(settings.privacy.ledger),
+        curve_of_change(run_parameters(run, settings), run_specification(run)),
+    )
 
 
 def test_pure_dp_is_charged_as_such(groups_input: Path, tmp_path: Path) -> None:

@@ -11,14 +11,19 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spineflow.tasks.detailed_groups.measurement.charge import guarantee_of
 from spineflow.tasks.detailed_groups.measurement.stages import StageNoise, level_noise
-from spineflow.tasks.detailed_groups.workload.exact_loss import exact_curve
+from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
 from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
-from spineflow.tasks.detailed_groups.workload.mechanism import MechanismParameters
+from spineflow.tasks.detailed_groups.workload.mechanism import (
+    MechanismParameters,
+    PopulationGroupBudget,
+)
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.loss_laws import ChangedCount
+from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.margins import distribution_of
 
 from tests.tasks.detailed_groups.workload.test_loss_of_neighbours import (
@@ -61,14 +66,14 @@ def parameters(specification: Specification, definition: str) -> MechanismParame
     return replace(found, budgets=budgets, stage_1_fraction=Fraction(1, 2))
 
 
-def moved(specification: Specification, own: MechanismParameters) -> set[frozenset]:
+def moved(specification: Specification, own: MechanismParameters, levels=LEVELS) -> set[frozenset]:
     """How many counts of which noise every person moves who is added, in the nation and a state."""
     universe = iteration_universe(specification, "detailed", 1)
     groups = stability(universe, MOST_CODES)
     found = set()
     for races, ethnicity in everybody(specification, MOST_CODES):
         stages: list[StageNoise] = []
-        for level in LEVELS:
+        for level in levels:
             noise = level_noise(own, own.budget_of(*level), groups)
             for code in brute_force(specification, races, ethnicity):
                 is_total_only = specification.iterations[code].detailed_only
@@ -128,6 +133,31 @@ def test_the_curve_is_that_of_the_worst_person(
     else:
         assert curve.rho == total
         assert curve.epsilon_upper(DELTA) <= epsilon_tight(total, DELTA)
+
+
+@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+@pytest.mark.parametrize("detailed_only", [False, True, None])
+@pytest.mark.parametrize("other", ["1", "5/2"], ids="others have {}".format)
+def test_the_ledger_counts_who_goes_from_any_pass_to_any(
+    definition: str, detailed_only: bool | None, other: str
+) -> None:
+    """Of two passes: from groups of either to groups of either; the second has one level."""
+    specification = two_races(detailed_only)
+    us = parameters(specification, definition)
+    assert curve_of_change(us, specification) == exact_curve(
+        us, specification, "us", is_bounded=True
+    )
+    pr = PopulationGroupBudget("PR-STATE", 1, Fraction(other))
+    both = replace(us, run_pr=True, budgets=(*us.budgets, pr))
+    found = moved(specification, us) | moved(specification, both, levels=(("PR-STATE", 1),))
+    curve = curve_of_change(both, specification)
+    for epsilon in EPSILONS:
+        worst = max(by_enumeration(moves, epsilon) for moves in of_two(found))
+        upper = Decimal(curve.delta_upper(float(epsilon)))
+        assert worst <= upper
+        if detailed_only is not None:
+            assert upper <= worst + Decimal("2e-12")
+    assert SpentDraw(guarantee_of(both), curve).known == curve
 
 
 def two_races(detailed_only: bool | None) -> Specification:

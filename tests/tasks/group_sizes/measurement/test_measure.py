@@ -14,18 +14,21 @@ from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estima
 from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import measurement_files
+from spineflow.tasks.group_sizes.measurement.charge import charge_of, measurement_files
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import measurement_file, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import budget_report, guarantee_of
+from spineflow.tasks.group_sizes.workload.exact_loss import curve_of_change
 from spineflow.tasks.ledger.caps import set_cap
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+
+from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
 
 
 def settings_of(
@@ -82,6 +85,20 @@ def test_the_ledger_is_charged_rho_between_the_neighbours_meant(
     assert (draw["definition"], draw["parameter"]) == ("zcdp", "1/2")
     assert draw["neighbors"] == neighbors
     assert Fraction(spent["rho"]) == rho
+
+
+@pytest.mark.parametrize("loss", ["epsilon", "rho"])
+@pytest.mark.parametrize("neighbors", ["unbounded", "bounded"])
+def test_the_ledger_has_the_curve_of_who_moves(tmp_path: Path, loss: str, neighbors: str) -> None:
+    settings = settings_of(tmp_path, f"privacy.neighbors={neighbors}", loss=loss)
+    run = ingested(tmp_path, settings)
+    (draw,) = charge_of(run, settings).draws
+    check_noise_of_curve(draw)
+    check_exact_charge(
+        lambda: GROUP_SIZES.charge_run(run, settings),
+        tmp_path / "ledger.db",
+        curve_of_change(read_plan(run)),
+    )
 
 
 def test_gaussian_noise_has_its_variance(tmp_path: Path) -> None:

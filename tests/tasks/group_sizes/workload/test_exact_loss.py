@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.group_sizes.workload.costs import noise_plan
-from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
+from spineflow.tasks.group_sizes.workload.exact_loss import curve_of_change, exact_curve
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.margins import distribution_of
 
 from tests.tasks.group_sizes.workload.test_mechanisms import (
@@ -92,6 +93,32 @@ def test_the_curve_is_that_of_the_worst_neighbour(
         assert Decimal(curve.delta_lower(float(epsilon))) <= worst
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["hierarchical_dp", "cumulative_dp", "chain_dp"])
+@pytest.mark.parametrize("bounded", [False, True], ids=["joins or leaves", "moves"])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_the_ledger_counts_a_person_who_moves_whatever_the_noise_is_made_for(
+    mechanism: str, bounded: bool, kind: str
+) -> None:
+    plan = plan_of(mechanism, kind, bounded=bounded, quantity=2)
+    curve = curve_of_change(plan)
+    noises = {
+        depth: distribution_of(level.noise_of(plan.noise))
+        for depth, level in enumerate(plan.levels)
+    }
+    changed = changes(mechanism, bounded=True, quantity=2)
+    every = [counts_of(moves, noises) for moves in changed | changes_of_one(mechanism)]
+    for epsilon in EPSILONS:
+        worst = max(by_enumeration(moves, epsilon) for moves in every)
+        assert worst <= Decimal(curve.delta_upper(float(epsilon))) <= worst + Decimal("1e-12")
+    assert SpentDraw(noise_plan(plan).promised, curve).known == curve
+
+
+def changes_of_one(mechanism: str) -> set[frozenset]:
+    """Those of one who is in a group before or after only."""
+    return changes(mechanism, bounded=False, quantity=2)
+
+
 PLANS = st.builds(
     lambda n_regions, **other: plan_of(
         n_regions=n_regions,
@@ -120,9 +147,17 @@ def test_the_exact_epsilon_is_within_what_is_charged(plan: Plan, digits: int) ->
         assert curve.rho == plan.rho
 
 
+@settings(max_examples=30, deadline=None)
+@given(PLANS)
+def test_a_draw_claims_no_more_than_its_guarantee(plan: Plan) -> None:
+    guarantee, curve = noise_plan(plan).promised, curve_of_change(plan)
+    assert curve.rho <= guarantee.bounded_rho
+    assert curve == exact_curve(plan) if plan.bounded else curve.rho > exact_curve(plan).rho
+
+
 def test_noise_that_is_not_proven_to_protect_has_none() -> None:
     for plan in (
         plan_of("chain_dp", "epsilon", bounded=False, quantity=1, calibration="published"),
         make_plan(names=["n"], n_regions=[1], sizes=(0, 4), groups=3, epsilon=None),
     ):
-        assert exact_curve(plan) is None
+        assert exact_curve(plan) is None and curve_of_change(plan) is None

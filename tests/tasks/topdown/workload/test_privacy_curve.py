@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
-from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES
+from spineflow.tasks.products.privacy_curves import FALSE_POSITIVES, trade_off
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_curve
 from spineflow.tasks.topdown.workload.privacy_curve import (
     curve_points,
     privacy_curve,
-    trade_off,
     trade_offs,
 )
 
@@ -49,7 +48,8 @@ def most_powerful(sigma_squared: float) -> np.ndarray:
 
 
 def test_no_test_is_better_than_the_trade_off_and_the_best_is_near() -> None:
-    found, best = trade_off(BUDGET).false_negatives, most_powerful(float(1 / BUDGET.total))
+    found = trade_off(exact_curve(BUDGET)).false_negatives
+    best = most_powerful(float(1 / BUDGET.total))
     assert (found <= best + 1e-9).all()
     assert (best - found).max() < 0.05
     assert found[0] > 0.99 and found[-1] == 0
@@ -63,14 +63,14 @@ def test_no_guess_of_two_records_is_right_more_often_and_the_best_is_as_often() 
     here = np.outer(masses, masses) / masses.sum() ** 2
     there = np.roll(here, (1, 1), axis=(0, 1))
     right = np.maximum(here, there).sum() / 2
-    assert trade_off(BUDGET).told_apart == pytest.approx(right, abs=1e-9)
+    assert trade_off(exact_curve(BUDGET)).told_apart == pytest.approx(right, abs=1e-9)
 
 
 def test_without_noise_there_is_no_trade_off() -> None:
     bare = replace(BUDGET, universe="units", infinite=True)
-    assert trade_off(bare) is None and trade_offs([bare], PATHS) is None
+    assert trade_offs([bare], PATHS) is None
     told_apart, suspicions, figure = trade_offs([BUDGET, bare], PATHS)
-    percent = math.ceil(100 * trade_off(BUDGET).told_apart)
+    percent = math.ceil(100 * trade_off(exact_curve(BUDGET)).told_apart)
     assert f"which of them is true: {percent} % for persons;" in told_apart
     assert "for persons" in suspicions and "by guessing" in figure.svg
 

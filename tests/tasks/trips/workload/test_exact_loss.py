@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.exact_loss import exact_curve
+from spineflow.tasks.trips.workload.exact_loss import curve_of_change, exact_curve
 from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
 from spineflow.tasks.trips.workload.plan import Plan, make_plan
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
@@ -118,6 +119,34 @@ def test_the_curve_is_that_of_the_worst_change(
         assert Decimal(curve.delta_lower(float(epsilon))) <= worst
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("trips", "distinct"), [(1, False), (2, False), (3, False), (2, True)])
+@pytest.mark.parametrize("shape", TREES)
+def test_the_ledger_counts_a_person_who_is_changed_whatever_the_noise_is_made_for(
+    shape: str, trips: int, distinct: bool
+) -> None:
+    """Noise for persons who are added or removed; all trips before and after are compared."""
+    asked = settings_of(neighbors="unbounded", trips=trips, distinct=distinct)
+    changed, tree = settings_of(trips=trips, distinct=distinct), TREES[shape]
+    plan = make_plan(asked, tree)
+    curve = curve_of_change(plan, asked.contribution)
+    noises = {level: distribution_of(plan.noise_of(level)) for level in plan.levels}
+    found = changes(plan, tree, changed) | changes(plan, tree, asked)
+    every = [counts_of(moves, noises) for moves in found]
+    for epsilon in EPSILONS:
+        worst = max(by_enumeration(moves, epsilon) for moves in every)
+        assert worst <= Decimal(curve.delta_upper(float(epsilon))) <= worst + Decimal("1e-12")
+    assert curve.rho > exact_curve(plan, asked.contribution).rho
+    assert SpentDraw(plan.guarantee, curve).known == curve
+
+
+@pytest.mark.parametrize("total", ["measured", "invariant"])
+def test_noise_for_a_change_has_its_own_curve(total: str) -> None:
+    asked = settings_of(trips=2, total=total)
+    plan = make_plan(asked, TREES["columns"])
+    assert curve_of_change(plan, asked.contribution) == exact_curve(plan, asked.contribution)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(sorted(TREES)),
@@ -153,5 +182,7 @@ def test_where_the_worst_change_is_not_known() -> None:
     assert exact_curve(make_plan(histogram, tree), histogram.contribution) is None
     many = settings_of(trips=10_000)
     assert exact_curve(make_plan(many, tree), many.contribution) is None
+    added = settings_of(neighbors="unbounded", trips=3, distinct=True)
+    assert curve_of_change(make_plan(added, tree), added.contribution) is None
     plan = replace(make_plan(settings_of(), tree), guarantee=None)
     assert exact_curve(plan, settings_of().contribution) is None
