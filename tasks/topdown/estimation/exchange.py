@@ -12,9 +12,9 @@ a one in cell l from b to a; at the root, which has no siblings, from j to l. So
 its total, and every cell its sum over siblings. Moves are made only between cells that the kept
 labellings do not tell apart (the rounder's queries, linear rows), and none breaks a type's bounds.
 
-At the root the search is made a second time, from ones that are spread along the cells as in
-systematic sampling, so that queries which were not asked get their shares as well; of both results
-the nearer is taken, and of equal ones the second.
+At the root, unless cells themselves were asked for, the search begins with ones that are spread
+along the cells as in systematic sampling, so that queries which were not asked get their shares as
+well. Should its result be farther off than the rounder's, it begins with that, as elsewhere.
 
 A sweep goes through the pairs of siblings. For each it takes the cells whose one costs least to
 move, at most `VISITS`, and for each of these the cell that answers it best; the move is made if
@@ -37,7 +37,7 @@ from .problem import SiblingProblem, joint_classes, sum_rows
 
 SWEEPS, VISITS = 20, 300
 """Most sweeps, and most cells whose one a sweep tries to move between two siblings."""
-LOOKS = 2000
+LOOKS = 1000
 """Most looks at a cell in a search, for each cell of a child."""
 
 
@@ -54,12 +54,12 @@ def exchanged(
     row of every cell (k,) in each labelling whose answers stay, and in each asked query.
     """
     search = _Search.of(problem, target, kept, asked)
-    found, moves = search.run(x)
-    if problem.parent_counts is not None:
-        return found, moves
-    spread, more = search.run(search.spread(x))
-    is_nearer = search.distance(spread) <= search.distance(found)
-    return (spread if is_nearer else found), moves + more
+    asks_for_cells = any(int(label.max(initial=-1)) + 1 == target.shape[1] for label in asked)
+    if problem.parent_counts is None and not asks_for_cells:
+        found, moves = search.run(search.spread(x))
+        if search.distance(found) <= search.distance(x):
+            return found, moves
+    return search.run(x)
 
 
 class _State(NamedTuple):
